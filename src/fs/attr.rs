@@ -65,6 +65,16 @@ impl Attr {
         Attr { size, blocks: size.div_ceil(512), ..self }
     }
 
+    /// The same as it is shown of a proposal: all who may see it may read it, and each look asks whether they may.
+    pub(super) fn as_proposed(self) -> Attr {
+        let mode = match self.kind {
+            FileKind::Directory => 0o555,
+            FileKind::Symlink => 0o777,
+            _ => 0o444,
+        };
+        Attr { mode, lifetime: NEVER, ..self }
+    }
+
     /// The same with another time.
     pub(super) fn dated(self, modified: Time) -> Attr {
         Attr { accessed: modified, modified, changed: modified, ..self }

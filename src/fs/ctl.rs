@@ -101,10 +101,12 @@ fn check_caller(place: &OpenContext, rights: Rights) -> Result<(), Failure> {
         BranchRight::OwnEither => place.check_owner()?,
     }
     match rights.parent {
+        ParentRight::WriteOrGate if place.passes_gate()? => Ok(()),
+        ParentRight::ReadWriteOrGate if place.passes_gate()? => place.check_parent(READ | SEARCH),
         ParentRight::Nothing => Ok(()),
         ParentRight::Read => place.check_parent(READ | SEARCH),
-        ParentRight::Write => place.check_parent(WRITE | SEARCH),
-        ParentRight::ReadWrite => place.check_parent(READ | WRITE | SEARCH),
+        ParentRight::Write | ParentRight::WriteOrGate => place.check_parent(WRITE | SEARCH),
+        ParentRight::ReadWrite | ParentRight::ReadWriteOrGate => place.check_parent(READ | WRITE | SEARCH),
     }
 }
 

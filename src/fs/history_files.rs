@@ -57,7 +57,7 @@ impl EventsFile {
     pub fn open(place: OpenContext) -> Result<EventsFile, Failure> {
         let upto = match place.view {
             View::Branch(_) => u64::MAX,
-            View::Checkpoint(..) | View::At(..) => place.memory().history_end(&place.view)?,
+            View::Checkpoint(..) | View::At(..) | View::Proposal(..) => place.memory().history_end(&place.view)?,
         };
         Ok(EventsFile { place, upto, seen: AtomicU64::new(0) })
     }

@@ -172,6 +172,7 @@ impl MountContext {
                 self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == of.taken)
             }
             View::At(branch, entry) => self.memory.state_time(*branch, *entry).is_ok(),
+            View::Proposal(branch, entry) => self.memory.proposal_time(*branch, *entry).is_ok(),
             View::Branch(branch) if of.area == Area::Scratch => {
                 self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == of.taken
             }
@@ -196,6 +197,14 @@ impl OpenContext {
 
     pub fn branch(&self) -> BranchId {
         self.view.branch()
+    }
+
+    /// Returns the caller as one who reads files. All of a proposal is shown to those who may look at it.
+    pub fn file_reader(&self) -> FileReader {
+        match self.view {
+            View::Proposal(..) => FileReader { uid: 0, groups: Vec::new(), knows_all_groups: true },
+            _ => self.mount.file_reader(self.caller),
+        }
     }
 
     /// Returns an empty buffer that counts for the caller.
@@ -231,5 +240,6 @@ pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
         View::Branch(_) => Ok(()),
         View::Checkpoint(_, label) => Err(AccessRefusal::Checkpoint(label.to_string()).into()),
         View::At(_, entry) => Err(AccessRefusal::EarlierState(*entry).into()),
+        View::Proposal(_, entry) => Err(AccessRefusal::Proposal(*entry).into()),
     }
 }

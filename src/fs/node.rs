@@ -28,6 +28,11 @@ pub(super) enum FsNode {
         branch: BranchId,
         entry: u64,
     },
+    /// What a branch proposed by an entry.
+    Proposal {
+        branch: BranchId,
+        entry: u64,
+    },
     /// What every branch and checkpoint has.
     Control(View, ControlNode),
     Record(View, Arc<str>),
@@ -146,6 +151,9 @@ pub(super) enum ControlNode {
     Checkpoints,
     Search,
     At,
+    Proposals,
+    /// Of a proposal alone.
+    Plan,
     Exports,
     Config,
     Shared,
@@ -161,7 +169,7 @@ pub(super) enum ControlNode {
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
 /// and its own file in this room.
-const FIXED: [(&str, ControlNode); 20] = [
+const FIXED: [(&str, ControlNode); 21] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),
     ("branches", ControlNode::Branches),
@@ -171,6 +179,7 @@ const FIXED: [(&str, ControlNode); 20] = [
     ("search", ControlNode::Search),
     ("shared", ControlNode::Shared),
     ("at", ControlNode::At),
+    ("proposals", ControlNode::Proposals),
     ("export", ControlNode::Exports),
     ("query", ControlNode::Query),
     ("ingest", ControlNode::Ingest),
@@ -184,6 +193,9 @@ const FIXED: [(&str, ControlNode); 20] = [
     ("errors", ControlNode::Errors),
 ];
 
+/// What a proposal has beside these.
+const PLAN: (&str, ControlNode) = ("plan", ControlNode::Plan);
+
 /// The files of `export/`.
 const EXPORTS: [(&str, Export); 3] =
     [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
@@ -193,12 +205,18 @@ impl ControlNode {
         FIXED.into_iter()
     }
 
-    pub fn from_name(name: &str) -> Option<ControlNode> {
-        FIXED.into_iter().find_map(|(known, fixed)| (known == name).then_some(fixed))
+    /// Returns what the directory of a view has.
+    pub fn of_view(view: &View) -> impl Iterator<Item = (&'static str, ControlNode)> {
+        let plan = matches!(view, View::Proposal(..)).then_some(PLAN);
+        ControlNode::all().chain(plan)
+    }
+
+    pub fn from_name(view: &View, name: &str) -> Option<ControlNode> {
+        ControlNode::of_view(view).find_map(|(known, fixed)| (known == name).then_some(fixed))
     }
 
     pub fn name(self) -> &'static str {
-        FIXED.into_iter().find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
+        FIXED.into_iter().chain([PLAN]).find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
     }
 
     pub fn is_directory(self) -> bool {
@@ -208,6 +226,7 @@ impl ControlNode {
             | ControlNode::Checkpoints
             | ControlNode::Search
             | ControlNode::At
+            | ControlNode::Proposals
             | ControlNode::Exports
             | ControlNode::Shared
             | ControlNode::Config => true,
@@ -217,6 +236,7 @@ impl ControlNode {
             | ControlNode::Errors
             | ControlNode::BranchList
             | ControlNode::Lease
+            | ControlNode::Plan
             | ControlNode::Document(_)
             | ControlNode::History(_) => false,
         }
@@ -231,6 +251,7 @@ impl ControlNode {
             | ControlNode::Checkpoints
             | ControlNode::Search
             | ControlNode::At
+            | ControlNode::Proposals
             | ControlNode::Exports
             | ControlNode::Shared
             | ControlNode::Config => 0o755,
@@ -239,7 +260,11 @@ impl ControlNode {
             ControlNode::Ingest => 0o644,
             // It says that a process of the owner lives.
             ControlNode::Lease => 0o600,
-            ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_) => 0o444,
+            ControlNode::Errors
+            | ControlNode::BranchList
+            | ControlNode::Plan
+            | ControlNode::Document(_)
+            | ControlNode::History(_) => 0o444,
         }
     }
 }
@@ -255,6 +280,7 @@ impl FsNode {
             View::Branch(branch) => FsNode::Branch(*branch),
             View::Checkpoint(branch, label) => FsNode::Checkpoint { branch: *branch, label: label.clone(), taken },
             View::At(branch, entry) => FsNode::At { branch: *branch, entry: *entry },
+            View::Proposal(branch, entry) => FsNode::Proposal { branch: *branch, entry: *entry },
         }
     }
 
@@ -266,6 +292,7 @@ impl FsNode {
             FsNode::File(of, _) => Some(of.view.clone()),
             FsNode::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             FsNode::At { branch, entry } => Some(View::At(*branch, *entry)),
+            FsNode::Proposal { branch, entry } => Some(View::Proposal(*branch, *entry)),
             FsNode::Control(view, _)
             | FsNode::Record(view, _)
             | FsNode::Query(view, _)
@@ -278,7 +305,8 @@ impl FsNode {
 
     pub fn is_directory(&self) -> bool {
         match self {
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => true,
+            FsNode::Mount | FsNode::Branch(_) => true,
+            FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => true,
             FsNode::Control(_, fixed) => fixed.is_directory(),
             FsNode::Shared(_, shared) => shared.is_directory(),
             // The tree knows of the others.
@@ -310,7 +338,8 @@ impl FsNode {
                 SharedNode::Entries | SharedNode::ClosedEntries(_) | SharedNode::Cursor | SharedNode::Events
             ),
             FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl) => true,
-            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList | ControlNode::Lease) => true,
+            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList) => true,
+            FsNode::Control(_, ControlNode::Lease | ControlNode::Plan) => true,
             FsNode::Control(_, ControlNode::Document(document)) => {
                 matches!(document, Document::Diff | Document::Conflicts)
             }
@@ -329,7 +358,8 @@ impl FsNode {
     /// Returns the path below the branch's directory, as `errors` shows it.
     pub fn path(&self) -> String {
         let inside = match self {
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => String::new(),
+            FsNode::Mount | FsNode::Branch(_) => String::new(),
+            FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => String::new(),
             FsNode::Control(_, fixed) => fixed.name().to_owned(),
             FsNode::Record(_, id) => format!("vectors/{id}.json"),
             FsNode::Temporary(..) => "vectors".to_owned(),
@@ -350,6 +380,8 @@ impl FsNode {
                 format!("checkpoints/{label}/{inside}").trim_end_matches('/').to_owned()
             }
             Some(View::At(_, entry)) => format!("at/{entry}/{inside}").trim_end_matches('/').to_owned(),
+            // The branch above shows it; its name is not known here.
+            Some(View::Proposal(_, entry)) => format!("proposal {entry}/{inside}").trim_end_matches('/').to_owned(),
             _ => inside,
         }
     }
@@ -379,10 +411,11 @@ mod tests {
     #[test]
     fn every_fixed_name_leads_to_its_node_and_back() {
         for (name, fixed) in ControlNode::all() {
-            assert_eq!(ControlNode::from_name(name), Some(fixed));
+            assert_eq!(ControlNode::from_name(&View::Branch(BranchId(1)), name), Some(fixed));
             assert_eq!(fixed.name(), name);
         }
-        assert_eq!(ControlNode::from_name("nothing"), None);
+        assert_eq!(ControlNode::from_name(&View::Branch(BranchId(1)), "plan"), None);
+        assert_eq!(ControlNode::from_name(&View::Proposal(BranchId(1), 7), "plan"), Some(ControlNode::Plan));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use super::Filesystem;
 use super::attr::{Attr, AttrChanges, EntryAttr, StatFs};
-use super::errno::Errno;
+use super::errno::{Errno, Failure};
 use super::mount_context::Caller;
+use super::node::{ControlNode, FsNode};
 use crate::memory::{Make, XattrHow};
 
 impl Filesystem {
@@ -21,8 +22,16 @@ impl Filesystem {
     /// discarded.
     pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
-        let found = self.operations(&parent).lookup(name);
+        let found = self.check_look(caller, &parent, name).and_then(|()| self.operations(&parent).lookup(name));
         self.audit_at(caller, &parent, name, found)
+    }
+
+    /// Refuses a look at a proposal, or at what is in one, to who may not look at it.
+    fn check_look(&self, caller: Caller, parent: &FsNode, name: &OsStr) -> Result<(), Failure> {
+        if let FsNode::Control(_, ControlNode::Proposals) = parent {
+            return self.mount.check_seen(caller, &self.operations(parent).find(name)?);
+        }
+        self.mount.check_seen(caller, parent)
     }
 
     /// Takes back look-ups that [`EntryAttr`]s stood for.
@@ -34,7 +43,8 @@ impl Filesystem {
     /// Returns the attributes of a node; of an open file with the length that this handle sees.
     pub fn getattr(&self, caller: Caller, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        let found = self.operations(&node).attributes(ino, handle);
+        let seen = if handle.is_none() { self.mount.check_seen(caller, &node) } else { Ok(()) };
+        let found = seen.and_then(|()| self.operations(&node).attributes(ino, handle));
         self.audit_node(caller, &node, found)
     }
 
@@ -65,7 +75,8 @@ impl Filesystem {
     /// where nothing changes. What is wrong with the query of `search/<text>` is told here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let opened = self.operations(&node).open(caller, ino, flags);
+        let seen = self.mount.check_seen(caller, &node);
+        let opened = seen.and_then(|()| self.operations(&node).open(caller, ino, flags));
         self.audit_node(caller, &node, opened)
     }
 
@@ -88,7 +99,8 @@ impl Filesystem {
     /// it is read from the beginning again.
     pub fn opendir(&self, caller: Caller, ino: u64) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let opened = self.operations(&node).open_directory(caller, ino);
+        let seen = self.mount.check_seen(caller, &node);
+        let opened = seen.and_then(|()| self.operations(&node).open_directory(caller, ino));
         self.audit_node(caller, &node, opened)
     }
 

@@ -17,7 +17,7 @@ pub(super) struct QueryFile {
 
 impl QueryFile {
     pub fn new(place: &OpenContext) -> QueryFile {
-        QueryFile { reader: place.mount.file_reader(place.caller) }
+        QueryFile { reader: place.file_reader() }
     }
 }
 

@@ -172,6 +172,8 @@ pub(super) enum AccessRefusal {
     Checkpoint(String),
     #[error("what the branch was behind entry {0} never changes")]
     EarlierState(u64),
+    #[error("what was proposed by entry {0} never changes")]
+    Proposal(u64),
     #[error("{path} takes no changes from uid {uid}")]
     NotWritable { path: String, uid: u32 },
     #[error("{path} is closed to uid {uid}")]
@@ -198,6 +200,11 @@ impl AccessRefusal {
                 Kind::ReadOnly,
                 "earlier_state",
                 "write to the branch, or fork from that state: fork NAME from ENTRY",
+            ),
+            AccessRefusal::Proposal(_) => Advice::new(
+                Kind::ReadOnly,
+                "proposal",
+                "its owner writes to the branch and proposes again; approve and refuse go to the parent's ctl",
             ),
             AccessRefusal::NotWritable { .. } => {
                 Advice::new(Kind::Denied, "parent_not_writable", "ask its owner to merge, or for write permission")

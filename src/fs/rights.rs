@@ -6,8 +6,9 @@
 use super::errno::Failure;
 use super::errors::ErrorReader;
 use super::mount_context::{Caller, MountContext, OpenContext};
+use super::node::FsNode;
 use super::refusal::AccessRefusal;
-use crate::memory::{BranchInfo, View};
+use crate::memory::{BranchId, BranchInfo, ProposalError, View};
 
 /// The right to list what a directory holds.
 pub(super) const READ: u32 = 0o4;
@@ -35,6 +36,23 @@ impl MountContext {
         caller.uid == 0 || bits & rights == rights
     }
 
+    /// Refuses who may not look at what a branch proposes (EACCES).
+    pub fn check_reviewer(&self, caller: Caller, branch: BranchId) -> Result<(), Failure> {
+        if self.memory.may_review(caller.uid, branch)? {
+            return Ok(());
+        }
+        let path = self.memory.info(branch)?.path.to_string();
+        Err(ProposalError::Closed { path, uid: caller.uid }.into())
+    }
+
+    /// Refuses a look at a node of a proposal to who may not look at that. The kernel is told to ask each time.
+    pub fn check_seen(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
+        match node.view() {
+            Some(View::Proposal(branch, _)) => self.check_reviewer(caller, branch),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses who lacks one of some rights in a branch's directory (EACCES).
     pub fn check_rights(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> Result<(), Failure> {
         if self.permits(caller, branch, rights) {
@@ -50,14 +68,19 @@ impl MountContext {
 impl OpenContext {
     /// Refuses who may not enter the branch's directory any more; where an earlier state is shown, who may not read it.
     pub fn check_entered(&self) -> Result<(), Failure> {
-        if matches!(self.view, View::At(..)) {
-            return self.check_read();
+        match self.view {
+            View::At(..) => return self.check_read(),
+            View::Proposal(branch, _) => return self.mount.check_reviewer(self.caller, branch),
+            View::Branch(_) | View::Checkpoint(..) => {}
         }
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
     }
 
     /// Refuses who may not read the branch's directory any more.
     pub fn check_read(&self) -> Result<(), Failure> {
+        if let View::Proposal(branch, _) = self.view {
+            return self.mount.check_reviewer(self.caller, branch);
+        }
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, READ | SEARCH)
     }
 
@@ -73,6 +96,12 @@ impl OpenContext {
     pub fn owns_parent(&self) -> Result<bool, Failure> {
         let parent = self.memory().info(self.branch())?.parent;
         Ok(parent.map(|parent| self.memory().info(parent)).transpose()?.is_some_and(|it| it.uid == self.caller.uid))
+    }
+
+    /// Tells whether the gate of the parent decides on a merge by the caller, and not permission bits.
+    pub fn passes_gate(&self) -> Result<bool, Failure> {
+        let is_owner = self.memory().info(self.branch())?.uid == self.caller.uid;
+        Ok(is_owner && self.memory().is_guarded(self.branch())?)
     }
 
     /// Returns whose refusals the caller sees here.

@@ -68,10 +68,18 @@ pub enum EntryOp {
     FreeAgent = 49,
     /// Nobody may use a name of an agent.
     BarAgent = 50,
+    /// A branch proposed its state to its parent.
+    Propose = 56,
+    /// A branch took back what it proposed.
+    Withdraw = 57,
+    /// An approver approved of what a branch below proposed.
+    Approve = 58,
+    /// An approver was against what a branch below proposed.
+    Reject = 59,
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 28] = [
+    const ALL: [(EntryOp, &'static str); 32] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -100,6 +108,10 @@ impl EntryOp {
         (EntryOp::LeaseLost, "lease_lost"),
         (EntryOp::FreeAgent, "free_agent"),
         (EntryOp::BarAgent, "bar_agent"),
+        (EntryOp::Propose, "propose"),
+        (EntryOp::Withdraw, "withdraw"),
+        (EntryOp::Approve, "approve"),
+        (EntryOp::Reject, "reject"),
     ];
 
     /// Returns the word that readers see.
@@ -128,10 +140,10 @@ pub struct Counts {
 /// What is particular to one kind of step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// A checkpoint's label, a setting's name, the name before a renaming, the last entry that was moved
+    /// The branch whose proposal it is about, a checkpoint's label, a setting's name, the name before a renaming, the last entry that was moved
     /// out, the entries that were taken back.
     pub label: Option<Arc<str>>,
-    /// A checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given, the hash of the
+    /// What was said of a proposal, a checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given, the hash of the
     /// last entry that was moved out, the verb that took entries back.
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
@@ -142,6 +154,8 @@ pub struct Detail {
     pub merge: Option<MergeDetail>,
     /// The first records by id, or files by path with `files/` in front, that a commit changed.
     pub items: Vec<Arc<str>>,
+    /// The plan that was approved of or rejected.
+    pub plan: Option<Hash>,
 }
 
 /// Items that an entry names at most.
@@ -152,6 +166,8 @@ const ITEMS_BYTES_MAX: usize = 1024;
 const HAS_MERGE: u8 = 1;
 /// There are items.
 const HAS_ITEMS: u8 = 2;
+/// There is the hash of a plan.
+const HAS_PLAN: u8 = 4;
 
 /// What a merge, promote or pull rested on, and what it left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,13 +290,15 @@ impl Detail {
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out, form));
         let has = |part: bool, flag: u8| if part { flag } else { 0 };
-        out.byte(has(self.merge.is_some(), HAS_MERGE) | has(!self.items.is_empty(), HAS_ITEMS));
+        let (merge, items) = (has(self.merge.is_some(), HAS_MERGE), has(!self.items.is_empty(), HAS_ITEMS));
+        out.byte(merge | items | has(self.plan.is_some(), HAS_PLAN));
         if let Some(merge) = &self.merge {
             merge.write(out);
         }
         if !self.items.is_empty() {
             self.items.iter().fold(out.number(self.items.len() as u64), |out, item| out.text(item));
         }
+        self.plan.inspect(|plan| _ = out.hash(plan));
     }
 
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
@@ -290,13 +308,14 @@ impl Detail {
         let count = input.length()?;
         let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
         let has = input.byte()?;
-        if has & !(HAS_MERGE | HAS_ITEMS) != 0 {
+        if has & !(HAS_MERGE | HAS_ITEMS | HAS_PLAN) != 0 {
             return Err(CodecError::Code(has));
         }
         let merge = (has & HAS_MERGE != 0).then(|| MergeDetail::read(input)).transpose()?;
         let count = if has & HAS_ITEMS != 0 { input.length()? } else { 0 };
         let items = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-        Ok(Detail { label, text, strategy, conflicts, merge, items })
+        let plan = (has & HAS_PLAN != 0).then(|| input.hash()).transpose()?;
+        Ok(Detail { label, text, strategy, conflicts, merge, items, plan })
     }
 }
 

@@ -96,7 +96,15 @@ impl SignedEntry {
 
 /// Returns whether the head is that of a child whose parent is told: it says whether two branches have the same content.
 fn hides_head(op: EntryOp) -> bool {
-    matches!(op, EntryOp::Discard | EntryOp::Refuse | EntryOp::Rename | EntryOp::LeaseLost)
+    matches!(
+        op,
+        EntryOp::Discard
+            | EntryOp::Refuse
+            | EntryOp::Rename
+            | EntryOp::LeaseLost
+            | EntryOp::Propose
+            | EntryOp::Withdraw
+    )
 }
 
 impl Detail {
@@ -121,6 +129,9 @@ impl Detail {
             put(out, format_args!(",\"not_merged\":{not_merged},\"parent_head\":\"{}\"", merge.parent_head));
             put(out, format_args!(",\"plan\":\"{}\"", merge.plan));
         }
+        if let Some(plan) = &self.plan {
+            put(out, format_args!(",\"plan\":\"{plan}\""));
+        }
         if let Some(strategy) = self.strategy {
             put(out, format_args!(",\"strategy\":\"{strategy}\""));
         }
@@ -142,6 +153,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Archive | EntryOp::ArchiveLog => "last_archived",
         EntryOp::Embedder => "embedder",
         EntryOp::FreeAgent | EntryOp::BarAgent => "agent_name",
+        EntryOp::Approve | EntryOp::Reject => "proposal",
         _ => "checkpoint",
     }
 }

@@ -39,7 +39,7 @@ pub use dump::{OwnLog, SharedLogImport, StampedRecord};
 pub use environment::Environment;
 pub use error::{
     Advice, AgentError, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError,
-    OpenError, PurgeError, RecordError, RuleRefusal, SettingError, SharedLogError, SignalError,
+    OpenError, ProposalError, PurgeError, RecordError, RuleRefusal, SettingError, SharedLogError, SignalError,
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
@@ -52,6 +52,7 @@ pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;
 pub use transaction::files::EditError;
 pub use transaction::leases::Lease;
+pub use transaction::proposals::ReviewRequest;
 pub use transaction::shared_events::EventRange;
 pub use transaction::shared_log::AppendReceipt;
 pub use transaction::write::Receipt;

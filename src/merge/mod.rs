@@ -2,6 +2,7 @@
 //! the disk, applied as one new state.
 
 pub mod files;
+pub mod gate;
 mod plan;
 mod strategy;
 

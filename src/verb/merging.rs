@@ -24,7 +24,7 @@ pub(super) const IF_PLAN: Argument = Argument::option(
 pub(super) const MERGE: VerbSpec = VerbSpec {
     arguments: &[DRY_RUN, IF_PLAN],
     // As by rename(2), who owns the parent may merge, too.
-    rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::Write },
+    rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::WriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
     ends_branch: true,
     report: Report::Merge,
@@ -40,7 +40,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
     arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN],
     // The branch has the parent's content afterwards.
-    rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWrite },
+    rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
     command: CommandForm::OfTable(CommandHelp {

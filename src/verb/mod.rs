@@ -15,6 +15,7 @@ mod fork;
 mod gc;
 mod line;
 mod merging;
+mod proposals;
 mod purge;
 mod reembed;
 mod resolve;
@@ -33,7 +34,7 @@ pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Those that are commands stand in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 20] = [
+pub const VERBS: [&VerbSpec; 24] = [
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -45,6 +46,10 @@ pub const VERBS: [&VerbSpec; 20] = [
     &revert::REDO,
     &merging::PULL,
     &merging::PROMOTE,
+    &proposals::PROPOSE,
+    &proposals::WITHDRAW,
+    &proposals::APPROVE,
+    &proposals::REFUSE,
     &diff::DIFF,
     &show::SHOW,
     &resolve::RESOLVE,

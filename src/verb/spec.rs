@@ -121,6 +121,10 @@ pub enum ParentRight {
     Write,
     /// Both.
     ReadWrite,
+    /// To write to its directory, or to own the branch where the parent has a gate that is not open.
+    WriteOrGate,
+    /// The same, and to read its directory.
+    ReadWriteOrGate,
 }
 
 impl VerbSpec {

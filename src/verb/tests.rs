@@ -140,7 +140,7 @@ fn a_value_does_not_begin_another_line() {
 fn a_dry_run_changes_nothing_and_asks_for_less() {
     let [merge, dry] = ["merge", "merge --dry-run"].map(|line| Verb::parse(line).unwrap());
     assert!(merge.changes() && merge.ends_branch() && !dry.changes() && !dry.ends_branch());
-    assert_eq!((merge.rights().parent, dry.rights().parent), (ParentRight::Write, ParentRight::Read));
+    assert_eq!((merge.rights().parent, dry.rights().parent), (ParentRight::WriteOrGate, ParentRight::Read));
     let gc = Verb::parse("gc --dry-run").unwrap();
     assert_eq!((gc.rights().branch, gc.changes()), (BranchRight::Own, false));
 }

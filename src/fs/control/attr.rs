@@ -14,6 +14,8 @@ use crate::memory::{BranchId, BranchInfo, Document, Time, View};
 /// Returns how long a name leading to `node` may be kept.
 pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
     match node {
+        // Whether somebody may see it is asked each time.
+        _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
         // Who opens it next may get another number.
         _ if node.stands_apart() => NEVER,
         FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => STEADY,
@@ -22,6 +24,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         FsNode::Branch(_)
         | FsNode::Checkpoint { .. }
         | FsNode::At { .. }
+        | FsNode::Proposal { .. }
         | FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
@@ -41,6 +44,12 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
     let info = mount.memory.info(view.branch())?;
     let modified = changed(mount, &view, &info)?;
     let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, mount.user(info.uid).gid));
+    let attr = shown(mount, (node, &view), base, &info)?;
+    Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
+}
+
+fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info: &BranchInfo) -> Result<Attr, Failure> {
+    let (ino, modified) = (base.ino, base.modified);
     match node {
         FsNode::Mount => mount_attr(mount, ino),
         // Files answer for themselves.
@@ -52,26 +61,27 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
         FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
         FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
         FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
+        FsNode::Proposal { .. } => Ok(base),
         FsNode::Control(_, fixed) => {
             let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
-            let size = fixed_size(mount, &view, &info, *fixed)?;
+            let size = fixed_size(mount, view, info, *fixed)?;
             Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
         }
         FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
         FsNode::Record(_, id) => {
-            let stat = mount.memory.snapshot(&view)?.stat(id)?.ok_or(Errno::ENOENT)?;
+            let stat = mount.memory.snapshot(view)?.stat(id)?.ok_or(Errno::ENOENT)?;
             Ok(base.sized(stat.length).dated(stat.modified))
         }
         // It is asked when it is opened.
         FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
         FsNode::Export(_, export) => {
-            let size = mount.memory.snapshot(&view)?.export_length(*export);
+            let size = mount.memory.snapshot(view)?.export_length(*export);
             Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
-        FsNode::Shared(_, shared) => shared_attr(mount, &view, base, shared),
-        FsNode::Signal(_, key, created) => signals::attr(mount, base, &view, (key, *created)),
+        FsNode::Shared(_, shared) => shared_attr(mount, view, base, shared),
+        FsNode::Signal(_, key, created) => signals::attr(mount, base, view, (key, *created)),
         FsNode::Setting(_, setting) => {
-            let value = mount.memory.setting(&view, *setting)?;
+            let value = mount.memory.setting(view, *setting)?;
             Ok(base.sized(config::shown(&value).len() as u64))
         }
     }
@@ -139,6 +149,7 @@ fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time,
             Ok(mount.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?)
         }
         View::At(branch, entry) => Ok(mount.memory.state_time(*branch, *entry).map_err(|_| Errno::ESTALE)?),
+        View::Proposal(branch, entry) => Ok(mount.memory.proposal_time(*branch, *entry).map_err(|_| Errno::ESTALE)?),
     }
 }
 
@@ -160,6 +171,8 @@ fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: Contr
         | ControlNode::Checkpoints
         | ControlNode::Search
         | ControlNode::At
+        | ControlNode::Proposals
+        | ControlNode::Plan
         | ControlNode::Exports
         | ControlNode::Shared
         | ControlNode::Config => Ok(0),

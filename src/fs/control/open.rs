@@ -53,9 +53,12 @@ impl ControlNodeOps<'_> {
             |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(place.counted(bytes)?))) };
         Ok(match self.node {
             // Those in files/ have a way of their own.
-            FsNode::Mount | FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::File(..) => {
-                return Err(Errno::EISDIR.into());
-            }
+            FsNode::Mount
+            | FsNode::Branch(_)
+            | FsNode::Checkpoint { .. }
+            | FsNode::At { .. }
+            | FsNode::Proposal { .. }
+            | FsNode::File(..) => return Err(Errno::EISDIR.into()),
             FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
             FsNode::Shared(_, shared) => shared_file(shared, place, flags)?,
             FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(place.clone(), id, flags.append)?),
@@ -101,11 +104,16 @@ impl ControlNodeOps<'_> {
                 Box::new(StaticFile(place.counted(Vec::new())?))
             }
             ControlNode::Lease => Box::new(LeaseFile::open(place.clone())?),
-            ControlNode::Errors | ControlNode::BranchList | ControlNode::Document(_) | ControlNode::History(_)
+            ControlNode::Errors
+            | ControlNode::BranchList
+            | ControlNode::Plan
+            | ControlNode::Document(_)
+            | ControlNode::History(_)
                 if flags.write =>
             {
                 return Err(generated(place));
             }
+            ControlNode::Plan => Box::new(StaticFile(place.counted(place.memory().plan_page(place.branch())?)?)),
             ControlNode::Errors => Box::new(StaticFile(place.counted(place.state.errors.text(place.reader()?))?)),
             ControlNode::BranchList => Box::new(StaticFile(place.counted(branches_below(place)?)?)),
             ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
@@ -133,6 +141,7 @@ impl ControlNodeOps<'_> {
             | ControlNode::Checkpoints
             | ControlNode::Search
             | ControlNode::At
+            | ControlNode::Proposals
             | ControlNode::Exports
             | ControlNode::Shared
             | ControlNode::Config => {

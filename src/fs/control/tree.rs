@@ -21,11 +21,11 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
     let name = name.to_str().ok_or(Errno::ENOENT)?;
     let found = match parent {
         FsNode::Mount => mount.memory.root(name).map(FsNode::Branch),
-        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => {
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
                 Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
-                None => ControlNode::from_name(name).map(|fixed| FsNode::Control(view, fixed)),
+                None => ControlNode::from_name(&view, name).map(|fixed| FsNode::Control(view, fixed)),
             }
         }
         FsNode::Control(view, fixed) => find_inside(mount, view, *fixed, name)?,
@@ -55,10 +55,12 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
         (ControlNode::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
         (ControlNode::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
-        // What has ended by the time of a checkpoint is not in it, and what is in it has none.
-        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At, View::Checkpoint(..) | View::At(..)) => {
-            None
+        (ControlNode::Proposals, View::Branch(branch)) => {
+            let found = mount.memory.proposals(*branch)?.into_iter().find(|(known, ..)| **known == *name);
+            found.map(|(_, branch, entry)| FsNode::Proposal { branch, entry })
         }
+        // What has ended by the time of a checkpoint is not in it, and what is in it has none.
+        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At | ControlNode::Proposals, _) => None,
         (ControlNode::Shared, _) => SharedNode::all()
             .find_map(|(known, node)| (known == name).then_some(node))
             .map(|node| FsNode::Shared(view.clone(), node)),
@@ -74,6 +76,7 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
             | ControlNode::Errors
             | ControlNode::BranchList
             | ControlNode::Lease
+            | ControlNode::Plan
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,
@@ -182,6 +185,10 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         },
         FsNode::Checkpoint { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::Checkpoints),
         FsNode::At { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::At),
+        FsNode::Proposal { branch, .. } => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
+            Some(parent) => FsNode::Control(View::Branch(parent), ControlNode::Proposals),
+            None => FsNode::Mount,
+        },
         FsNode::Control(view, _) => of_view(mount, view),
         FsNode::Record(view, _) => FsNode::Control(view.clone(), ControlNode::Vectors),
         FsNode::File(of, _) => of.above(),
@@ -196,7 +203,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
 
 fn of_view(mount: &MountContext, view: &View) -> FsNode {
     let taken = match view {
-        View::Branch(_) | View::At(..) => Time::default(),
+        View::Branch(_) | View::At(..) | View::Proposal(..) => Time::default(),
         View::Checkpoint(branch, label) => mount.memory.checkpoint_time(*branch, label).unwrap_or_default(),
     };
     FsNode::of_view(view, taken)
@@ -210,9 +217,11 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
         FsNode::Mount => {
             names.extend(mount.memory.roots().into_iter().map(|(label, branch)| name(&label, FsNode::Branch(branch))))
         }
-        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } => {
+        FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(ControlNode::all().map(|(label, fixed)| name(label, FsNode::Control(view.clone(), fixed))));
+            names.extend(
+                ControlNode::of_view(&view).map(|(label, fixed)| name(label, FsNode::Control(view.clone(), fixed))),
+            );
             let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
@@ -261,6 +270,12 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
             labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
+        (ControlNode::Proposals, View::Branch(branch)) => {
+            let node = |(label, branch, entry): (std::sync::Arc<str>, BranchId, u64)| {
+                name(&label, FsNode::Proposal { branch, entry })
+            };
+            mount.memory.proposals(*branch)?.into_iter().map(node).collect()
+        }
         (ControlNode::Shared, _) => {
             SharedNode::all().map(|(label, node)| name(label, FsNode::Shared(view.clone(), node))).collect()
         }
@@ -271,7 +286,7 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             .into_iter()
             .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
             .collect(),
-        (ControlNode::Branches | ControlNode::Checkpoints, View::Checkpoint(..) | View::At(..))
+        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::Proposals, _)
         | (ControlNode::Search | ControlNode::At | ControlNode::Vectors, _) => Vec::new(),
         (
             ControlNode::Query
@@ -280,6 +295,7 @@ fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<
             | ControlNode::Errors
             | ControlNode::BranchList
             | ControlNode::Lease
+            | ControlNode::Plan
             | ControlNode::Document(_)
             | ControlNode::History(_),
             _,

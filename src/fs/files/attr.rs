@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::FilesOf;
-use crate::fs::attr::Attr;
+use crate::fs::attr::{Attr, NEVER};
 use crate::fs::errno::Failure;
 use crate::fs::mount_context::MountContext;
 use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
@@ -31,7 +31,7 @@ pub(super) fn attr_of(
     };
     // The root of a new branch has no times of its own.
     let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, of) } else { time };
-    Ok(Attr {
+    let attr = Attr {
         ino,
         kind: node.kind(),
         size: node.size(),
@@ -45,12 +45,18 @@ pub(super) fn attr_of(
         modified: time(node.mtime),
         changed: time(node.ctime),
         lifetime: KEPT,
-    })
+    };
+    Ok(if let View::Proposal(..) = of.view { attr.as_proposed() } else { attr })
+}
+
+/// Returns how long a name that leads to one of some files may be kept.
+pub(super) fn name_lifetime(of: &FilesOf) -> Duration {
+    if let View::Proposal(..) = of.view { NEVER } else { KEPT }
 }
 
 fn made(mount: &MountContext, of: &FilesOf) -> Time {
     match of.view {
         View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
-        View::Checkpoint(..) | View::At(..) => of.taken,
+        View::Checkpoint(..) | View::At(..) | View::Proposal(..) => of.taken,
     }
 }

@@ -31,7 +31,7 @@ mod set;
 mod stale;
 mod xattr;
 
-use attr::{KEPT, attr_of};
+use attr::{attr_of, name_lifetime};
 pub(super) use inode_map::FileNumbers;
 pub(super) use listing::FileNames;
 pub(super) use open_in_mount::OpenInMount;
@@ -122,7 +122,7 @@ impl<'a> FileOps<'a> {
         let ino = self.fs.nodes.remember(&self.node());
         let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
-        Ok(EntryAttr { attr, generation: self.of.view.branch().0, lifetime: KEPT })
+        Ok(EntryAttr { attr, generation: self.of.view.branch().0, lifetime: name_lifetime(self.of) })
     }
 }
 
@@ -134,6 +134,7 @@ impl MountContext {
             (Area::Scratch, FsNode::Branch(branch)) => self.scratch.since(*branch),
             (_, FsNode::Checkpoint { taken, .. }) => *taken,
             (Area::Files, FsNode::At { branch, entry }) => self.memory.state_time(*branch, *entry).ok()?,
+            (Area::Files, FsNode::Proposal { branch, entry }) => self.memory.proposal_time(*branch, *entry).ok()?,
             _ => return None,
         };
         Some(FilesOf { area, view: directory.view()?, taken })

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::attr::attr_of;
+use super::attr::{attr_of, name_lifetime};
 use super::open::{OpenInode, parent_of};
 use super::range::{Allocation, COPY_BYTES_MAX};
 use super::set::mode_after;
 use super::xattr::{TRUSTED, supported};
-use super::{Area, FileNames, FileOps, KEPT, name_of};
+use super::{Area, FileNames, FileOps, name_of};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
 use crate::fs::directory::{ListName, Listing, More};
 use crate::fs::errno::{Errno, Failure};
@@ -33,6 +33,7 @@ impl NodeOperations for FileOps<'_> {
             View::Branch(_) => path,
             View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),
             View::At(_, entry) => format!("at/{entry}/{path}"),
+            View::Proposal(_, entry) => format!("proposal {entry}/{path}"),
         }
     }
 
@@ -61,7 +62,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn name_lifetime(&self) -> Duration {
-        KEPT
+        name_lifetime(self.of)
     }
 
     /// Also what is gone has attributes, while the kernel still holds it.

@@ -39,6 +39,7 @@ fn entry() -> Entry {
                 not_merged: vec!["files/cache/a".into()],
             }),
             items: vec!["a".into(), "files/b".into()],
+            plan: Some(Hash([11; 32])),
         },
         log_record: Hash([5; 32]),
         prev: Hash([6; 32]),
@@ -50,7 +51,9 @@ fn entry() -> Entry {
 fn the_format_says_which_operations_there_are() {
     let used = EntryOp::ALL.iter().map(|(op, name)| (*op as u8, (*name).to_owned())).collect();
     assert_eq!(crate::object::format_tables::list("Entries", "Operations"), used);
-    assert!(EntryOp::ALL.iter().all(|(op, _)| ![34..48, 51..96].iter().any(|free| free.contains(&(*op as u8)))));
+    assert!(
+        EntryOp::ALL.iter().all(|(op, _)| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(&(*op as u8))))
+    );
 }
 
 /// Two entries, the second of another branch and linked to the first.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::Proposal;
 use super::agents::AgentNames;
+use super::branch_files::without_orphans;
 use super::settings::Settings;
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use super::signals::Signals;
@@ -80,6 +82,14 @@ impl StateSource {
     /// Returns the checkpoint's label, which its entry names.
     pub fn label(&self) -> Option<&Arc<str>> {
         if let StateSource::Checkpoint(label) = self { Some(label) } else { None }
+    }
+}
+
+impl Checkpoint {
+    /// Returns what a branch is at a moment; the entry that takes it gives it its `seq`.
+    pub fn of(branch: &Branch, text: &Arc<str>, time: Time) -> Checkpoint {
+        let (state, base) = (without_orphans(&branch.state), branch.base.clone());
+        Checkpoint { state, base, seq: 0, time, text: text.clone(), cursor: branch.cursor }
     }
 }
 
@@ -213,6 +223,10 @@ pub struct Branch {
     pub lease: LeaseState,
     /// Of a root branch: the names of agents below it.
     pub agents: AgentNames,
+    /// What it proposes to its parent.
+    pub proposal: Option<Arc<Proposal>>,
+    /// The last entry of its shared log when it got its base.
+    pub log_at_base: u64,
 }
 
 impl Branch {
@@ -265,6 +279,8 @@ impl Branch {
             signals: Signals::new(),
             lease: LeaseState::Free,
             agents: AgentNames::new(),
+            proposal: None,
+            log_at_base: 0,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The files of branches, in a version of the catalog, and what they take up in memory.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -85,13 +86,11 @@ impl Catalog {
     pub(in crate::memory) fn give(&mut self, id: BranchId, to: u32, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let (from, held) = (branch.uid, files_held(branch));
+        let give = |old: &Checkpoint| Checkpoint { state: given(&old.state, from, to), ..old.clone() };
+        let Ok(()) = branch.replace_frozen(|old| Ok::<_, Infallible>(Some(give(old))));
         let branch = branch.make_mut();
         (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
         branch.state = given(&branch.state, from, to);
-        let checkpoints = branch.checkpoints.iter().map(|(label, checkpoint)| {
-            (label.clone(), Checkpoint { state: given(&checkpoint.state, from, to), ..checkpoint.clone() })
-        });
-        branch.checkpoints = checkpoints.collect();
         self.held.replace(from, held, 0);
         self.held.replace(to, 0, held);
     }

@@ -9,7 +9,7 @@ use super::branch::name_path;
 use super::branch_files::files_held;
 use super::settings::Setting;
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
-use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Resolution};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Proposal, Resolution, Review};
 use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::EntryOp;
 use crate::object::{Hash, Time};
@@ -53,6 +53,10 @@ pub enum CatalogChange {
     Lease(BranchId, LeaseState),
     /// A name of an agent below a root branch has that holder, or none.
     Agent(BranchId, Arc<str>, Option<AgentHolder>),
+    /// A branch proposes its state to its parent, or nothing any longer.
+    Proposal(BranchId, Option<Checkpoint>),
+    /// An approver said something of what a branch proposes.
+    Review(BranchId, u32, Review),
     /// A branch has read so far.
     Cursor(BranchId, SharedLogCursor),
     /// The lineage begins elsewhere.
@@ -123,12 +127,14 @@ impl Catalog {
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
-            CatalogChange::Base(id, base) => self.touch_counted(id, seq, |branch| {
-                branch.base = base;
-                branch.base_seq = seq;
-                // What was settled was settled against the base before; a rollback may bring the same two versions back.
-                branch.resolutions = OrdMap::new();
-            }),
+            CatalogChange::Base(id, base) => {
+                let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
+                self.touch_counted(id, seq, |branch| {
+                    (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
+                    // What was settled was settled against the base before; a rollback may bring the same two versions back.
+                    branch.resolutions = OrdMap::new();
+                });
+            }
             CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
@@ -158,6 +164,14 @@ impl Catalog {
                     None => root.agents.remove(&name),
                 };
             }),
+            CatalogChange::Proposal(id, frozen) => self.touch(id, seq, |branch| {
+                branch.proposal = frozen.map(|frozen| Arc::new(Proposal::new(Checkpoint { seq, ..frozen })));
+            }),
+            CatalogChange::Review(id, uid, review) => self.touch(id, seq, |branch| {
+                if let Some(proposal) = &mut branch.proposal {
+                    Arc::make_mut(proposal).reviews.insert(uid, review);
+                }
+            }),
             CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
@@ -183,7 +197,7 @@ impl Catalog {
                 branch.changed = time;
             }
             let (cursor, signals, lease) = (branch.cursor, branch.signals.clone(), branch.lease);
-            let agents = branch.agents.clone();
+            let (agents, log_at_base) = (branch.agents.clone(), branch.log_at_base);
             let (stamp, state_seq, base_seq, changed) = (seq, seq, seq, branch.changed);
             *branch = Branch {
                 stamp,
@@ -194,6 +208,7 @@ impl Catalog {
                 signals,
                 lease,
                 agents,
+                log_at_base,
                 ..Branch::clone(&purged)
             };
         });
@@ -218,6 +233,7 @@ impl Catalog {
 
     fn add(&mut self, mut branch: Branch, seq: u64) {
         branch.number = self.numbers.take();
+        branch.log_at_base = self.log_entries(&branch);
         self.held.replace(branch.uid, 0, files_held(&branch));
         match branch.parent {
             None => {
@@ -254,6 +270,8 @@ impl Catalog {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let branch = branch.make_mut();
         let old = std::mem::replace(&mut branch.name, name.clone());
+        // It was proposed under the name before.
+        branch.proposal = None;
         branch.stamp = seq;
         if let Some(parent) = branch.parent {
             self.touch(parent, seq, |parent| {

@@ -18,7 +18,7 @@ pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc
 pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
     each(&branch.state);
     each(&branch.base);
-    for checkpoint in branch.checkpoints.values() {
+    for checkpoint in branch.frozen() {
         each(&checkpoint.state);
         each(&checkpoint.base);
     }

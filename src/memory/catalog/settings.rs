@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::embedder_record::EmbedderRecord;
+use super::proposal::parse_approvers;
 use super::quota::Quota;
 use super::retained::Retention;
 use super::shared_log::OWN_LOG;
@@ -10,6 +11,7 @@ use super::signals::{LEASE, SESSION_SCOPE};
 use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
+use crate::merge::gate::{self, Gate};
 use crate::object::{CodecError, Reader, Writer};
 use crate::text::Language;
 use crate::vector::{DIM_MAX, Metric};
@@ -137,7 +139,7 @@ impl Setting {
             Setting::Strategy => Strategy::NewestWins.name(),
             Setting::Rules => DEFAULT_RULES,
             Setting::Metric => "cosine",
-            Setting::Gate => "open",
+            Setting::Gate => gate::OPEN,
             Setting::Keep => "30d",
             Setting::KeepEvery => "1m",
             Setting::ScratchSize => "64M",
@@ -194,6 +196,8 @@ struct Values {
     rules_inherited: bool,
     /// The rules for files, parsed at first use.
     rules: OnceLock<Arc<Rules>>,
+    /// What merges have to pass, likewise.
+    gate: OnceLock<Arc<Gate>>,
     /// How long states stay, likewise: each entry asks.
     retention: OnceLock<Retention>,
 }
@@ -209,12 +213,19 @@ impl Default for Settings {
 
 impl Settings {
     fn of(texts: [Arc<str>; Setting::ALL.len()], rules_inherited: bool) -> Settings {
-        Settings(Arc::new(Values { texts, rules_inherited, rules: OnceLock::new(), retention: OnceLock::new() }))
+        let (rules, gate, retention) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Settings(Arc::new(Values { texts, rules_inherited, rules, gate, retention }))
     }
 
     /// Returns the rules for files.
     pub fn rules(&self) -> &Rules {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
+    }
+
+    /// Returns what merges into the branch have to pass.
+    pub fn gate(&self) -> &Gate {
+        // What could be no gate was never set.
+        self.0.gate.get_or_init(|| Arc::new(Gate::parse(self.get(Setting::Gate)).unwrap_or_default()))
     }
 
     /// Returns how long states of a branch stay.
@@ -365,9 +376,12 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Agent | Setting::Session | Setting::Task if value.len() > LABEL_BYTES_MAX || !one_line => {
             bad("one line of up to 200 bytes")
         }
-        Setting::Gate if value != "open" => bad("open; other gates are not built yet"),
-        Setting::Approvers if !value.is_empty() && !value.split([',', ' ']).all(|uid| uid.parse::<u32>().is_ok()) => {
-            bad("uids with commas between them, or nothing")
+        Setting::Gate if value.len() > RULES_BYTES_MAX || value.is_empty() || Gate::parse(value).is_none() => bad(
+            "open, or conditions, one a line: approval N [for PATTERN …] [strict], deletes N, puts N, conflicts N, only \
+             PATTERN …, summary; patterns begin with files/ or vectors/",
+        ),
+        Setting::Approvers if value.len() > RULES_BYTES_MAX || parse_approvers(value).is_none() => {
+            bad("uid:N for each, one a line, or nothing")
         }
         Setting::Ttl | Setting::ChildTtl
             if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>

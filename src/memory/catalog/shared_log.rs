@@ -129,6 +129,11 @@ impl Catalog {
         Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
     }
 
+    /// Returns how many entries a branch's log has, 0 where that can't be told.
+    pub(super) fn log_entries(&self, branch: &Branch) -> u64 {
+        self.log_progress(branch).map_or(0, |(totals, _)| totals.entries)
+    }
+
     /// Has the log of a branch that ends stay with the log above it, or go where there is none.
     pub(super) fn close_log(&mut self, ended: &Branch, seq: u64) {
         let above = ended.parent.and_then(|parent| self.branches.get(&parent)).cloned();

@@ -1,4 +1,4 @@
-//! What a directory shows of a branch: its present version, a checkpoint, or an earlier state.
+//! What a directory shows of a branch: its present version, a checkpoint, an earlier state, or what it proposes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{Branch, BranchId, Catalog, SourceState, StateSource};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
 
-/// What a directory shows: a branch as it is now, one of its checkpoints, or what it was behind an entry.
+/// What a directory shows: a branch as it is now, one of its checkpoints, what it was behind an entry, or what it proposes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum View {
     /// A branch as it is at the moment of reading.
@@ -15,13 +15,17 @@ pub enum View {
     Checkpoint(BranchId, Arc<str>),
     /// What the branch was behind the entry of that number, which gave it that state.
     At(BranchId, u64),
+    /// What the branch proposed to its parent by the entry of that number.
+    Proposal(BranchId, u64),
 }
 
 impl View {
     /// Returns the branch it belongs to.
     pub fn branch(&self) -> BranchId {
         match self {
-            View::Branch(branch) | View::Checkpoint(branch, _) | View::At(branch, _) => *branch,
+            View::Branch(branch) | View::Checkpoint(branch, _) | View::At(branch, _) | View::Proposal(branch, _) => {
+                *branch
+            }
         }
     }
 }
@@ -43,6 +47,11 @@ impl<'a> ResolvedView<'a> {
             View::Branch(_) => {
                 let (state, base) = (branch.state.clone(), branch.base.clone());
                 return Ok(ResolvedView { branch, state, base, until: None });
+            }
+            View::Proposal(_, entry) => {
+                let proposal = branch.proposed_by(*entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
+                let (state, base) = (proposal.frozen.state.clone(), proposal.frozen.base.clone());
+                return Ok(ResolvedView { branch, state, base, until: Some(*entry) });
             }
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),

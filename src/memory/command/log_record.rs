@@ -12,7 +12,7 @@ use super::record_change::{RecordChange, SharedLogAppend};
 
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
-use crate::memory::catalog::{BranchId, Resolution, StateSource};
+use crate::memory::catalog::{BranchId, Resolution, Review, StateSource};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// What each command counts beside its bytes: replaying 26,000 small ones takes a third of a second.
@@ -103,6 +103,19 @@ pub enum Command {
         /// Whether nobody may use it.
         bars: bool,
     },
+    /// A branch proposes its state to its parent, with what is said about it.
+    Propose(BranchId, Arc<str>),
+    /// A branch takes back what it proposes.
+    Withdraw(BranchId),
+    /// Somebody says what a branch should do with what a branch below it proposes.
+    Review {
+        /// The branch that would get it.
+        parent: BranchId,
+        /// The branch that proposes.
+        child: BranchId,
+        /// What is said.
+        review: Review,
+    },
     /// Files were changed by operations that stand in the journal already; so many paths differ, of which these are the first.
     Files(BranchId, u64, Vec<Arc<str>>),
     /// A user is seen for the first time.
@@ -146,6 +159,7 @@ impl Command {
             | Command::Files(..)
             | Command::KeptDropped(_)
             | Command::LeaseLost(_)
+            | Command::Withdraw(_)
             | Command::Purge(..)
             | Command::Rollback(..)
             | Command::RollbackFiles { .. }
@@ -199,6 +213,9 @@ mod code {
     pub const ARCHIVE_LOG: u8 = 33;
     pub const LEASE_LOST: u8 = 48;
     pub const AGENT_NAME: u8 = 49;
+    pub const PROPOSE: u8 = 56;
+    pub const WITHDRAW: u8 = 57;
+    pub const REVIEW: u8 = 58;
 }
 
 impl LogRecord {
@@ -251,6 +268,9 @@ impl Command {
             Command::KeptDropped(_) => code::KEPT_DROPPED,
             Command::LeaseLost(_) => code::LEASE_LOST,
             Command::AgentName { .. } => code::AGENT_NAME,
+            Command::Propose(..) => code::PROPOSE,
+            Command::Withdraw(_) => code::WITHDRAW,
+            Command::Review { .. } => code::REVIEW,
             Command::User(_) => code::USER,
             Command::Files(..) => code::FILES,
             Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
@@ -272,11 +292,7 @@ impl Command {
             Command::User(name) => out.text(name),
             Command::Fork { parent, name, from, owner } => {
                 out.number(parent.0).text(name);
-                match from {
-                    None => out.byte(0),
-                    Some(source) => source.write(out),
-                };
-                out.number(owner.map_or(0, |uid| u64::from(uid) + 1))
+                write_source(from.as_ref(), out).number(owner.map_or(0, |uid| u64::from(uid) + 1))
             }
             Command::Commit(branch, changes) => {
                 out.number(branch.0).number(changes.len() as u64);
@@ -301,12 +317,15 @@ impl Command {
                 out
             }
             Command::AgentName { root, name, bars } => out.number(root.0).text(name).byte(u8::from(*bars)),
-            Command::Discard(branch) | Command::KeptDropped(branch) | Command::LeaseLost(branch) => {
-                out.number(branch.0)
-            }
+            Command::Discard(branch)
+            | Command::KeptDropped(branch)
+            | Command::LeaseLost(branch)
+            | Command::Withdraw(branch) => out.number(branch.0),
+            Command::Review { parent, child, review } => review.write(out.number(parent.0).number(child.0)),
             Command::Uncheckpoint(branch, text)
             | Command::Rename(branch, text)
             | Command::Refuse(branch, text)
+            | Command::Propose(branch, text)
             | Command::Embedder(branch, text) => out.number(branch.0).text(text),
             Command::Rollback(branch, source) => source.write(out.number(branch.0)),
             Command::Config(branch, setting, value) => out.number(branch.0).byte(setting.code()).text(value),
@@ -393,6 +412,9 @@ impl Command {
             code::KEPT_DROPPED => Command::KeptDropped(branch),
             code::LEASE_LOST => Command::LeaseLost(branch),
             code::AGENT_NAME => read_agent_name(branch, input)?,
+            code::PROPOSE => Command::Propose(branch, input.text()?.into()),
+            code::WITHDRAW => Command::Withdraw(branch),
+            code::REVIEW => read_review(branch, input)?,
             code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
             code::APPEND => {
                 Command::Append { owner: branch, via: BranchId(input.number()?), growth: SharedLogAppend::read(input)? }
@@ -403,6 +425,13 @@ impl Command {
     }
 }
 
+fn write_source<'a>(source: Option<&StateSource>, out: &'a mut Writer) -> &'a mut Writer {
+    match source {
+        None => out.byte(0),
+        Some(source) => source.write(out),
+    }
+}
+
 fn read_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
     let (count, paths) = (input.number()?, input.length()?);
     Ok(Command::Files(branch, count, (0..paths).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?))
@@ -410,6 +439,10 @@ fn read_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, Codec
 
 fn read_agent_name(root: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
     Ok(Command::AgentName { root, name: input.text()?.into(), bars: input.byte()? == 1 })
+}
+
+fn read_review(parent: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    Ok(Command::Review { parent, child: BranchId(input.number()?), review: Review::read(input)? })
 }
 
 fn read_rollback_of_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {

@@ -5,6 +5,7 @@ mod branch;
 mod embedder;
 mod log;
 mod merge;
+mod proposal;
 mod purge;
 mod record;
 mod signal;
@@ -22,6 +23,7 @@ pub use branch::{BranchError, SettingError};
 pub use embedder::EmbedderError;
 pub use log::SharedLogError;
 pub use merge::{MergeError, RuleRefusal};
+pub use proposal::ProposalError;
 pub use purge::PurgeError;
 pub use record::RecordError;
 pub use signal::SignalError;
@@ -211,6 +213,9 @@ pub enum Error {
     /// Something is not done to a signal.
     #[error(transparent)]
     Signal(#[from] SignalError),
+    /// A state is not proposed, nothing is said of it, or a gate does not let it pass.
+    #[error(transparent)]
+    Proposal(#[from] ProposalError),
     /// An agent can't have a name.
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -332,6 +337,7 @@ impl Error {
             Error::Merge(error) => error.advice(),
             Error::Log(error) => error.advice(),
             Error::Signal(error) => error.advice(),
+            Error::Proposal(error) => error.advice(),
             Error::Agent(error) => error.advice(),
             Error::Purge(error) => error.advice(),
             Error::Rule(error) => error.advice(),

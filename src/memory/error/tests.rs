@@ -88,6 +88,13 @@ fn of_memory() -> Vec<Error> {
 
 fn of_agents() -> Vec<Error> {
     vec![
+        ProposalError::Missing(text()).into(),
+        ProposalError::Own(text()).into(),
+        ProposalError::NotApprover { uid: 1, path: text() }.into(),
+        ProposalError::Text(1).into(),
+        ProposalError::Pending { path: text(), missing: text(), hint: "write more".into() }.into(),
+        ProposalError::Refused { path: text(), reasons: text() }.into(),
+        ProposalError::Closed { path: text(), uid: 1 }.into(),
         SignalError::Key(text()).into(),
         SignalError::TooLong(1).into(),
         SignalError::Exists(text()).into(),
@@ -234,6 +241,8 @@ events_dropped Gone
 exists Exists
 fixed Busy
 folder_in_the_way Invalid
+gate_pending Refused
+gate_refused Refused
 gone Gone
 has_children NotEmpty
 in_use Busy
@@ -257,6 +266,7 @@ no_embedder Unsupported
 no_id Invalid
 no_lease Invalid
 no_parent Invalid
+no_proposal NotFound
 no_such_agent NotFound
 no_such_branch NotFound
 no_such_checkpoint NotFound
@@ -269,6 +279,7 @@ no_such_state NotFound
 no_such_store NotFound
 not_a_root_branch Invalid
 not_a_store Invalid
+not_approver Denied
 not_branch_owner Denied
 not_finite Invalid
 not_json Invalid
@@ -282,9 +293,11 @@ nothing_to_undo Invalid
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid
+own_proposal NotPermitted
 parent_moves Busy
 permission_denied Denied
 plan_changed Busy
+proposal_closed Denied
 purge_running Busy
 quota Quota
 read_only ReadOnly
@@ -292,6 +305,7 @@ root_name Invalid
 signal_ended Gone
 signal_exists Exists
 signal_too_long TooLarge
+text_too_long TooLarge
 timeout Timeout
 too_large TooLarge
 too_large_to_show TooLarge

@@ -60,7 +60,7 @@ impl Memory {
                 self.version()
             }
             View::Checkpoint(branch, label) => self.catalog().branch(*branch)?.checkpoint(label)?.seq,
-            View::At(_, entry) => *entry,
+            View::At(_, entry) | View::Proposal(_, entry) => *entry,
         })
     }
 

@@ -79,6 +79,8 @@ pub fn tells_parent(entry: &Entry) -> bool {
             | EntryOp::Rename
             | EntryOp::Refuse
             | EntryOp::LeaseLost
+            | EntryOp::Propose
+            | EntryOp::Withdraw
     );
     entry.parent_id != 0 && of_child
 }

@@ -304,8 +304,8 @@ impl Memory {
 fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
     let (mut live, mut before) = (HashSet::new(), Tree::default());
     for branch in catalog.branches.values() {
-        let checkpoints = branch.checkpoints.values().map(|checkpoint| &checkpoint.state);
-        for state in std::iter::once(&branch.state).chain(checkpoints) {
+        let frozen = branch.frozen().map(|frozen| &frozen.state);
+        for state in std::iter::once(&branch.state).chain(frozen) {
             let nodes = before.unlike(state.files()).filter_map(|unlike| unlike.new);
             live.extend(nodes.filter_map(|node| IndexableContent::of(node)).map(|content| content.key));
             before = state.files().clone();

@@ -327,5 +327,5 @@ fn build(
 /// Calls `each` with the states of a branch that queries are put to.
 fn each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
-    branch.checkpoints.values().for_each(|checkpoint| each(&checkpoint.state));
+    branch.frozen().for_each(|frozen| each(&frozen.state));
 }

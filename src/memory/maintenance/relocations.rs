@@ -1,6 +1,7 @@
 //! Which rows move into which new segment, and the states that see them there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
@@ -8,7 +9,7 @@ use imbl::ordmap::DiffItem;
 use super::compact::Sparse;
 use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, each_state, each_state_of};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, each_state, each_state_of};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -310,15 +311,13 @@ impl<'a> Relocations<'a> {
         if let Some(base) = moves(&branch.base) {
             after.make_mut().base = base;
         }
-        for (label, old) in &branch.checkpoints {
+        let Ok(()) = after.replace_frozen(|old| {
             let (state, base) = (moves(&old.state), moves(&old.base));
-            if state.is_some() || base.is_some() {
-                let mut moved = old.clone();
-                moved.state = state.unwrap_or(moved.state);
-                moved.base = base.unwrap_or(moved.base);
-                after.make_mut().checkpoints.insert(label.clone(), moved);
-            }
-        }
+            Ok::<_, Infallible>((state.is_some() || base.is_some()).then(|| {
+                let (state, base) = (state.unwrap_or(old.state.clone()), base.unwrap_or(old.base.clone()));
+                Checkpoint { state, base, ..old.clone() }
+            }))
+        });
         after
     }
 

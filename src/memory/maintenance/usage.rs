@@ -117,9 +117,8 @@ impl Memory {
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
         let mut marks = LiveSet::default();
         marks.mark(catalog.branches.values().flat_map(|branch| {
-            let checkpoints = branch.checkpoints.values();
-            let checkpoints = checkpoints.flat_map(|checkpoint| [&checkpoint.state, &checkpoint.base]);
-            [&branch.state, &branch.base].into_iter().chain(checkpoints)
+            let frozen = branch.frozen().flat_map(|frozen| [&frozen.state, &frozen.base]);
+            [&branch.state, &branch.base].into_iter().chain(frozen)
         }));
         let mut retained = HashMap::new();
         for file in catalog.retained.files.iter() {

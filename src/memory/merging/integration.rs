@@ -112,6 +112,7 @@ impl Integration {
                 not_merged: self.not_merged,
             }),
             items: Vec::new(),
+            plan: None,
         });
         prepared.head = self.merged.head();
         prepared.counts = self.counts;
@@ -122,6 +123,7 @@ impl Integration {
             MergeKind::Promote => {
                 let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
                 prepared.steps.push(CatalogChange::State(branch.id, promoted));
+                prepared.steps.push(CatalogChange::Proposal(branch.id, None));
                 prepared.steps.push(CatalogChange::Base(branch.id, self.merged));
             }
             MergeKind::Revert(_) => {

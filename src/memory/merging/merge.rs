@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::gate_check::{SummaryLook, check_gate};
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
@@ -46,6 +47,7 @@ struct MergeRequest<'a> {
     who: &'a Actor,
     branch: BranchId,
     merge: MergeKind,
+    summary: SummaryLook,
 }
 
 /// What became of a merge under the lock.
@@ -82,7 +84,7 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        let request = MergeRequest { who, branch, merge };
+        let request = MergeRequest { who, branch, merge, summary: self.look_for_summary(branch)? };
         match self.merge_when_closed(request, terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
@@ -105,7 +107,7 @@ impl Memory {
     }
 
     fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: MergeTerms) -> Result<MergeAttempt, Error> {
-        let MergeRequest { who, branch, merge } = request;
+        let MergeRequest { who, branch, merge, .. } = request;
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let at_once = self.try_merge(request, terms.plan, |context| {
@@ -127,7 +129,7 @@ impl Memory {
     /// Takes the lock, has `plan` give the plan for this moment, and does it if it is the one that is wanted.
     fn try_merge(
         &self,
-        MergeRequest { who, branch, merge }: MergeRequest<'_>,
+        MergeRequest { who, branch, merge, summary }: MergeRequest<'_>,
         wanted: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
@@ -147,9 +149,10 @@ impl Memory {
             Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
-        drop(catalog);
         planned.check(wanted)?;
-        if let Some(error) = planned.obstacle() {
+        let at_gate = check_gate(&catalog, &planned, summary, time).err();
+        drop(catalog);
+        if let Some(error) = planned.obstacle().or(at_gate) {
             return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
         // Until the catalog is swapped: who opens a file then sees the merged one.
@@ -184,7 +187,7 @@ impl Memory {
 
     /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
     /// author's knowledge of the conflict.
-    fn note_shown(&self, MergeRequest { who, branch, merge }: MergeRequest<'_>, planned: &MergePlan) {
+    fn note_shown(&self, MergeRequest { who, branch, merge, .. }: MergeRequest<'_>, planned: &MergePlan) {
         // Writing the file settles a conflict with the parent, and none with an earlier state.
         if !merge.is_revert() && self.writer_for(who, &[Some(branch)]).is_ok() {
             self.merging.acks.note((branch, merge), who, planned.conflicts());
@@ -203,16 +206,18 @@ impl Memory {
         if !self.is_read_only() {
             drop(self.writer_for(who, &self.taking_part(branch, merge))?);
         }
-        let planned = self.plan_for(who, branch, merge)?;
+        let (planned, summary) = (self.plan_for(who, branch, merge)?, self.look_for_summary(branch)?);
         let mut blockers = Vec::new();
         if merge == MergeKind::Merge {
             blockers.extend(merge_plan::without_children(&planned.child).err());
         }
         if planned.is_blocked() {
-            self.note_shown(MergeRequest { who, branch, merge }, &planned);
+            self.note_shown(MergeRequest { who, branch, merge, summary }, &planned);
             blockers.push(merge_plan::conflict(&planned));
         }
         blockers.extend(planned.forbidden.clone());
+        let (catalog, now) = (self.catalog().clone(), self.now());
+        blockers.extend(check_gate(&catalog, &planned, summary, now).err());
         blockers.extend(planned.check(wanted).err());
         let mut looks = UnitLooks::new();
         blockers.extend(loop {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::changed_paths::changed_paths;
 use super::file_decisions::{decision, file_decisions, id_of_file, seen_from};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
@@ -20,6 +21,7 @@ use crate::memory::command::merge_outcome::{BaseOutcome, MergeOutcome, StoredDec
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, UnitConflict, plan_files};
+use crate::merge::gate::{GateFindings, MergeExtent};
 use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, Tree, TreePatch};
@@ -65,6 +67,8 @@ pub struct MergePlan {
     pub counts: Counts,
     /// What the rules of the parent forbid.
     pub forbidden: Option<Error>,
+    /// What the gate of the parent says of it.
+    findings: GateFindings,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
     /// The hash of what it takes and decides.
@@ -229,6 +233,7 @@ impl<'a> MergeSides<'a> {
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
         let forbidden = self.forbidden(&merged, merge_budget)?;
+        let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
         Ok(MergePlan {
@@ -247,6 +252,7 @@ impl<'a> MergeSides<'a> {
             base_outcome,
             counts,
             forbidden,
+            findings,
             not_merged,
             hash,
         })
@@ -260,6 +266,22 @@ impl<'a> MergeSides<'a> {
         let (before, after) = (self.parent.state.files(), merged.files());
         let differences = before.differences_at_most(after, merge_budget.most).ok_or(PlanError::Exceeded)?;
         Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
+    }
+
+    /// Returns what the gate of the parent says; it lets all pulls and reverts pass.
+    fn findings(
+        &self,
+        merged: &BranchVersion,
+        both_changed: &[Decision],
+        merge_budget: &MergeBudget<'_>,
+    ) -> Result<GateFindings, PlanError> {
+        let gate = self.parent.settings.gate();
+        if gate.is_open() || !matches!(self.merge, MergeKind::Merge | MergeKind::Promote) {
+            return Ok(GateFindings::default());
+        }
+        let changed = changed_paths(&self.parent.state, merged, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+        let conflicts = both_changed.iter().filter(|decision| decision.is_conflict()).count() as u64;
+        Ok(gate.examine(&MergeExtent { changed: &changed, conflicts }))
     }
 }
 
@@ -376,6 +398,21 @@ impl MergePlan {
     /// Returns whether some conflict waits for a manual decision.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
+    }
+
+    /// Returns what the gate of the parent says of it.
+    pub fn findings(&self) -> &GateFindings {
+        &self.findings
+    }
+
+    /// Tells whether the branch that receives it has a gate that is not open for it.
+    pub fn is_guarded(&self) -> bool {
+        matches!(self.merge, MergeKind::Merge | MergeKind::Promote) && !self.parent.settings.gate().is_open()
+    }
+
+    /// Returns the heads of the branch and of its parent that it was worked out for.
+    pub fn heads(&self) -> [Hash; 2] {
+        [self.child.state.head(), self.parent.state.head()]
     }
 
     /// Returns why it can't be done.

@@ -1,8 +1,10 @@
 //! Merges, promotes, pulls and rollbacks: planned without a lock, brought up to date and applied under it.
 
+pub mod changed_paths;
 pub mod conflict_acks;
 pub mod file_decisions;
 pub mod find_state;
+pub mod gate_check;
 pub mod integration;
 pub mod merge;
 pub mod merge_budget;
@@ -10,6 +12,7 @@ pub mod merge_plan;
 pub mod merge_result;
 pub mod plan_hash;
 pub mod planner;
+pub mod proposal_plan;
 pub mod purge;
 pub mod record_merge;
 pub mod resolve;

@@ -148,13 +148,13 @@ impl Purge {
         if let Some(base) = purged(&branch.base)? {
             after.make_mut().base = base;
         }
-        for (label, old) in &branch.checkpoints {
+        after.replace_frozen(|old| {
             let states = (purged(&old.state)?, purged(&old.base)?);
-            if states.0.is_some() || states.1.is_some() {
+            Ok::<_, Error>((states.0.is_some() || states.1.is_some()).then(|| {
                 let (state, base) = (states.0.unwrap_or(old.state.clone()), states.1.unwrap_or(old.base.clone()));
-                after.make_mut().checkpoints.insert(label.clone(), Checkpoint { state, base, ..old.clone() });
-            }
-        }
+                Checkpoint { state, base, ..old.clone() }
+            }))
+        })?;
         Ok(after)
     }
 

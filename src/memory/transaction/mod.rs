@@ -13,6 +13,7 @@ mod corrections;
 pub mod files;
 pub mod leases;
 pub mod prepare;
+pub mod proposals;
 pub mod shared_events;
 pub mod shared_log;
 pub mod signals;

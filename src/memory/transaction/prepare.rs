@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::agents::prepare_agent_name;
 use super::archive_log;
 use super::bulk::Bulk;
+use super::proposals;
 use super::shared_log;
 use crate::branch::{BranchVersion, check_name, check_record_id};
 use crate::lineage::{Counts, Detail, EntryOp, Side};
@@ -121,10 +122,10 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
         Command::AgentName { root, name, bars } => prepare_agent_name(context, log_record, *root, name, *bars),
-        Command::LeaseLost(branch) => {
-            let lost = CatalogChange::Lease(*branch, LeaseState::Lost(log_record.time));
-            Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::LeaseLost).step(lost))
-        }
+        Command::LeaseLost(branch) => Ok(lease_lost(catalog, log_record, catalog.branch(*branch)?)),
+        Command::Propose(branch, text) => proposals::propose(context, log_record, *branch, text),
+        Command::Withdraw(branch) => proposals::withdraw(context, log_record, *branch),
+        Command::Review { parent, child, review } => proposals::review(context, log_record, (*parent, *child), review),
         Command::KeptDropped(branch) => Ok(about(catalog, log_record, catalog.branch(*branch)?, EntryOp::KeptDropped)),
         Command::Refuse(branch, reason) => Ok(refuse(catalog, log_record, catalog.branch(*branch)?, reason)),
     }
@@ -333,14 +334,7 @@ fn checkpoint(
     }
     let text_detail = (!text.is_empty()).then(|| text.clone());
     let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-    let checkpoint = Checkpoint {
-        state: without_orphans(&branch.state),
-        base: branch.base.clone(),
-        seq: 0,
-        time: log_record.time,
-        text: text.clone(),
-        cursor: branch.cursor,
-    };
+    let checkpoint = Checkpoint::of(branch, text, log_record.time);
     let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
     Ok(prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint)))
 }
@@ -422,6 +416,11 @@ fn config(
     // Whoever uses a name first has it.
     let holder = CatalogChange::Agent(branch.root, value, Some(AgentHolder::User(branch.uid)));
     Ok(if is_new_agent { prepared.step(holder) } else { prepared })
+}
+
+fn lease_lost(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> PreparedCommand {
+    let lost = CatalogChange::Lease(branch.id, LeaseState::Lost(log_record.time));
+    about(catalog, log_record, branch, EntryOp::LeaseLost).step(lost)
 }
 
 fn refuse(catalog: &Catalog, log_record: &LogRecord, branch: &Branch, reason: &Arc<str>) -> PreparedCommand {

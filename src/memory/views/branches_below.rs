@@ -32,6 +32,7 @@ struct BranchLine<'a> {
     ahead: u64,
     behind: u64,
     lease: LeaseStatus,
+    proposed: bool,
 }
 
 /// Counts what differs between two states; children forked at one moment share the work.
@@ -119,6 +120,7 @@ fn line(
         ahead,
         behind: counts.between(&branch.base, &catalog.parent(branch)?.state)?,
         lease,
+        proposed: branch.proposal.is_some(),
     };
     push(&line, lines);
     Ok(())

@@ -387,9 +387,9 @@ impl Memory {
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
         let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
-        let checkpoints = branch.checkpoints.values().map(|checkpoint| checkpoint.state.clone());
+        let frozen = branch.frozen().map(|frozen| frozen.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
-        Ok(present.chain(checkpoints).chain(parent.map(|parent| parent.state.clone())).collect())
+        Ok(present.chain(frozen).chain(parent.map(|parent| parent.state.clone())).collect())
     }
 
     /// Returns the branch's figures.

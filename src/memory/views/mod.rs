@@ -7,6 +7,7 @@ pub mod document;
 pub mod export;
 pub mod file_search;
 pub mod look;
+mod proposal;
 pub mod readme;
 pub mod shared_log;
 mod signals;

@@ -27,6 +27,9 @@ pub(in crate::memory) fn render(
         (View::Checkpoint(_, label), _) => {
             format!("The checkpoint `{label}` of it, read-only, as it was at {}", seen.until.unwrap_or_default())
         }
+        (View::Proposal(..), _) => {
+            "What it proposes to its parent, read-only; `plan` says what a merge would do".to_owned()
+        }
         (View::At(_, entry), _) => format!("What it was behind entry {entry}, read-only"),
         (_, None) => "A root branch".to_owned(),
         (_, Some(_)) => "A fork of its parent, whose later changes it does not see".to_owned(),
@@ -88,7 +91,7 @@ const USE: &str = r#"    ls vectors                                         all 
     echo 'call Ann' > files/todo.md                    keep a file; its text is found, too
     mkdir branches/try                                 try: a private copy of all this, at once
     cat branches/try/diff                              compare: what was changed there
-    mv branches/try .                                  merge it into here (conflicts: STRATEGY)
+    mv branches/try .; cat ctl                         merge it into here (conflicts: STRATEGY)
     rmdir branches/try                                 or throw it away
     echo undo > ctl; cat ctl                           take back your last change; redo does it again
     mkdir checkpoints/before                           a state to go back to: echo 'rollback before' > ctl
@@ -96,7 +99,7 @@ const USE: &str = r#"    ls vectors                                         all 
     echo 'the tea is ordered' > shared/log/append      tell all branches
     cat shared/log/unread; cat shared/log/last/5       what others told; write the last id read to shared/log/cursor
     echo done > shared/signals/tea                     show all a value; rm it, or set config/signal_ttl
-    until cat shared/signals/tea; do sleep 1; done     wait for it
+    until cat shared/signals/tea 2>&-; do sleep 1; done  wait for it
     tail -n 5 events.jsonl                             what happened here
     cat branches.jsonl                                 who else is here
 

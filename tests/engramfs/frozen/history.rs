@@ -8,8 +8,9 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode, PurgeOptions,
-    RangeOp, RenameHow, RevertVerb, Revision, Setting, SharedLogEntryInput, ShowTarget, Side, Time, Viewer, XattrHow,
+    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode,
+    PurgeOptions, RangeOp, RenameHow, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput, ShowTarget,
+    Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -113,7 +114,9 @@ pub fn run(memory: &Memory, seal: impl Fn(&Memory)) {
     settings(memory, main);
     logs(memory, main);
     blackboard(memory, main);
-    memory.create_root(&who(), "notes").unwrap();
+    proposals(memory, main);
+    let notes = memory.create_root(&who(), "notes").unwrap();
+    memory.set(&who(), notes, Setting::Gate, "approval 2 for files/core/** strict\nonly vectors/*\nsummary").unwrap();
     memory.fork(&who(), main, "alive", None).unwrap();
     write(memory, main, "pending.md", "in no entry yet\n");
 }
@@ -291,11 +294,27 @@ fn blackboard(memory: &Memory, main: BranchId) {
     memory.set_agent_name(&who(), main, "barred", true).unwrap();
 }
 
+/// A proposal that was approved and one that was taken back.
+fn proposals(memory: &Memory, main: BranchId) {
+    let approver = Actor { uid: 4242, ..who() };
+    memory.set(&who(), main, Setting::Approvers, "uid:4242").unwrap();
+    let [stays, goes] = ["proposes", "withdraws"].map(|name| memory.fork(&who(), main, name, None).unwrap());
+    memory.commit(&who(), stays, vec![record("proposed", 3)]).unwrap();
+    write(memory, stays, "proposed.md", "as it was proposed\n");
+    memory.propose(&who(), stays, "please").unwrap();
+    let plan = memory.dry_run(&who(), stays, MergeKind::Merge, None).unwrap().plan;
+    let review = |approves| ReviewRequest { name: "proposes", plan, approves, text: "read it" };
+    memory.review(&approver, main, review(false)).unwrap();
+    memory.review(&approver, main, review(true)).unwrap();
+    memory.propose(&who(), goes, "").unwrap();
+    memory.withdraw(&who(), goes).unwrap();
+}
+
 fn settings(memory: &Memory, main: BranchId) {
     memory.set(&who(), main, Setting::Agent, "planner").unwrap();
     memory.set(&who(), main, Setting::Strategy, "newest-wins").unwrap();
     memory.chmod(&who(), main, 0o750).unwrap();
-    let root = engramfs::memory::Actor { uid: 0, ..who() };
+    let root = Actor { uid: 0, ..who() };
     memory.chown(&root, main, 1001).unwrap();
     memory.chown(&root, main, who().uid).unwrap();
 }

@@ -21,6 +21,8 @@ mod files;
 mod lifecycle;
 /// Whose files are in forks, after merges and after chown(2).
 mod owners;
+/// What is proposed, approved and let pass by gates.
+mod proposals;
 /// What leaked and must go.
 mod purge;
 /// Conversations with `query`, and `search/`.

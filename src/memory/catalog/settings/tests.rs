@@ -79,10 +79,17 @@ fn bad_values_are_refused_with_what_to_write() {
         (Setting::ScratchSize, "many"),
         (Setting::ScratchSize, "1025M"),
         (Setting::Quota, "rows=7"),
-        (Setting::Gate, "approval 2"),
+        (Setting::Gate, "approval"),
+        (Setting::Gate, ""),
+        (Setting::Gate, "deletes 3\nscore 0.9"),
+        (Setting::Approvers, "ann"),
     ] {
         assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
     }
+    assert_eq!(
+        check(Setting::Gate, "approval 2 for files/core/**\ndeletes 3\n").unwrap(),
+        "approval 2 for files/core/**\ndeletes 3"
+    );
     assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
     assert_eq!(parse_size("64M"), Some(64 << 20));
 }

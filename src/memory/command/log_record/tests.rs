@@ -83,6 +83,15 @@ fn every_command_reads_back() {
 }
 
 #[test]
+fn what_is_proposed_and_said_of_it_reads_back() {
+    round_trip(Command::Propose(BranchId(300), "all tests pass".into()));
+    round_trip(Command::Withdraw(BranchId(300)));
+    let (plan, heads, text) = (Hash([3; 32]), [Hash([4; 32]), Hash([5; 32])], "read it".into());
+    let review = Review { approves: true, plan, heads, time: Time(6), text };
+    round_trip(Command::Review { parent: BranchId(300), child: BranchId(9), review });
+}
+
+#[test]
 fn the_format_says_which_codes_there_are() {
     let used = [
         (code::ROOT, "root"),
@@ -115,12 +124,15 @@ fn the_format_says_which_codes_there_are() {
         (code::ARCHIVE_LOG, "archive of a log"),
         (code::LEASE_LOST, "lease lost"),
         (code::AGENT_NAME, "name of an agent"),
+        (code::PROPOSE, "propose"),
+        (code::WITHDRAW, "withdraw"),
+        (code::REVIEW, "review"),
     ];
     assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
     assert_eq!(list("Log records", "Settings"), settings.into());
     // Codes of what is coming are free.
-    assert!(used.iter().all(|(code, _)| ![34..48, 51..96].iter().any(|free| free.contains(code))));
+    assert!(used.iter().all(|(code, _)| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(code))));
 }
 
 #[test]

@@ -145,8 +145,8 @@ impl Memory {
 fn asked_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>> {
     let (mut seen, mut states) = (HashSet::new(), Vec::new());
     for branch in catalog.branches.values().filter(|branch| roots.contains(&branch.root)) {
-        let checkpoints = branch.checkpoints.values().map(|checkpoint| &checkpoint.state);
-        for state in [&branch.state].into_iter().chain(checkpoints) {
+        let frozen = branch.frozen().map(|frozen| &frozen.state);
+        for state in [&branch.state].into_iter().chain(frozen) {
             if seen.insert(Arc::as_ptr(state)) {
                 states.push(state.clone());
             }

@@ -9,7 +9,9 @@ use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::signals::Signal;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Resolution};
+use crate::memory::catalog::{
+    Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Proposal, Resolution, Review,
+};
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::workspace::{Transfers, Tree};
@@ -64,6 +66,8 @@ struct ManifestRow {
     log: u64,
     log_totals: Option<SharedLogTotals>,
     lease: LeaseState,
+    log_at_base: u64,
+    proposal: Option<(CheckpointRow, Vec<(u32, Review)>)>,
     state: StateRef,
     base: StateRef,
     settings: Settings,
@@ -170,6 +174,20 @@ struct CheckpointRow {
     cursor: SharedLogCursor,
 }
 
+impl CheckpointRow {
+    fn read(input: &mut Reader<'_>) -> Result<CheckpointRow, CodecError> {
+        let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
+        let (time, text) = (Time(input.signed()?), input.text()?.into());
+        Ok(CheckpointRow { state, base, seq, time, text, cursor: SharedLogCursor::read(input)? })
+    }
+
+    fn checkpoint(self, states: &mut States<'_>) -> Result<Checkpoint, CodecError> {
+        let CheckpointRow { state, base, seq, time, text, cursor } = self;
+        let (state, base) = (states.state(state)?, states.state(base)?);
+        Ok(Checkpoint { state, base, seq, time, text, cursor })
+    }
+}
+
 /// The states that branches refer to, each made once, and their trees likewise.
 struct States<'a> {
     read: &'a PartReading,
@@ -221,16 +239,12 @@ impl ManifestRow {
         (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
         (self.cursor, self.log) = (SharedLogCursor::read(input)?, input.number()?);
         self.log_totals = if input.byte()? == 1 { Some(SharedLogTotals::read(input)?) } else { None };
-        self.lease = LeaseState::read(input)?;
+        (self.lease, self.log_at_base) = (LeaseState::read(input)?, input.number()?);
+        self.proposal = if input.byte()? == 1 { Some(proposal(input)?) } else { None };
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
-        let checkpoint = |input: &mut Reader<'_>| {
-            let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
-            let (time, text) = (Time(input.signed()?), input.text()?.into());
-            Ok(CheckpointRow { state, base, seq, time, text, cursor: SharedLogCursor::read(input)? })
-        };
-        changes(input, &mut self.checkpoints, text, checkpoint)?;
+        changes(input, &mut self.checkpoints, text, CheckpointRow::read)?;
         changes(input, &mut self.resolutions, text, Resolution::read)?;
         changes(input, &mut self.closed_logs, text, |input| input.number())?;
         changes(input, &mut self.signals, text, |input| Signal::read(input).map(Arc::new))?;
@@ -261,6 +275,8 @@ impl ManifestRow {
             closed_logs: self.closed_logs.into_iter().map(|(name, log)| (name, BranchId(log))).collect(),
             cursor: self.cursor,
             lease: self.lease,
+            log_at_base: self.log_at_base,
+            proposal: None,
             agents: self.agents.into_iter().collect(),
             signals: self.signals.into_iter().collect(),
             state: states.state(self.state)?,
@@ -270,12 +286,22 @@ impl ManifestRow {
             children: Default::default(),
             resolutions: self.resolutions.into_iter().collect(),
         };
-        for (label, CheckpointRow { state, base, seq, time, text, cursor }) in self.checkpoints {
-            let (state, base) = (states.state(state)?, states.state(base)?);
-            branch.checkpoints.insert(label, Checkpoint { state, base, seq, time, text, cursor });
+        for (label, checkpoint) in self.checkpoints {
+            branch.checkpoints.insert(label, checkpoint.checkpoint(states)?);
+        }
+        if let Some((frozen, reviews)) = self.proposal {
+            let (frozen, reviews) = (frozen.checkpoint(states)?, reviews.into_iter().collect());
+            branch.proposal = Some(Arc::new(Proposal { frozen, reviews }));
         }
         Ok(branch)
     }
+}
+
+/// Reads what a branch proposes, and what was said of it.
+fn proposal(input: &mut Reader<'_>) -> Result<(CheckpointRow, Vec<(u32, Review)>), CodecError> {
+    let (frozen, count) = (CheckpointRow::read(input)?, input.length()?);
+    let review = |input: &mut Reader<'_>| Ok((bits(input.number()?)?, Review::read(input)?));
+    Ok((frozen, (0..count).map(|_| review(input)).collect::<Result<_, CodecError>>()?))
 }
 
 /// Reads what a map has other than before.

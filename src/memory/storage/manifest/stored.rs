@@ -22,7 +22,7 @@ use imbl::ordmap::DiffItem;
 use super::{ManifestPart, PART};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
-use crate::memory::catalog::{Branch, Catalog, EndedBranch, RetainedStates};
+use crate::memory::catalog::{Branch, Catalog, Checkpoint, EndedBranch, RetainedStates};
 use crate::memory::storage::trees::TreeStore;
 use crate::object::{BlobStore, Context, Hash, Writer};
 use crate::segment::ContainerWriter;
@@ -267,6 +267,14 @@ impl Stored {
         changes(out, &old.ended, &new.ended, |out, entry| _ = out.number(*entry), write_ended)
     }
 
+    fn checkpoint(&mut self, out: &mut Writer, checkpoint: &Checkpoint, trees: &TreeStore) -> Result<(), Error> {
+        self.write_state(out, &checkpoint.state, trees)?;
+        self.write_state(out, &checkpoint.base, trees)?;
+        out.number(checkpoint.seq).signed(checkpoint.time.0).text(&checkpoint.text);
+        checkpoint.cursor.write(out);
+        Ok(())
+    }
+
     /// Appends what a branch is, and what its maps have other than before.
     fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
@@ -275,7 +283,12 @@ impl Stored {
         out.byte(u8::from(new.vectors_fixed));
         new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.log_totals.is_some()));
         new.log_totals.inspect(|totals| _ = totals.write(out));
-        new.lease.write(out);
+        new.lease.write(out).number(new.log_at_base).byte(u8::from(new.proposal.is_some()));
+        if let Some(proposal) = &new.proposal {
+            self.checkpoint(out, &proposal.frozen, trees)?;
+            out.number(proposal.reviews.len() as u64);
+            proposal.reviews.iter().for_each(|(uid, review)| _ = review.write(out.number(u64::from(*uid))));
+        }
         self.write_state(out, &new.state, trees)?;
         self.write_state(out, &new.base, trees)?;
         let mut settings = Writer::new();
@@ -287,13 +300,7 @@ impl Stored {
             old.map_or(&checkpoints, |old| &old.checkpoints),
             &new.checkpoints,
             |out, label| _ = out.text(label),
-            |out, checkpoint| {
-                self.write_state(out, &checkpoint.state, trees)?;
-                self.write_state(out, &checkpoint.base, trees)?;
-                out.number(checkpoint.seq).signed(checkpoint.time.0).text(&checkpoint.text);
-                checkpoint.cursor.write(out);
-                Ok(())
-            },
+            |out, checkpoint| self.checkpoint(out, checkpoint, trees),
         )?;
         changes(
             out,

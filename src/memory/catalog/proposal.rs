@@ -1,0 +1,134 @@
+//! Proposals: states that a branch offers to its parent, and what its approvers said of them.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::settings::{Setting, Settings};
+use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint};
+use crate::memory::{Error, ProposalError};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// A state of a branch that is proposed for merging into its parent.
+#[derive(Clone, PartialEq)]
+pub struct Proposal {
+    /// What is proposed, as it was then; its text is what was said about it.
+    pub frozen: Checkpoint,
+    /// What was said of it, by uid: of each the last word.
+    pub reviews: OrdMap<u32, Review>,
+}
+
+/// What an approver said of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// Whether the merge is approved of, or refused.
+    pub approves: bool,
+    /// The hash of what the merge was to take and decide.
+    pub plan: Hash,
+    /// The heads of the branch and of its parent then.
+    pub heads: [Hash; 2],
+    /// When it was said.
+    pub time: Time,
+    /// The reason of a refusal.
+    pub text: Arc<str>,
+}
+
+impl Proposal {
+    /// Returns a proposal of which nobody has said anything.
+    pub fn new(frozen: Checkpoint) -> Proposal {
+        Proposal { frozen, reviews: OrdMap::new() }
+    }
+}
+
+impl Review {
+    /// Appends the stored form.
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        let [child, parent] = &self.heads;
+        out.byte(u8::from(self.approves)).hash(&self.plan).hash(child).hash(parent).signed(self.time.0).text(&self.text)
+    }
+
+    /// Reads the stored form.
+    pub fn read(input: &mut Reader<'_>) -> Result<Review, CodecError> {
+        let approves = match input.byte()? {
+            0 => false,
+            1 => true,
+            code => return Err(CodecError::Code(code)),
+        };
+        let (plan, heads, time) = (input.hash()?, [input.hash()?, input.hash()?], Time(input.signed()?));
+        Ok(Review { approves, plan, heads, time, text: input.text()?.into() })
+    }
+}
+
+impl Settings {
+    /// Returns who may approve of merges into the branch.
+    pub fn approvers(&self) -> Vec<u32> {
+        parse_approvers(self.get(Setting::Approvers)).unwrap_or_default()
+    }
+}
+
+/// Parses `config/approvers`: `uid:N` for each, with line ends, blanks or commas between them.
+pub(super) fn parse_approvers(text: &str) -> Option<Vec<u32>> {
+    let words = text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty());
+    words.map(|word| word.strip_prefix("uid:").unwrap_or(word).parse().ok()).collect()
+}
+
+impl Branch {
+    /// Returns what it proposes to its parent.
+    pub fn proposed(&self) -> Result<&Proposal, Error> {
+        self.proposal.as_deref().ok_or_else(|| ProposalError::Missing(self.path.to_string()).into())
+    }
+
+    /// Returns the proposal that the entry of that number made, if it is still the one that stands.
+    pub fn proposed_by(&self, entry: u64) -> Option<&Proposal> {
+        self.proposal.as_deref().filter(|proposal| proposal.frozen.seq == entry)
+    }
+
+    /// Returns the states that stay as they are beside its own: its checkpoints, and what it proposes.
+    pub fn frozen(&self) -> impl Iterator<Item = &Checkpoint> {
+        self.checkpoints.values().chain(self.proposal.iter().map(|proposal| &proposal.frozen))
+    }
+}
+
+impl BranchRef {
+    /// Puts others in the place of frozen states, where `change` has some.
+    pub fn replace_frozen<E>(
+        &mut self,
+        mut change: impl FnMut(&Checkpoint) -> Result<Option<Checkpoint>, E>,
+    ) -> Result<(), E> {
+        let labels: Vec<Arc<str>> = self.checkpoints.keys().cloned().collect();
+        for label in labels {
+            if let Some(changed) = change(&self.checkpoints[&label])? {
+                self.make_mut().checkpoints.insert(label, changed);
+            }
+        }
+        if let Some(proposal) = self.proposal.clone()
+            && let Some(frozen) = change(&proposal.frozen)?
+        {
+            self.make_mut().proposal = Some(Arc::new(Proposal { frozen, reviews: proposal.reviews.clone() }));
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// Returns a catalog in which a branch is as it proposes to be merged.
+    pub fn as_proposed(&self, branch: BranchId) -> Result<Catalog, Error> {
+        let frozen = self.branch(branch)?.proposed()?.frozen.clone();
+        let mut catalog = self.clone();
+        catalog.change(branch, |branch| (branch.state, branch.base) = (frozen.state, frozen.base));
+        Ok(catalog)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_approvers;
+
+    #[test]
+    fn approvers_are_uids_in_any_list() {
+        assert_eq!(parse_approvers("uid:1001\nuid:1002"), Some(vec![1001, 1002]));
+        assert_eq!(parse_approvers("uid:1, 2"), Some(vec![1, 2]));
+        assert_eq!(parse_approvers(""), Some(vec![]));
+        assert_eq!(parse_approvers("ann"), None);
+    }
+}

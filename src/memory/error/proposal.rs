@@ -1,0 +1,88 @@
+//! Why a state is not proposed, or nothing is said of it, and why a gate does not let a merge pass.
+
+use thiserror::Error;
+
+use super::{Advice, Kind};
+
+/// Why something about a proposal is not done.
+#[derive(Debug, Clone, Error)]
+pub enum ProposalError {
+    /// The branch proposes nothing.
+    #[error("{0} proposes nothing")]
+    Missing(String),
+    /// Nobody approves of what is their own.
+    #[error("{0} is your own: somebody else has to say whether it may be merged")]
+    Own(String),
+    /// The branch above names others.
+    #[error("uid {uid} is none of the approvers of {path}")]
+    NotApprover {
+        /// Who wanted to say something.
+        uid: u32,
+        /// The branch that would get it.
+        path: String,
+    },
+    /// What was said is too long.
+    #[error("the text is longer than {0} bytes")]
+    Text(usize),
+    /// The gate waits for something that can still be given.
+    #[error("the gate of {path} is not passed yet: {missing}")]
+    Pending {
+        /// The branch whose gate it is.
+        path: String,
+        /// What is missing, and who could give it.
+        missing: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The gate does not let this merge pass.
+    #[error("the gate of {path} refuses this merge: {reasons}")]
+    Refused {
+        /// The branch whose gate it is.
+        path: String,
+        /// The conditions that do not hold.
+        reasons: String,
+    },
+    /// The caller may not see what is proposed.
+    #[error(
+        "what {path} proposes is shown to its owner, and to the owner and the approvers of the branch above, and uid {uid} is none of them"
+    )]
+    Closed {
+        /// The branch that proposes.
+        path: String,
+        /// Who wanted to look.
+        uid: u32,
+    },
+}
+
+impl ProposalError {
+    /// Returns how to react.
+    pub fn advice(&self) -> Advice {
+        match self {
+            ProposalError::Missing(_) => Advice::new(
+                Kind::NotFound,
+                "no_proposal",
+                "its owner writes propose to its ctl; ls proposals shows what is proposed",
+            ),
+            ProposalError::Own(_) => Advice::new(
+                Kind::NotPermitted,
+                "own_proposal",
+                "ask an approver; config/approvers of the parent has them",
+            ),
+            ProposalError::NotApprover { .. } => {
+                Advice::new(Kind::Denied, "not_approver", "have its owner add uid:N to config/approvers")
+            }
+            ProposalError::Text(_) => Advice::new(Kind::TooLarge, "text_too_long", "write less"),
+            ProposalError::Pending { hint, .. } => Advice::new(Kind::Refused, "gate_pending", hint.clone()),
+            ProposalError::Refused { .. } => Advice::new(
+                Kind::Refused,
+                "gate_refused",
+                "change the branch so that it holds, or ask the owner of the parent; config/gate there has the conditions",
+            ),
+            ProposalError::Closed { .. } => Advice::new(
+                Kind::Denied,
+                "proposal_closed",
+                "have the parent's owner add uid:N to its config/approvers",
+            ),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Whether a merge passes the gate of the branch that receives it, at the moment at which it is done.
+//!
+//! What the gate says of the plan was found when the plan was made ([`MergePlan::findings`]). What people and agents did about it
+//! since is looked up here: approvals, which name the plan's hash and so hold while the parent goes on, and entries of the log.
+
+use std::sync::Arc;
+
+use super::merge_plan::MergePlan;
+use crate::memory::catalog::shared_log::log_entry_id;
+use crate::memory::catalog::{Branch, BranchId, Catalog, Review};
+use crate::memory::{Error, Memory, ProposalError};
+use crate::merge::gate::Demand;
+use crate::object::Time;
+
+/// How long an approval or a rejection holds: 24 hours, in nanoseconds.
+const REVIEW_HOLDS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// Whether a branch's agent has told the others something since the branch got its base.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SummaryLook {
+    /// Up to which entry of the log nothing counts; a later base makes the look worthless.
+    since: u64,
+    found: bool,
+}
+
+/// The two branches of a merge, and when it is done.
+struct GateCheck<'a> {
+    plan: &'a MergePlan,
+    child: &'a Branch,
+    parent: &'a Branch,
+    approvers: Vec<u32>,
+    summary: SummaryLook,
+    now: Time,
+}
+
+/// One demand of a gate, for those who read about it.
+#[derive(Clone, Debug)]
+pub struct DemandStatus {
+    /// The line of `config/gate`.
+    pub condition: Arc<str>,
+    /// What is missing and who could give it; none where it is met.
+    pub missing: Option<String>,
+}
+
+impl GateCheck<'_> {
+    /// Returns what approvers said of this plan, as far as that still counts.
+    fn reviews(&self) -> impl Iterator<Item = (u32, &Review)> {
+        let all = self.child.proposal.iter().flat_map(|proposal| &proposal.reviews);
+        let counts = |uid: u32, review: &Review| {
+            let age = self.now.0.saturating_sub(review.time.0);
+            let is_approver = uid != self.child.uid && self.approvers.contains(&uid);
+            is_approver && review.plan == self.plan.hash && age <= REVIEW_HOLDS
+        };
+        all.filter(move |(uid, review)| counts(**uid, review)).map(|(uid, review)| (*uid, review))
+    }
+
+    /// Returns what is missing, and who could give it.
+    fn missing(&self, demand: Demand) -> Option<String> {
+        match demand {
+            Demand::Summary => {
+                let is_told = self.summary.found && self.summary.since == self.child.log_at_base;
+                (!is_told)
+                    .then(|| "its agent has written nothing to shared/log/append since the branch's base".to_owned())
+            }
+            Demand::Approvals { count, is_strict } => {
+                let holds = |review: &Review| review.approves && (!is_strict || review.heads == self.plan.heads());
+                let given: Vec<u32> = self.reviews().filter(|(_, review)| holds(review)).map(|(uid, _)| uid).collect();
+                if given.len() >= count {
+                    return None;
+                }
+                let could = self.approvers.iter().filter(|uid| **uid != self.child.uid && !given.contains(uid));
+                let could: Vec<String> = could.map(|uid| format!("uid:{uid}")).collect();
+                let who = if could.is_empty() { "nobody in config/approvers".to_owned() } else { could.join(", ") };
+                Some(format!(
+                    "{} of {count} approvals of the plan {} are there, and {who} could give one",
+                    given.len(),
+                    self.plan.hash
+                ))
+            }
+        }
+    }
+
+    fn decide(&self) -> Result<(), ProposalError> {
+        let findings = self.plan.findings();
+        let mut reasons = findings.reasons.clone();
+        let rejections = self.reviews().filter(|(_, review)| !review.approves);
+        reasons.extend(rejections.map(|(uid, review)| format!("uid:{uid} rejected it: {}", review.text)));
+        let path = self.parent.path.to_string();
+        if !reasons.is_empty() {
+            return Err(ProposalError::Refused { path, reasons: reasons.join("; ") });
+        }
+        let missing = |(line, demand): &(Arc<str>, Demand)| Some(format!("{line}: {}", self.missing(*demand)?));
+        let missing: Vec<String> = findings.demands.iter().filter_map(missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(ProposalError::Pending { path, missing: missing.join("; "), hint: self.hint() })
+    }
+
+    fn hint(&self) -> String {
+        let (name, path) = (&self.child.name, &self.parent.path);
+        match &self.child.proposal {
+            Some(_) => {
+                format!("see proposals/{name}/plan in {path}; an approver writes 'approve {name} PLAN' to its ctl")
+            }
+            None => "write propose to the branch's ctl, so that approvers see it; a summary goes to shared/log/append"
+                .to_owned(),
+        }
+    }
+}
+
+/// Refuses a merge that the gate of its parent does not let pass.
+pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryLook, now: Time) -> Result<(), Error> {
+    if !plan.is_guarded() {
+        return Ok(());
+    }
+    Ok(gate_check(catalog, plan, summary, now)?.decide()?)
+}
+
+/// Returns what the gate asks for beyond what the merge does, and what of it is missing.
+pub fn demands(
+    catalog: &Catalog,
+    plan: &MergePlan,
+    summary: SummaryLook,
+    now: Time,
+) -> Result<Vec<DemandStatus>, Error> {
+    let check = gate_check(catalog, plan, summary, now)?;
+    let status = |(condition, demand): &(Arc<str>, Demand)| DemandStatus {
+        condition: condition.clone(),
+        missing: check.missing(*demand),
+    };
+    Ok(plan.findings().demands.iter().map(status).collect())
+}
+
+fn gate_check<'a>(
+    catalog: &'a Catalog,
+    plan: &'a MergePlan,
+    summary: SummaryLook,
+    now: Time,
+) -> Result<GateCheck<'a>, Error> {
+    let child = catalog.branch(plan.child.id)?;
+    let parent = catalog.parent(child)?;
+    Ok(GateCheck { plan, child, parent, approvers: parent.settings.approvers(), summary, now })
+}
+
+impl Memory {
+    /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks for that. It
+    /// costs what was written since, and holds no lock.
+    pub(in crate::memory) fn look_for_summary(&self, branch: BranchId) -> Result<SummaryLook, Error> {
+        let catalog = self.catalog().clone();
+        let child = catalog.branch(branch)?;
+        let since = child.log_at_base;
+        let asks = child.parent.is_some() && catalog.parent(child)?.settings.gate().asks_summary();
+        let Some(log) = catalog.log_of(child)?.filter(|_| asks) else {
+            return Ok(SummaryLook { since, found: false });
+        };
+        let agent = catalog.agent(child, child.uid);
+        let entries = log.log_totals.map_or(0, |totals| totals.entries);
+        for entry in (since + 1..=entries).rev() {
+            let Some(row) = log.state.find(&log_entry_id(entry))? else { continue };
+            let stamp = row.stamp()?;
+            if stamp.uid == child.uid && stamp.agent == agent {
+                return Ok(SummaryLook { since, found: true });
+            }
+        }
+        Ok(SummaryLook { since, found: false })
+    }
+}

@@ -1,0 +1,38 @@
+//! What a merge of a proposal would do now: the frozen state against the parent as it is.
+
+use super::gate_check::{DemandStatus, check_gate, demands};
+use super::merge_plan::MergePlan;
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::{Error, Memory};
+
+/// A proposal, worked out.
+pub(in crate::memory) struct ProposalPlan {
+    /// What the merge would do.
+    pub plan: MergePlan,
+    /// The catalog of that moment.
+    pub catalog: Catalog,
+    /// Why it would be refused now.
+    pub blockers: Vec<Error>,
+    /// What the gate asks for beyond what the merge does.
+    pub demands: Vec<DemandStatus>,
+}
+
+impl Memory {
+    /// Works out what a merge of a branch's proposal would do. Kind `NotFound` where it proposes nothing.
+    pub(in crate::memory) fn plan_of_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
+        let catalog = self.catalog().clone();
+        let proposed = catalog.as_proposed(branch)?;
+        self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
+    }
+
+    /// The same, with all that stands in its way.
+    pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
+        let (plan, summary) = (self.plan_of_proposal(branch)?, self.look_for_summary(branch)?);
+        let (catalog, now) = (self.catalog().clone(), self.now());
+        let mut blockers: Vec<Error> = plan.obstacle().into_iter().collect();
+        blockers.extend(check_gate(&catalog, &plan, summary, now).err());
+        let demands = demands(&catalog, &plan, summary, now)?;
+        Ok(ProposalPlan { plan, catalog, blockers, demands })
+    }
+}

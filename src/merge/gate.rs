@@ -1,0 +1,257 @@
+//! Gates: the conditions under which a branch takes merges.
+//!
+//! Nothing is run and nobody is asked here. A [`Gate`] looks at what a merge does; what that leaves open, such as who has
+//! approved, are [`Demand`]s for whoever does the merge.
+
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// The value of `config/gate` that asks for nothing.
+pub const OPEN: &str = "open";
+/// Conditions of one gate at most.
+const CONDITIONS_MAX: usize = 64;
+
+/// The conditions of a gate. All have to hold.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Vec<(Arc<str>, Condition)>);
+
+#[derive(Clone, Debug)]
+enum Condition {
+    /// So many approvers have approved; with patterns only where the merge changes something that matches.
+    Approval { count: usize, paths: Option<GlobSet>, is_strict: bool },
+    /// At most so many records and files are deleted.
+    Deletes(u64),
+    /// At most so many are added or changed.
+    Puts(u64),
+    /// At most so many conflicts were decided.
+    Conflicts(u64),
+    /// Nothing else is changed.
+    Only(GlobSet),
+    /// The agent has told the others.
+    Summary,
+}
+
+/// What a merge does to the branch that receives it.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeExtent<'a> {
+    /// What changes: records as `vectors/ID`, files as `files/PATH`.
+    pub changed: &'a [ChangedPath],
+    /// What both sides changed differently.
+    pub conflicts: u64,
+}
+
+/// One path that a merge changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedPath {
+    /// Its name, as `diff` shows it; `vectors/ID` for a record.
+    pub path: Arc<str>,
+    /// Whether it is there no longer.
+    pub is_deleted: bool,
+}
+
+/// What a condition asks for beyond what the merge does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// So many approvals of the plan; strict ones hold for the two heads alone that they were given for.
+    Approvals {
+        /// How many.
+        count: usize,
+        /// Whether they hold for these two heads alone.
+        is_strict: bool,
+    },
+    /// An entry of the child's agent in the shared log since the base.
+    Summary,
+}
+
+/// What a gate says of a merge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GateFindings {
+    /// Why it refuses; nobody can change that but by changing the branch.
+    pub reasons: Vec<String>,
+    /// What it still asks for, each with the line of the gate.
+    pub demands: Vec<(Arc<str>, Demand)>,
+}
+
+impl Gate {
+    /// Parses `config/gate`, one condition a line; none where a line is no condition.
+    ///
+    /// ```
+    /// use engramfs::merge::gate::Gate;
+    ///
+    /// let gate = Gate::parse("approval 2 for files/core/**\ndeletes 10").unwrap();
+    /// assert!(!gate.is_open());
+    /// assert!(Gate::parse("open").unwrap().is_open());
+    /// assert!(Gate::parse("score 0.9").is_none(), "a score never opens a gate");
+    /// ```
+    pub fn parse(text: &str) -> Option<Gate> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut conditions = Vec::new();
+        for line in lines.filter(|line| *line != OPEN) {
+            conditions.push((line.into(), Condition::parse(line)?));
+        }
+        (conditions.len() <= CONDITIONS_MAX).then_some(Gate(conditions))
+    }
+
+    /// Tells whether it asks for nothing.
+    pub fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells whether it asks for an entry in the shared log.
+    pub fn asks_summary(&self) -> bool {
+        self.0.iter().any(|(_, condition)| matches!(condition, Condition::Summary))
+    }
+
+    /// Looks at what a merge does.
+    pub fn examine(&self, extent: &MergeExtent<'_>) -> GateFindings {
+        let mut findings = GateFindings::default();
+        for (line, condition) in &self.0 {
+            match condition.examine(extent) {
+                Examined::Holds => {}
+                Examined::Fails(reason) => findings.reasons.push(format!("{line}: {reason}")),
+                Examined::Asks(demand) => findings.demands.push((line.clone(), demand)),
+            }
+        }
+        findings
+    }
+}
+
+enum Examined {
+    Holds,
+    Fails(String),
+    Asks(Demand),
+}
+
+impl Condition {
+    fn parse(line: &str) -> Option<Condition> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| word.parse::<u64>().ok();
+        Some(match *words.as_slice() {
+            ["approval", count, ref rest @ ..] => {
+                let (rest, is_strict) = match rest {
+                    [rest @ .., "strict"] => (rest, true),
+                    rest => (rest, false),
+                };
+                let paths = match rest {
+                    [] => None,
+                    ["for", patterns @ ..] if !patterns.is_empty() => Some(patterns_of(patterns)?),
+                    _ => return None,
+                };
+                let count = count.parse().ok().filter(|count| *count > 0)?;
+                Condition::Approval { count, paths, is_strict }
+            }
+            ["deletes", most] => Condition::Deletes(number(most)?),
+            ["puts", most] => Condition::Puts(number(most)?),
+            ["conflicts", most] => Condition::Conflicts(number(most)?),
+            ["only", ref patterns @ ..] if !patterns.is_empty() => Condition::Only(patterns_of(patterns)?),
+            ["summary"] => Condition::Summary,
+            _ => return None,
+        })
+    }
+
+    fn examine(&self, extent: &MergeExtent<'_>) -> Examined {
+        let at_most = |found: u64, most: u64, what: &str| match found <= most {
+            true => Examined::Holds,
+            false => Examined::Fails(format!("there are {found} {what}")),
+        };
+        let count = |deleted: bool| extent.changed.iter().filter(|change| change.is_deleted == deleted).count() as u64;
+        match self {
+            Condition::Approval { paths: Some(paths), .. }
+                if !extent.changed.iter().any(|change| matches(paths, &change.path)) =>
+            {
+                Examined::Holds
+            }
+            Condition::Approval { count, is_strict, .. } => {
+                Examined::Asks(Demand::Approvals { count: *count, is_strict: *is_strict })
+            }
+            Condition::Deletes(most) => at_most(count(true), *most, "deletes"),
+            Condition::Puts(most) => at_most(count(false), *most, "puts"),
+            Condition::Conflicts(most) => at_most(extent.conflicts, *most, "conflicts"),
+            Condition::Only(paths) => match extent.changed.iter().find(|change| !matches(paths, &change.path)) {
+                Some(other) => Examined::Fails(format!("{} is changed, too", other.path)),
+                None => Examined::Holds,
+            },
+            Condition::Summary => Examined::Asks(Demand::Summary),
+        }
+    }
+}
+
+/// A record is matched with and without the end of its file's name.
+fn matches(patterns: &GlobSet, path: &str) -> bool {
+    patterns.is_match(path) || (path.starts_with("vectors/") && patterns.is_match(format!("{path}.json")))
+}
+
+/// As in rules: `*` stands for anything but `/`, `**` for any number of folders.
+fn patterns_of(patterns: &[&str]) -> Option<GlobSet> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        // What matches nothing that is ever changed is a mistake.
+        let known = pattern.starts_with("files/") || pattern.starts_with("vectors/") || pattern.starts_with("**");
+        let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build().ok()?;
+        known.then(|| set.add(glob))?;
+    }
+    set.build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(paths: &[&str]) -> Vec<ChangedPath> {
+        let change = |path: &&str| {
+            let (path, is_deleted) = path.strip_prefix('-').map_or((*path, false), |path| (path, true));
+            ChangedPath { path: path.into(), is_deleted }
+        };
+        paths.iter().map(change).collect()
+    }
+
+    fn examine(gate: &str, paths: &[&str], conflicts: u64) -> GateFindings {
+        let changed = changed(paths);
+        Gate::parse(gate).unwrap_or_default().examine(&MergeExtent { changed: &changed, conflicts })
+    }
+
+    #[test]
+    fn limits_count_what_changes() {
+        assert_eq!(examine("deletes 1\nputs 1", &["-vectors/a", "files/b"], 0), GateFindings::default());
+        assert_eq!(examine("deletes 0", &["-vectors/a"], 0).reasons, ["deletes 0: there are 1 deletes"]);
+        assert_eq!(examine("puts 1", &["vectors/a", "files/b"], 0).reasons, ["puts 1: there are 2 puts"]);
+        assert_eq!(examine("conflicts 0", &[], 3).reasons, ["conflicts 0: there are 3 conflicts"]);
+    }
+
+    #[test]
+    fn only_names_all_that_may_change() {
+        let gate = "only vectors/note-* files/notes/**";
+        assert_eq!(examine(gate, &["vectors/note-1", "-files/notes/a/b"], 0), GateFindings::default());
+        assert_eq!(examine(gate, &["files/other"], 0).reasons.len(), 1);
+        assert_eq!(examine("only vectors/*.json", &["vectors/a"], 0), GateFindings::default());
+        assert_eq!(examine("only files/*", &["files/a/b"], 0).reasons.len(), 1, "* leads into no folder");
+    }
+
+    #[test]
+    fn approvals_for_a_pattern_are_asked_where_it_is_touched() {
+        let gate = "approval 2 for files/core/** strict";
+        assert_eq!(examine(gate, &["files/other"], 0), GateFindings::default());
+        let demands = examine(gate, &["-files/core/prd/a.json"], 0).demands;
+        assert_eq!(demands, [(gate.into(), Demand::Approvals { count: 2, is_strict: true })]);
+        assert_eq!(examine("approval 1", &[], 0).demands.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused() {
+        for bad in [
+            "",
+            "approval",
+            "approval 0",
+            "approval x",
+            "approval 1 of files/a",
+            "only",
+            "only a/b",
+            "deletes -1",
+            "score 1",
+        ] {
+            assert!(Gate::parse(bad).is_none_or(|gate| gate.is_open() && bad.is_empty()), "{bad}");
+        }
+        assert!(Gate::parse("approval 1\nnonsense").is_none(), "no line is passed over");
+    }
+}
