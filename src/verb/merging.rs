@@ -21,8 +21,10 @@ pub(super) const IF_PLAN: Argument = Argument::option(
     "write the 64 hex digits that a dry run gives as its plan",
 );
 
+const NOTE: Argument = Argument::list("NOTE", "Words about it, which its entry in the lineage holds");
+
 pub(super) const MERGE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN, IF_PLAN],
+    arguments: &[DRY_RUN, IF_PLAN, NOTE],
     // As by rename(2), who owns the parent may merge, too.
     rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::WriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
@@ -38,7 +40,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN],
+    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN, NOTE],
     // The branch has the parent's content afterwards.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
@@ -79,5 +81,5 @@ fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Res
 /// Returns the terms that the arguments name.
 pub(super) fn terms(arguments: &Arguments) -> MergeTerms {
     let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
-    MergeTerms { plan, ..MergeTerms::default() }
+    MergeTerms { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeTerms::default() }
 }

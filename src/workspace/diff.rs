@@ -23,6 +23,11 @@ pub struct TreeDifference {
 }
 
 impl TreeDifference {
+    /// Returns whether there is nothing but a folder on both sides.
+    pub fn is_of_folder(&self) -> bool {
+        [&self.old, &self.new].into_iter().flatten().all(|(_, node)| node.directory().is_some())
+    }
+
     /// Returns the hashes of both nodes: of kind, mode, content and user attributes, not of what is in a directory.
     pub fn hashes(&self) -> [Option<Hash>; 2] {
         [&self.old, &self.new].map(|there| there.as_ref().map(|(_, node)| node.own_hash()))

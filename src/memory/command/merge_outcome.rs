@@ -200,6 +200,10 @@ pub struct MergeOutcome {
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
+    /// What was said about it; empty for nothing.
+    pub note: Arc<str>,
+    /// The first records and files that change in the branch that receives.
+    pub items: Vec<Arc<str>>,
     /// What became of the records that differ between the branch and its base.
     pub records: RecordOutcomes,
     /// What is done to the files of the branch that receives, with nodes of the other one.
@@ -251,6 +255,8 @@ impl MergeOutcome {
         out.hash(&self.head).number(put).number(deleted).number(files);
         out.hash(&self.plan).number(self.not_merged.len() as u64);
         self.not_merged.iter().fold(&mut *out, |out, path| out.text(path));
+        out.text(&self.note).number(self.items.len() as u64);
+        self.items.iter().fold(&mut *out, |out, item| out.text(item));
         self.records.write(out);
         self.files.write(out);
         out.number(self.decisions.len() as u64);
@@ -269,13 +275,15 @@ impl MergeOutcome {
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
         let plan = input.hash()?;
         let not_merged = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+        let note = input.text()?.into();
+        let items = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
         let records = RecordOutcomes::read(input)?;
         let files = Arc::new(TreePatch::read(input)?);
         let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
         let is_promote = merge == MergeKind::Promote;
         let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
         let base = if merge.is_revert() { BaseOutcome::read(input)? } else { BaseOutcome::Stays };
-        Ok(MergeOutcome { head, counts, plan, not_merged, records, files, decisions, promoted, base })
+        Ok(MergeOutcome { head, counts, plan, not_merged, note, items, records, files, decisions, promoted, base })
     }
 }
 
@@ -344,6 +352,8 @@ pub(super) mod samples {
             counts: Counts { put: 1, deleted: 2, files: 300 },
             plan: Hash([8; 32]),
             not_merged: vec!["files/cache/a".into(), "files/tmp/b".into()],
+            note: "why".into(),
+            items: vec!["a".into(), "files/b".into()],
             records,
             files: Arc::new(patch()),
             decisions: vec![decision(1), decision(2)],

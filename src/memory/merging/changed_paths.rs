@@ -4,10 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::file_decisions::id_of_file;
+use super::merge_budget::PlanError;
+use super::record_merge::RecordMerge;
 use crate::branch::{BranchVersion, differences_at_most};
+use crate::lineage::{Counts, Detail, ITEMS_MAX};
 use crate::memory::Error;
+use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::gate::ChangedPath;
-use crate::workspace::{FileKind, FileNode, TreeDifference};
+use crate::workspace::TreeDifference;
 
 /// Returns what differs between two states; none where that is more than so many records or paths.
 ///
@@ -21,11 +25,8 @@ pub fn changed_paths(
     let Some(files) = before.files().differences_at_most(after.files(), most) else { return Ok(None) };
     let folders = folders_above(&files);
     let is_implied = |change: &TreeDifference| {
-        let is_folder = |side: &Option<(u64, Arc<FileNode>)>| {
-            side.as_ref().is_none_or(|(_, node)| node.kind() == FileKind::Directory)
-        };
         let is_whole = change.old.is_none() || change.new.is_none();
-        is_whole && is_folder(&change.old) && is_folder(&change.new) && folders.contains(&change.path[..])
+        is_whole && change.is_of_folder() && folders.contains(&change.path[..])
     };
     let records = records.into_iter().map(|change| {
         let path: Arc<str> = format!("vectors/{}", change.id).into();
@@ -34,6 +35,30 @@ pub fn changed_paths(
     let files = files.iter().filter(|change| !is_implied(change));
     let files = files.map(|change| ChangedPath { path: id_of_file(&change.path), is_deleted: change.new.is_none() });
     Ok(Some(records.chain(files).collect()))
+}
+
+/// Returns the first records and files that differ between what the branch that receives was and is; folders are not named.
+pub fn first_items(
+    (before, after): (&BranchVersion, &BranchVersion),
+    (merge, records): (MergeKind, &RecordMerge),
+    counts: Counts,
+    most: usize,
+) -> Result<Vec<Arc<str>>, PlanError> {
+    let mut items: Vec<Arc<str>> = match merge {
+        MergeKind::Pull => {
+            let changes = differences_at_most(before, after, most)?.ok_or(PlanError::Exceeded)?;
+            changes.into_iter().take(ITEMS_MAX).map(|change| change.id).collect()
+        }
+        MergeKind::Merge | MergeKind::Promote | MergeKind::Revert(_) => {
+            records.changed_ids().take(ITEMS_MAX).cloned().collect()
+        }
+    };
+    if counts.files > 0 && items.len() < ITEMS_MAX {
+        let files = before.files().differences_at_most(after.files(), most).ok_or(PlanError::Exceeded)?;
+        let files = files.into_iter().filter(|change| !change.is_of_folder());
+        items.extend(files.map(|change| id_of_file(&change.path)));
+    }
+    Ok(Detail::of_items(items).items)
 }
 
 /// Returns the folders that lie above some of the paths.

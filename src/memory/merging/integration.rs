@@ -39,6 +39,10 @@ pub struct Integration {
     pub plan: Hash,
     /// The paths that a rule left out.
     pub not_merged: Vec<Arc<str>>,
+    /// What was said about it; empty for nothing.
+    pub note: Arc<str>,
+    /// The first records and files that change in the branch that receives.
+    pub items: Vec<Arc<str>>,
 }
 
 impl Integration {
@@ -85,6 +89,8 @@ impl Integration {
             counts: outcome.counts,
             plan: outcome.plan,
             not_merged: outcome.not_merged.clone(),
+            note: outcome.note.clone(),
+            items: outcome.items.clone(),
         })
     }
 
@@ -98,7 +104,9 @@ impl Integration {
         let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
         let (label, text) = match self.merge {
             MergeKind::Revert(entries) => (Some(entries.label().into()), Some(entries.verb.name().into())),
-            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => (None, None),
+            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => {
+                (None, (!self.note.is_empty()).then(|| self.note.clone()))
+            }
         };
         let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
             label,
@@ -111,7 +119,7 @@ impl Integration {
                 plan: self.plan,
                 not_merged: self.not_merged,
             }),
-            items: Vec::new(),
+            items: self.items,
             plan: None,
         });
         prepared.head = self.merged.head();
@@ -219,7 +227,7 @@ mod tests {
     #[test]
     fn an_opening_applies_the_recorded_outcome_and_decides_nothing_again() {
         let (disk, memory, main, child) = conflict();
-        let decided = plan(&memory, child).outcome().unwrap();
+        let decided = plan(&memory, child).outcome(&Arc::default()).unwrap();
         assert_eq!(decided.records.iter().collect::<Vec<_>>(), [RecordOutcome::Child]);
         // As another version might have decided it.
         let (mut records, mut merged) = (RecordOutcomes::default(), decided);
@@ -240,7 +248,7 @@ mod tests {
     fn an_entry_that_another_version_applied_otherwise_is_not_called_forged() {
         let (disk, memory, _, child) = conflict();
         let plan = plan(&memory, child);
-        let mut outcome = plan.outcome().unwrap();
+        let mut outcome = plan.outcome(&Arc::default()).unwrap();
         outcome.head = crate::object::Hash([1; 32]);
         let recorded = outcome.head;
         let command = Command::Merge(child, MergeKind::Merge, Arc::new(outcome));
@@ -249,7 +257,7 @@ mod tests {
         let log_record = LogRecord { time, planned: plan.time, uid: 0, command };
         memory
             .execute_planned(&mut writer, log_record, |catalog, log_record| {
-                Ok(PreparedCommand { head: recorded, ..plan.prepare(catalog, log_record)? })
+                Ok(PreparedCommand { head: recorded, ..plan.prepare(catalog, log_record, Arc::default())? })
             })
             .unwrap();
         drop(writer);
@@ -261,7 +269,7 @@ mod tests {
     #[test]
     fn an_outcome_for_other_records_is_damage() {
         let (_, memory, _, child) = conflict();
-        let mut outcome = plan(&memory, child).outcome().unwrap();
+        let mut outcome = plan(&memory, child).outcome(&Arc::default()).unwrap();
         outcome.records.push(RecordOutcome::Taken, None);
         let catalog = memory.catalog().clone();
         let replayed = Integration::replay(&memory.merge_context(&catalog), child, MergeKind::Merge, &outcome);

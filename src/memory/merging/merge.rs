@@ -33,12 +33,14 @@ pub(in crate::memory) const AGAIN: usize = 4096;
 const AGAIN_BYTES: u64 = 1 << 20;
 
 /// On what terms a merge is done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MergeTerms {
     /// How long the caller can wait; none waits for as long as it takes.
     pub deadline: Option<Deadline>,
     /// The plan that it has to have: the hash that a dry run told.
     pub plan: Option<Hash>,
+    /// What the entry is to say about it; empty for nothing.
+    pub note: Arc<str>,
 }
 
 /// What is asked for.
@@ -48,6 +50,7 @@ struct MergeRequest<'a> {
     branch: BranchId,
     merge: MergeKind,
     summary: SummaryLook,
+    note: &'a str,
 }
 
 /// What became of a merge under the lock.
@@ -84,8 +87,8 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        let request = MergeRequest { who, branch, merge, summary: self.look_for_summary(branch)? };
-        match self.merge_when_closed(request, terms)? {
+        let request = MergeRequest { who, branch, merge, summary: self.look_for_summary(branch)?, note: &terms.note };
+        match self.merge_when_closed(request, &terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
                 Ok(merged(&entry))
@@ -96,7 +99,7 @@ impl Memory {
     }
 
     /// Merges, again for a while where a unit is in use.
-    fn merge_when_closed(&self, request: MergeRequest<'_>, terms: MergeTerms) -> Result<MergeAttempt, Error> {
+    fn merge_when_closed(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
         let mut looks = UnitLooks::new();
         loop {
             match self.merge_in_rounds(request, terms)? {
@@ -106,7 +109,7 @@ impl Memory {
         }
     }
 
-    fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: MergeTerms) -> Result<MergeAttempt, Error> {
+    fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
         let MergeRequest { who, branch, merge, .. } = request;
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
@@ -129,7 +132,7 @@ impl Memory {
     /// Takes the lock, has `plan` give the plan for this moment, and does it if it is the one that is wanted.
     fn try_merge(
         &self,
-        MergeRequest { who, branch, merge, summary }: MergeRequest<'_>,
+        MergeRequest { who, branch, merge, summary, note }: MergeRequest<'_>,
         wanted: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
@@ -160,10 +163,12 @@ impl Memory {
             Ok(held) => held,
             Err(in_use) => return Ok(MergeAttempt::Refused(in_use, Some(planned))),
         };
-        let command = Command::Merge(branch, merge, Arc::new(planned.outcome()?));
+        let note: Arc<str> = note.into();
+        let command = Command::Merge(branch, merge, Arc::new(planned.outcome(&note)?));
         let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
-        let (entry, change) =
-            self.execute_planned(&mut writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))?;
+        let (entry, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
+            planned.prepare(catalog, log_record, note)
+        })?;
         drop(held);
         Ok(MergeAttempt::Done(entry, change))
     }
@@ -212,7 +217,7 @@ impl Memory {
             blockers.extend(merge_plan::without_children(&planned.child).err());
         }
         if planned.is_blocked() {
-            self.note_shown(MergeRequest { who, branch, merge, summary }, &planned);
+            self.note_shown(MergeRequest { who, branch, merge, summary, note: "" }, &planned);
             blockers.push(merge_plan::conflict(&planned));
         }
         blockers.extend(planned.forbidden.clone());

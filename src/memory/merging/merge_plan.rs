@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::changed_paths::changed_paths;
+use super::changed_paths::{changed_paths, first_items};
 use super::file_decisions::{decision, file_decisions, id_of_file, seen_from};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
@@ -71,6 +71,8 @@ pub struct MergePlan {
     findings: GateFindings,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
+    /// The first records and files that change in the branch that receives.
+    items: Vec<Arc<str>>,
     /// The hash of what it takes and decides.
     pub hash: Hash,
 }
@@ -236,6 +238,8 @@ impl<'a> MergeSides<'a> {
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
+        let receiver = if self.merge == MergeKind::Pull { &self.child.state } else { &self.parent.state };
+        let items = first_items((receiver, &merged), (self.merge, &records), counts, merge_budget.most)?;
         Ok(MergePlan {
             merge: self.merge,
             time,
@@ -254,6 +258,7 @@ impl<'a> MergeSides<'a> {
             forbidden,
             findings,
             not_merged,
+            items,
             hash,
         })
     }
@@ -429,7 +434,7 @@ impl MergePlan {
     }
 
     /// Returns what the log holds of it: its outcome. Fails while a conflict waits for a decision.
-    pub fn outcome(&self) -> Result<MergeOutcome, Error> {
+    pub fn outcome(&self, note: &Arc<str>) -> Result<MergeOutcome, Error> {
         let trees = [self.child.base.files(), self.child.state.files(), self.parent.state.files()];
         let on_files = self.both_changed.iter().filter(|decision| decision.is_file());
         Ok(MergeOutcome {
@@ -437,6 +442,8 @@ impl MergePlan {
             counts: self.counts,
             plan: self.hash,
             not_merged: self.not_merged.clone(),
+            note: note.clone(),
+            items: self.items.clone(),
             records: self.records.outcomes().ok_or_else(|| conflict(self))?,
             files: self.patch.clone(),
             decisions: on_files.map(|decision| StoredDecision::new(decision, trees)).collect(),
@@ -446,7 +453,7 @@ impl MergePlan {
     }
 
     /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
-    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord, note: Arc<str>) -> Result<PreparedCommand, Error> {
         if self.is_blocked() {
             return Err(conflict(self));
         }
@@ -461,6 +468,8 @@ impl MergePlan {
             counts: self.counts,
             plan: self.hash,
             not_merged: self.not_merged.clone(),
+            note,
+            items: self.items.clone(),
         };
         integration.prepare(catalog, log_record)
     }

@@ -198,6 +198,15 @@ impl RecordMerge {
         self.counts
     }
 
+    /// Returns the ids of the records that change in a parent that receives, in order of those that the child changed.
+    pub fn changed_ids(&self) -> impl Iterator<Item = &Arc<str>> {
+        let changed = self.changes.iter().zip(&self.outcomes).filter(|(_, outcome)| outcome.action.is_some());
+        changed.map(|(change, outcome)| {
+            let kept_as = outcome.decision.as_ref().and_then(|decision| decision.kept_as.as_ref());
+            kept_as.unwrap_or(&change.id)
+        })
+    }
+
     /// Returns what became of each record that the child changed; none while one waits for a decision.
     pub fn outcomes(&self) -> Option<RecordOutcomes> {
         let mut outcomes = RecordOutcomes::default();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, OpenMode,
-    PurgeOptions, RangeOp, RenameHow, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput, ShowTarget,
-    Side, Time, Viewer, XattrHow,
+    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeTerms,
+    OpenMode, PurgeOptions, RangeOp, RenameHow, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
+    ShowTarget, Side, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -220,7 +220,8 @@ fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     write(memory, main, "log.jsonl", "{\"event_id\":1}\n{\"event_id\":3}\n");
     memory.merge(&who(), child, MergeKind::Pull, false).unwrap();
     memory.commit(&who(), child, vec![record("r6", 82)]).unwrap();
-    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    let terms = MergeTerms { note: "half of it".into(), ..MergeTerms::default() };
+    memory.merge_if(&who(), child, MergeKind::Promote, terms).unwrap();
     memory.commit(&who(), child, vec![record("r2", 83)]).unwrap();
     memory.commit(&who(), main, vec![record("r2", 92)]).unwrap();
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
