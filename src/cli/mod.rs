@@ -23,7 +23,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    archive, backup, branches, clock, completions, diff, doctor, eval, export, gc, import, init, log, man, mount,
+    archive, backup, branches, clock, completions, diff, doctor, eval, export, gate, gc, import, init, log, man, mount,
     query, restore, status, umount, verbs, verify, wait,
 };
 use exit::Exit;
@@ -72,6 +72,7 @@ enum Verb {
     Log(log::Args),
     Query(query::Args),
     Wait(wait::Args),
+    Gate(gate::Args),
     Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
@@ -120,6 +121,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Log(args) => log::run(args, out),
         Verb::Query(args) => query::run(args, out),
         Verb::Wait(args) => wait::run(args, out),
+        Verb::Gate(args) => gate::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),

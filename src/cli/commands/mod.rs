@@ -9,6 +9,7 @@ pub mod diff;
 pub mod doctor;
 pub mod eval;
 pub mod export;
+pub mod gate;
 pub mod gc;
 pub mod import;
 pub mod init;

@@ -29,6 +29,8 @@ mod purge;
 mod queries;
 /// Files in `vectors/`, and `ingest`.
 mod records;
+/// Stories of review and of what has to be taken back.
+mod reviewed;
 /// Editors and atomic savers, call by call.
 mod savers;
 /// Files in RAM.
