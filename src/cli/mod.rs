@@ -15,6 +15,7 @@ mod output;
 mod progress;
 mod render;
 mod target;
+mod unique;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,8 +24,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    archive, backup, branches, clock, completions, diff, doctor, eval, export, gate, gc, import, init, log, man, mount,
-    query, restore, status, umount, verbs, verify, wait,
+    archive, backup, branches, clock, completions, diff, doctor, eval, export, gate, gc, guard, import, init, log, man,
+    mount, query, restore, status, umount, verbs, verify, wait,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -73,6 +74,7 @@ enum Verb {
     Query(query::Args),
     Wait(wait::Args),
     Gate(gate::Args),
+    Guard(guard::Args),
     Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
@@ -122,6 +124,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Query(args) => query::run(args, out),
         Verb::Wait(args) => wait::run(args, out),
         Verb::Gate(args) => gate::run(args, out),
+        Verb::Guard(args) => guard::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),

@@ -31,5 +31,5 @@ pub use notices::{NoticeChannel, connect};
 pub use probe::readable_within;
 pub use process::{available_memory, groups_of, measure, tune_allocator};
 pub use session::{SessionEnd, serve};
-pub use signals::INTERRUPTED;
+pub use signals::{INTERRUPTED, Watcher};
 pub use unmount::{clear_stale, unmount};

@@ -24,7 +24,7 @@ static INSTALLED: OnceLock<bool> = OnceLock::new();
 
 /// Hands signals to a closure for as long as it lives; after that they have their default action again.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub struct Watcher {
     slot: &'static AtomicI32,
     writer: PipeWriter,
     thread: Option<JoinHandle<()>>,

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::guard::told;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
@@ -93,13 +94,4 @@ fn unreadable(directory: &Path) -> CommandError {
 fn target_above(directory: &Path) -> Result<Target, CommandError> {
     let above = directory.parent().and_then(Path::parent).unwrap_or(directory);
     Target::parse(above)
-}
-
-/// Says how a process ended.
-fn told(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with status {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
 }

@@ -11,6 +11,7 @@ pub mod eval;
 pub mod export;
 pub mod gate;
 pub mod gc;
+pub mod guard;
 pub mod import;
 pub mod init;
 pub mod log;

@@ -80,6 +80,10 @@ impl BranchAccess for Closed {
         Ok(verb.run(&VerbContext { memory: &self.memory, actor, branch, viewer })?)
     }
 
+    fn delete_checkpoint(&self, label: &str) -> Result<(), CommandError> {
+        Ok(self.memory.delete_checkpoint(&self.who, self.branch, label)?)
+    }
+
     fn document(&self, document: Document) -> Result<String, CommandError> {
         let bytes = self.memory.document(&self.view(), document)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -59,6 +59,8 @@ pub enum Access {
 pub trait BranchAccess {
     /// Does a verb.
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError>;
+    /// Deletes a checkpoint.
+    fn delete_checkpoint(&self, label: &str) -> Result<(), CommandError>;
     /// Returns a generated document.
     fn document(&self, document: Document) -> Result<String, CommandError>;
     /// Returns the branches below it, as `branches.jsonl` lists them.

@@ -136,6 +136,11 @@ impl BranchAccess for Mounted<'_> {
         }
     }
 
+    fn delete_checkpoint(&self, label: &str) -> Result<(), CommandError> {
+        let attempt = self.attempt(&format!("checkpoints/{label}"), &format!("deleting checkpoint {label} of"));
+        fs::remove_dir(self.directory.join("checkpoints").join(label)).map_err(|e| attempt.failed(&e))
+    }
+
     fn document(&self, document: Document) -> Result<String, CommandError> {
         self.read(match document {
             Document::Readme => "README.md",

@@ -19,11 +19,16 @@ use crate::object::{Hash, Time};
 /// Bytes of the journal from which on a store that is left alone is sealed.
 const TIDIED_JOURNAL_BYTES: u64 = 64 << 10;
 
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// What the labels of checkpoints begin with that `engramfs guard` takes.
+pub const GUARD_PREFIX: &str = "guard-";
+
 impl Memory {
     /// Collects garbage and returns what went, or with `dry_run` what would go.
     ///
     /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with
-    /// `older_than`, only those that were not written for at least so long.
+    /// `older_than`, only those that were not written for at least so long. Guards that nobody ended are listed, and stay.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
         let age = Age { now: self.now(), least: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();
@@ -33,7 +38,10 @@ impl Memory {
             let paths: Vec<String> = expired.iter().filter_map(path).collect();
             let states = catalog.outdated_states(age.now)?.len();
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
-            return Ok(json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes }));
+            let guards = open_guards(&catalog, age.now);
+            return Ok(
+                json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes, "open_guards": guards }),
+            );
         }
         drop(catalog);
         // By a clock that was set nothing is too old.
@@ -47,7 +55,10 @@ impl Memory {
         self.finish_purge_left_over()?;
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
         let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
-        Ok(json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes }))
+        let guards = open_guards(&self.catalog().clone(), age.now);
+        Ok(
+            json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes, "open_guards": guards }),
+        )
     }
 
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
@@ -224,6 +235,19 @@ impl Memory {
 /// Returns the names of all segments that a catalog needs.
 pub(in crate::memory) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
     crate::memory::catalog::segments_of(catalog)
+}
+
+/// Returns the guards that nobody has ended: they are told and stay, since only who began one knows whether its step went well.
+fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
+    let guards = catalog.branches.values().flat_map(|branch| {
+        let labels = branch.checkpoints.iter().filter(|(label, _)| label.starts_with(GUARD_PREFIX));
+        labels.map(|(label, checkpoint)| (&branch.path, label, checkpoint.time))
+    });
+    let line = |(path, label, taken): (&Arc<str>, &Arc<str>, Time)| {
+        let age = now.0.saturating_sub(taken.0).max(0) / NANOS_PER_SECOND;
+        json!({ "branch": &**path, "checkpoint": &**label, "taken": taken.to_string(), "age": format!("{age}s") })
+    };
+    guards.map(line).collect()
 }
 
 /// How old a branch must be to expire.

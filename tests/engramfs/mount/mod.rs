@@ -17,6 +17,8 @@ mod earlier;
 mod file_search;
 /// Ordinary files in `files/`.
 mod files;
+/// Steps that leave nothing behind where they fail.
+mod guard;
 /// Starting, ending, dying, coming back.
 mod lifecycle;
 /// Whose files are in forks, after merges and after chown(2).
