@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, SharedLogEntryInput, View};
+use engramfs::memory::{
+    Actor, BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, ReviewRequest, Setting, SharedLogEntryInput,
+    View,
+};
 
 use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
 
@@ -31,6 +34,11 @@ pub enum Step {
     BringBack,
     /// A branch goes back to what it was before its last change.
     RollbackEntry,
+    /// A child of `main` is proposed.
+    Propose,
+    /// An approver says something of what is proposed to `main`.
+    Review,
+    Withdraw,
     /// Entries come to the shared log.
     Append,
     Sync,
@@ -47,11 +55,13 @@ pub enum Step {
 use Step::*;
 
 /// Every kind of step, in an order in which each has something to do.
-pub const SCRIPT: [Step; 40] = [
+pub const SCRIPT: [Step; 46] = [
     Commit,
     Sync,
     Fork,
+    Propose,
     Commit,
+    Review,
     Append,
     Checkpoint,
     Commit,
@@ -62,12 +72,16 @@ pub const SCRIPT: [Step; 40] = [
     Undo,
     Fork,
     Commit,
+    Propose,
     Pull,
+    Review,
     Promote,
     Undo,
     Sync,
     Append,
+    Propose,
     Die,
+    Withdraw,
     Redo,
     Commit,
     Rollback,
@@ -111,6 +125,10 @@ pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
         RollbackEntry,
         Append,
         Append,
+        Propose,
+        Propose,
+        Review,
+        Withdraw,
         Sync,
         Sync,
         Seal,
@@ -132,6 +150,11 @@ pub struct Log {
     pub synced: u64,
 }
 
+/// Who may approve of merges into `main`.
+fn approver() -> Actor {
+    Actor { uid: 2000, name: "bob".into(), ..who() }
+}
+
 pub struct Story {
     disk: Arc<dyn Disk>,
     pub memory: Arc<Memory>,
@@ -143,6 +166,7 @@ pub struct Story {
 impl Story {
     pub fn begin(disk: Arc<dyn Disk>, seed: u64) -> Result<Story, Error> {
         let memory = open_on(disk.clone())?;
+        memory.set(&approver(), main_of(&memory), Setting::Approvers, "uid:2000")?;
         let mut story = Story { disk, memory, chance: Chance(seed), count: 0, log: Log::default() };
         story.note();
         Ok(story)
@@ -160,6 +184,7 @@ impl Story {
             Redo => self.take_back(RevertVerb::Redo),
             BringBack => self.bring_back(),
             RollbackEntry => self.rollback_entry(),
+            Propose | Review | Withdraw => self.proposal(step),
             Append => self.append(),
             Sync => self.durable(|story| story.memory.sync()),
             Seal => self.durable(|story| story.memory.seal()),
@@ -257,6 +282,24 @@ impl Story {
         done.map(drop).or_else(|error| if error.kind() == Kind::NotFound { Ok(()) } else { Err(error) })
     }
 
+    fn proposal(&mut self, step: Step) -> Result<(), Error> {
+        let (memory, main) = (self.memory.clone(), main_of(&self.memory));
+        let children: Vec<BranchId> = memory.children(main)?.into_iter().map(|(_, child)| child).collect();
+        let proposed = memory.proposals(main)?;
+        let one = self.chance.below(proposed.len().max(children.len()).max(1));
+        match (step, proposed.get(one % proposed.len().max(1)), children.get(one % children.len().max(1))) {
+            (Propose, _, Some(child)) => memory.propose(&who(), *child, "please").map(drop),
+            (Withdraw, Some((_, child, _)), _) => memory.withdraw(&who(), *child).map(drop),
+            (Review, Some((name, child, _)), _) => {
+                let page: serde_json::Value = serde_json::from_slice(&memory.plan_page(*child)?).unwrap_or_default();
+                let plan = page["plan"].as_str().and_then(|plan| plan.parse().ok()).unwrap_or(Hash::ZERO);
+                let request = ReviewRequest { name, plan, approves: !self.chance.one_in(3), text: "read it" };
+                memory.review(&approver(), main, request).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn append(&mut self) -> Result<(), Error> {
         let branch = self.pick(|_| true);
         let line = format!(r#"{{"text":"told {}","event_id":{},"vector":[1,2]}}"#, self.count, self.count % 5);
@@ -298,6 +341,12 @@ pub fn picture(memory: &Memory) -> Picture {
         let path = memory.info(id).unwrap().path;
         if let Some(log) = memory.own_log(id).unwrap() {
             picture.insert(format!("{path}/shared"), (log.records.head(), log.entries));
+        }
+        for (name, child, entry) in memory.proposals(id).unwrap() {
+            let page: serde_json::Value = serde_json::from_slice(&memory.plan_page(child).unwrap()).unwrap();
+            let snapshot = memory.snapshot(&View::Proposal(child, entry)).unwrap();
+            let proposal = format!("{path}: {name} proposes, {}", page["reviews"]);
+            picture.insert(proposal, (snapshot.head(), snapshot.count()));
         }
         let mut add = |name: String, view: &View| {
             let snapshot = memory.snapshot(view).unwrap();
