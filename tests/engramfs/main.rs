@@ -39,6 +39,8 @@ mod forgery;
 mod frozen;
 /// Full disks, and what is done on them.
 mod full;
+/// Merges that nobody has approved of.
+mod gates;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
 /// Inode numbers lead to one file for ever.
