@@ -9,11 +9,13 @@ mod dump;
 mod embedders;
 mod evaluation;
 mod exit;
+mod exploration;
 mod failure;
 mod formats;
 mod output;
 mod progress;
 mod render;
+mod supervision;
 mod target;
 mod unique;
 
@@ -24,8 +26,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    archive, backup, branches, clock, completions, diff, doctor, eval, export, gate, gc, guard, import, init, log, man,
-    mount, query, restore, status, umount, verbs, verify, wait,
+    archive, backup, branches, clock, completions, diff, doctor, eval, explore, export, gate, gc, guard, import, init,
+    log, man, mount, query, restore, status, umount, verbs, verify, wait,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -75,6 +77,7 @@ enum Verb {
     Wait(wait::Args),
     Gate(gate::Args),
     Guard(guard::Args),
+    Explore(explore::Args),
     Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
@@ -89,6 +92,9 @@ enum Verb {
 /// Runs the command line `arguments`, the program's name first, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if supervision::is_asked_for(&arguments) {
+        return supervision::supervise();
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error, arguments.iter().any(|argument| argument == "--json")).into(),
@@ -125,6 +131,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Wait(args) => wait::run(args, out),
         Verb::Gate(args) => gate::run(args, out),
         Verb::Guard(args) => guard::run(args, out),
+        Verb::Explore(args) => explore::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod diff;
 pub mod doctor;
 pub mod eval;
+pub mod explore;
 pub mod export;
 pub mod gate;
 pub mod gc;

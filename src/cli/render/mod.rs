@@ -31,7 +31,7 @@ fn counted(count: u64, word: &str) -> String {
 }
 
 /// Returns the first `limit` characters of `text` on one line, with an ellipsis where there are more.
-fn first_words(text: &str, limit: usize) -> String {
+pub fn first_words(text: &str, limit: usize) -> String {
     // Control characters out of a record must not reach a terminal.
     let mut line: String = String::new();
     for word in text.split_whitespace() {

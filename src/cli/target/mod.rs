@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub use closed::open_store;
+pub use mounted::Mounted;
 pub use place::store_of;
 
 use super::actor;
@@ -25,7 +26,6 @@ use crate::memory::{Document, Export, OpenMode, Revision};
 use crate::verb::{Verb, VerbAnswer};
 use closed::Closed;
 use lineage::Lineage;
-use mounted::Mounted;
 
 /// The root branch that every store has.
 const MAIN: &str = "main";

@@ -61,6 +61,39 @@ impl<'a> Mounted<'a> {
         verb.answer_of_line(&answer).ok_or_else(no_answer)
     }
 
+    /// Forks a child that belongs to the caller.
+    pub fn fork(&self, name: &str) -> Result<(), CommandError> {
+        let attempt = self.attempt(&format!("branches/{name}"), "forking");
+        fs::create_dir(self.directory.join("branches").join(name)).map_err(|e| attempt.failed(&e))
+    }
+
+    /// Sets a setting.
+    pub fn set(&self, setting: &str, value: &str) -> Result<(), CommandError> {
+        let file = format!("config/{setting}");
+        let attempt = self.attempt(&file, &format!("setting {setting} of"));
+        fs::write(self.directory.join(&file), format!("{value}\n")).map_err(|e| attempt.failed(&e))
+    }
+
+    /// Holds its lease for as long as the file is open.
+    pub fn lease(&self) -> Result<File, CommandError> {
+        File::open(self.directory.join("lease")).map_err(|e| self.attempt("lease", "holding the lease of").failed(&e))
+    }
+
+    /// Appends an entry to its shared log.
+    pub fn append_to_log(&self, entry: &Value) -> Result<(), CommandError> {
+        let attempt = self.attempt("shared/log/append", "appending to the shared log of");
+        let path = self.directory.join("shared/log/append");
+        control::exchange(&path, format!("{entry}\n").as_bytes()).map(drop).map_err(|refused| attempt.refused(&refused))
+    }
+
+    /// Discards it with the branches below it.
+    pub fn discard_all(&self) -> Result<(), CommandError> {
+        for child in fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten() {
+            Mounted::new(&child.path()).discard_all()?;
+        }
+        self.discard()
+    }
+
     fn discard(&self) -> Result<(), CommandError> {
         let mut attempt = self.attempt(".", "discarding");
         if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
@@ -69,7 +102,8 @@ impl<'a> Mounted<'a> {
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
 
-    fn status(&self) -> Result<Value, CommandError> {
+    /// Returns its status.
+    pub fn status(&self) -> Result<Value, CommandError> {
         serde_json::from_str(&self.read("status")?).map_err(|e| not_json("status", &e))
     }
 

@@ -13,6 +13,8 @@ mod bytes;
 mod crash_files;
 /// What a branch was, and taking back what was done.
 mod earlier;
+/// Several candidates, of which the best is promoted.
+mod explore;
 /// Notes that are found by their words, by who may read them.
 mod file_search;
 /// Ordinary files in `files/`.

@@ -1,0 +1,158 @@
+//! One candidate: forked, run, frozen and scored.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{CandidateBranch, Exploration, Explored, Outcome, TTL};
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::cli::supervision::{CommandEnd, Crew, Supervised, SupervisedCommand, SupervisedEnd};
+use crate::cli::target::{BranchAccess, Mounted};
+use crate::cli::unique;
+use crate::verb::Verb;
+
+/// How often another name is chosen because somebody has that one.
+const TRIES: usize = 8;
+/// How long a branch is tried to be ended in which something is still being written: files that a killed process had open are
+/// closed a moment after its end.
+const CLOSING: Duration = Duration::from_secs(3);
+
+impl Exploration<'_> {
+    /// Takes a candidate from its fork to its score.
+    pub(super) fn explore_one(&self, crew: &Crew, number: usize) -> Explored {
+        let (outcome, detail) = (Outcome::Failed, String::new());
+        let mut explored = Explored { number, branch: None, score: None, outcome, detail };
+        if let Err(error) = self.run_and_score(crew, &mut explored) {
+            (explored.outcome, explored.detail) = (Outcome::Failed, error.message);
+        }
+        explored
+    }
+
+    fn run_and_score(&self, crew: &Crew, explored: &mut Explored) -> Result<(), CommandError> {
+        let name = self.fork(explored.number)?;
+        let directory = self.directory(&name);
+        explored.branch = Some(CandidateBranch { name: name.clone(), ended: 0, head: String::new() });
+        Mounted::new(&directory).set("ttl", TTL)?;
+        // So its ttl counts from our end, however long a command takes that writes nothing.
+        let lease = Mounted::new(&directory).lease()?;
+        let mut supervisor = crew.start().map_err(|error| {
+            CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
+        })?;
+        let ended = self.ask(&mut supervisor, &name, explored.number, self.run);
+        if let Some((outcome, detail)) = told(ended.as_ref(), Outcome::Failed) {
+            (explored.outcome, explored.detail) = (outcome, detail);
+            return Ok(());
+        }
+        let frozen = self.freeze(&name, None)?;
+        explored.branch = Some(frozen);
+        drop(lease);
+        let _lease = Mounted::new(&directory).lease()?;
+        let ended = self.ask(&mut supervisor, &name, explored.number, self.score);
+        (explored.outcome, explored.detail) = match told(ended.as_ref(), Outcome::NoScore) {
+            Some(out) => out,
+            None => self.judge(explored, &ended.map(|ended| ended.output).unwrap_or_default()),
+        };
+        Ok(())
+    }
+
+    fn judge(&self, explored: &mut Explored, output: &str) -> (Outcome, String) {
+        let Some(score) = score_in(output) else {
+            return (Outcome::NoScore, "the last line of its output is no finite number".to_owned());
+        };
+        explored.score = Some(score);
+        let good = self.at_least.is_none_or(|least| score >= least);
+        (if good { Outcome::NotChosen } else { Outcome::TooLow }, String::new())
+    }
+
+    /// Forks the branch of a candidate, under a name that nobody has.
+    fn fork(&self, number: usize) -> Result<String, CommandError> {
+        let mut tries = 0;
+        loop {
+            let name = format!("explore-{}-{}", unique::tag(6), number + 1);
+            match Mounted::new(self.target).fork(&name) {
+                Ok(()) => return Ok(name),
+                Err(error) if error.code == "exists" && tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn ask(&self, supervisor: &mut Supervised<'_>, name: &str, number: usize, command: &str) -> Option<SupervisedEnd> {
+        supervisor.run(&SupervisedCommand {
+            command: command.to_owned(),
+            directory: self.directory(name),
+            candidate: self.candidates[number].clone(),
+            limit_ms: self.timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            captures: std::ptr::eq(command, self.score),
+        })
+    }
+
+    /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry `ended` ended it.
+    pub(super) fn freeze(&self, name: &str, ended: Option<u64>) -> Result<CandidateBranch, CommandError> {
+        self.discard(name)?;
+        let from = ended.map_or_else(|| name.to_owned(), |seq| seq.to_string());
+        let answer = ask_ctl(&Mounted::new(self.target), &format!("fork {name} from discarded {from}"))?;
+        let ended = answer["from"]["entry"].as_u64().unwrap_or_default();
+        let status = Mounted::new(&self.directory(name)).status()?;
+        Ok(CandidateBranch {
+            name: name.to_owned(),
+            ended,
+            head: status["head"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Discards the branch of a candidate with what it forked itself.
+    pub(super) fn discard(&self, name: &str) -> Result<(), CommandError> {
+        let end = Instant::now() + CLOSING;
+        loop {
+            match Mounted::new(&self.directory(name)).discard_all() {
+                Err(error) if error.exit == Exit::Failed && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Writes a line to `ctl`, and returns the object that it answers.
+pub(super) fn ask_ctl(branch: &Mounted<'_>, line: &str) -> Result<Value, CommandError> {
+    let unfit =
+        || CommandError::new(Exit::Failed, "no_verb", format!("`{line}` is no verb"), "report this with the version");
+    let answer = branch.run(&Verb::parse(line).ok_or_else(unfit)?)?;
+    Ok(serde_json::from_str(&answer.to_line()).unwrap_or_default())
+}
+
+/// Returns why a command did not succeed; `failed` is what it is called where it failed by itself.
+fn told(ended: Option<&SupervisedEnd>, failed: Outcome) -> Option<(Outcome, String)> {
+    let Some(ended) = ended else { return Some((Outcome::Failed, "its supervisor was killed".to_owned())) };
+    Some(match ended.end {
+        CommandEnd::Exit(0) => return None,
+        CommandEnd::Exit(status) => (failed, format!("it ended with status {status}")),
+        CommandEnd::Signal(signal) => (failed, format!("it was killed by signal {signal}")),
+        CommandEnd::TimedOut => (Outcome::TimedOut, String::new()),
+        CommandEnd::NotStarted(errno) => {
+            (failed, format!("it could not be started: {}", std::io::Error::from_raw_os_error(errno)))
+        }
+        CommandEnd::Lingers => (failed, "it left processes that can't be killed".to_owned()),
+    })
+}
+
+/// Returns the score: the last line, where that is a finite number.
+fn score_in(output: &str) -> Option<f64> {
+    output.lines().last()?.trim().parse().ok().filter(|score: &f64| score.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_score_is_a_finite_number_on_the_last_line() {
+        assert_eq!(score_in("99\nnoise\n -1.5e2 \n"), Some(-150.0));
+        for none in ["", "\n", "7\nseven\n", "NaN\n", "inf\n", "-Infinity", "1 2", "0x10"] {
+            assert_eq!(score_in(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Several candidates for one step: each in a branch of its own, of which the best is promoted.
+//!
+//! What a candidate has written counts when it has ended: then its branch is discarded and brought back, so that whoever still has
+//! something of it open can change nothing any more (ESTALE). Scored and promoted is the branch that came back.
+
+mod candidate;
+mod promotion;
+mod ranking;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub use ranking::{Outcome, Ranking};
+
+use super::failure::CommandError;
+use super::output::remark;
+use super::supervision::Crew;
+use super::target::Mounted;
+
+/// How long a branch stays that was left behind, as by kill -9.
+const TTL: &str = "24h";
+
+/// What is explored, and how.
+pub struct Exploration<'a> {
+    /// The branch's directory that the candidates are forks of.
+    pub target: &'a Path,
+    /// The command of a candidate.
+    pub run: &'a str,
+    /// The command that says how good it is.
+    pub score: &'a str,
+    /// What each candidate finds in `ENGRAMFS_CANDIDATE`.
+    pub candidates: &'a [String],
+    /// How many run at a time.
+    pub jobs: usize,
+    /// How long each command may take.
+    pub timeout: Option<Duration>,
+    /// The least score that is good enough.
+    pub at_least: Option<f64>,
+    /// Whether the branches stay.
+    pub keep: bool,
+}
+
+/// What became of a candidate.
+pub struct Explored {
+    /// Its place in the order of candidates, from 0.
+    pub number: usize,
+    /// Its branch, where it has one.
+    pub branch: Option<CandidateBranch>,
+    /// Its score; none where it is out.
+    pub score: Option<f64>,
+    /// What came of it so far.
+    pub outcome: Outcome,
+    /// What is to be said about that.
+    pub detail: String,
+}
+
+/// The branch of a candidate.
+pub struct CandidateBranch {
+    /// Its name below the target.
+    pub name: String,
+    /// The entry that ended the branch in which the candidate worked; 0 where this is that branch.
+    pub ended: u64,
+    /// The hash of what it held then.
+    pub head: String,
+}
+
+impl Exploration<'_> {
+    /// Runs and scores all candidates, some at a time, and returns what became of them in their order.
+    pub fn explore(&self, crew: &Crew) -> Vec<Explored> {
+        let next = AtomicUsize::new(0);
+        let explored = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= self.candidates.len() || crew.is_interrupted() {
+                    return;
+                }
+                let found = self.explore_one(crew, number);
+                explored.lock().unwrap_or_else(PoisonError::into_inner).push(found);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.min(self.candidates.len()) {
+                scope.spawn(work);
+            }
+        });
+        let mut explored = explored.into_inner().unwrap_or_else(PoisonError::into_inner);
+        explored.sort_by_key(|candidate| candidate.number);
+        explored
+    }
+
+    /// Discards the branches, or with `keep` has all stay but the one that was promoted.
+    pub fn clean_up(&self, explored: &[Explored], keep: bool) {
+        for candidate in explored {
+            let Some(branch) = &candidate.branch else { continue };
+            let stays = keep && candidate.outcome != Outcome::Promoted;
+            let directory = self.directory(&branch.name);
+            let done = if stays { Mounted::new(&directory).set("ttl", "") } else { self.discard(&branch.name) };
+            if let Err(error) = done {
+                remark(error.render(false));
+            }
+        }
+    }
+
+    /// Appends the ranking to the shared log; whoever may not do so through the target does through a branch of its own.
+    pub fn log(&self, ranking: &Ranking<'_>, explored: &[Explored]) -> Result<(), CommandError> {
+        let entry = ranking.log_entry(self);
+        let refused = match Mounted::new(self.target).append_to_log(&entry) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        let own = explored.iter().find_map(|candidate| candidate.branch.as_ref()).ok_or(refused)?;
+        Mounted::new(&self.directory(&own.name)).append_to_log(&entry)
+    }
+
+    fn directory(&self, name: &str) -> PathBuf {
+        self.target.join("branches").join(name)
+    }
+}

@@ -1,0 +1,48 @@
+//! What was scored is what is promoted.
+
+use serde_json::Value;
+
+use super::candidate::ask_ctl;
+use super::{CandidateBranch, Exploration};
+use crate::cli::exit::Exit;
+use crate::cli::failure::CommandError;
+use crate::cli::target::Mounted;
+
+/// How often the plan is made anew because the parent moved on.
+const TRIES: usize = 10;
+
+impl Exploration<'_> {
+    /// Promotes the branch with the content that it had before it was scored. `Exit::Refused` where a gate or a conflict is
+    /// against it. The entry holds the note.
+    ///
+    /// The plan comes first, then the look at the content, then the promote if the plan is still that one: so what is promoted is
+    /// what was looked at, whoever writes meanwhile.
+    pub fn promote(&self, branch: &mut CandidateBranch, note: &str) -> Result<(), CommandError> {
+        let directory = self.directory(&branch.name);
+        let mounted = Mounted::new(&directory);
+        for _ in 0..TRIES {
+            let planned = ask_ctl(&mounted, "promote --dry-run")?;
+            if mounted.status()?["head"] != *branch.head {
+                // The scorer has changed what it scored.
+                *branch = self.freeze(&branch.name, Some(branch.ended))?;
+                continue;
+            }
+            if planned["status"] == "blocked" {
+                return Err(blocked(&planned));
+            }
+            let plan = planned["plan"].as_str().unwrap_or_default();
+            match ask_ctl(&mounted, &format!("promote --if-plan {plan} -- {note}")) {
+                Err(error) if error.code == "plan_changed" => {}
+                done => return done.map(drop),
+            }
+        }
+        let message = format!("{} and its parent change too fast to be merged", directory.display());
+        Err(CommandError::new(Exit::Refused, "plan_changed", message, "explore again when the parent is quiet"))
+    }
+}
+
+fn blocked(planned: &Value) -> CommandError {
+    let blocker = &planned["blockers"][0];
+    let text = |key: &str| blocker[key].as_str().unwrap_or_default().to_owned();
+    CommandError::new(Exit::Refused, text("code"), text("message"), text("hint"))
+}

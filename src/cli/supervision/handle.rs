@@ -1,0 +1,114 @@
+//! The side of the process that asks: supervisors, and their end with it.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, getpid, set_child_subreaper};
+
+use super::descendants::end_orphans;
+use super::{SUPERVISE, SupervisedCommand, SupervisedEnd};
+
+/// How long orphans are killed for, where a supervisor was.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// All supervisors of this process.
+#[derive(Default)]
+pub struct Crew {
+    members: Mutex<Members>,
+    interrupted: AtomicBool,
+}
+
+#[derive(Default)]
+struct Members {
+    /// All that were started and not waited for.
+    known: HashSet<Pid>,
+    /// What they are asked through; an end of it ends them and all that they run.
+    inputs: HashMap<Pid, ChildStdin>,
+}
+
+/// A supervisor.
+pub struct Supervised<'a> {
+    crew: &'a Crew,
+    pid: Pid,
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Crew {
+    /// Makes this process the one to which orphans come where a command killed its supervisor.
+    pub fn new() -> io::Result<Crew> {
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Crew::default())
+    }
+
+    /// Starts a supervisor.
+    pub fn start(&self) -> io::Result<Supervised<'_>> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("engramfs").arg(SUPERVISE).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Under the lock, so that whoever looks for orphans knows each child.
+        let mut members = self.members();
+        if self.is_interrupted() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let mut child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        let (input, answers) = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(answers)) = (input, answers) else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        members.known.insert(pid);
+        members.inputs.insert(pid, input);
+        Ok(Supervised { crew: self, pid, child, answers: BufReader::new(answers) })
+    }
+
+    /// Ends all supervisors and what they run, now; no other one starts.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+        self.members().inputs.clear();
+    }
+
+    /// Tells whether the work shall end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Supervised<'_> {
+    /// Runs a command to its end; none where the supervisor was killed, by an interruption or by what it ran.
+    pub fn run(&mut self, job: &SupervisedCommand) -> Option<SupervisedEnd> {
+        let line = serde_json::to_string(job).ok()? + "\n";
+        // Taken out meanwhile: a full pipe must not keep others from their own, nor an interruption from ending us.
+        let mut input = self.crew.members().inputs.remove(&self.pid)?;
+        let written = input.write_all(line.as_bytes());
+        {
+            let mut members = self.crew.members();
+            if !self.crew.is_interrupted() {
+                members.inputs.insert(self.pid, input);
+            }
+        }
+        written.ok()?;
+        let mut answer = String::new();
+        let answer = self.answers.read_line(&mut answer).ok().map(|_| answer)?;
+        serde_json::from_str(&answer).ok()
+    }
+}
+
+impl Drop for Supervised<'_> {
+    /// Ends it and all that it runs, and waits for that.
+    fn drop(&mut self) {
+        drop(self.crew.members().inputs.remove(&self.pid));
+        let ended = self.child.wait();
+        let mut members = self.crew.members();
+        members.known.remove(&self.pid);
+        if !ended.is_ok_and(|status| status.success()) {
+            end_orphans(&members.known, LINGER);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Running commands that nothing survives: one process of our own supervises all that a command starts.
+//!
+//! The supervisor is this program, started anew. It is the sub-reaper of what it starts, so that a process whose parent has died, or
+//! that left its session, becomes its child and is found. It takes one job a line on standard input, answers with one line on
+//! standard output, and kills everything once its input is at the end, as it is when the process that asked was killed.
+//!
+//! ```text
+//! asks     {"command":"make check","directory":"/mnt/memory/main/branches/x","candidate":"1","limit_ms":300000,"captures":false}
+//! answers  {"end":{"Exit":0},"output":""}
+//! ```
+
+mod descendants;
+mod handle;
+mod supervisor;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use handle::{Crew, Supervised};
+pub use supervisor::{is_asked_for, supervise};
+
+/// The hidden command that makes this program a supervisor. No page has it: it is of use to nobody but ourselves.
+const SUPERVISE: &str = "supervise-candidate";
+
+/// A command to run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SupervisedCommand {
+    /// What `sh -c` gets.
+    pub command: String,
+    /// Where it runs, and what it finds in `ENGRAMFS_BRANCH`.
+    pub directory: PathBuf,
+    /// What it finds in `ENGRAMFS_CANDIDATE`.
+    pub candidate: String,
+    /// How long it may take.
+    pub limit_ms: Option<u64>,
+    /// Whether the last of its standard output is wanted; else that goes where standard error does.
+    pub captures: bool,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommandEnd {
+    /// By itself, with this status.
+    Exit(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was killed at its time limit.
+    TimedOut,
+    /// There was no process for it, by this errno.
+    NotStarted(i32),
+    /// It, or something that it started, goes on and can't be killed: it is another user's.
+    Lingers,
+}
+
+/// What a supervisor answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SupervisedEnd {
+    /// How it ended.
+    pub end: CommandEnd,
+    /// The last of its standard output, where that was wanted.
+    pub output: String,
+}
