@@ -131,10 +131,11 @@ fn exit_of(kind: Kind) -> Exit {
 }
 
 /// The codes that tell kinds with one errno apart, as far as their exit codes differ.
-const TOLD: [(i32, &str, Kind); 4] = [
+const TOLD: [(i32, &str, Kind); 5] = [
     (libc::EBUSY, "conflicts", Kind::Conflict),
     (libc::EBUSY, PLAN_CHANGED, Kind::Refused),
     (libc::EPERM, "gate_pending", Kind::Refused),
+    (libc::EPERM, "gate_refused", Kind::Refused),
     (libc::EIO, "damaged", Kind::Damaged),
 ];
 

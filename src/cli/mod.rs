@@ -15,6 +15,7 @@ mod formats;
 mod output;
 mod progress;
 mod render;
+mod sandbox;
 mod supervision;
 mod target;
 mod unique;
@@ -27,7 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     archive, backup, branches, clock, completions, diff, doctor, eval, explore, export, gate, gc, guard, import, init,
-    log, man, mount, query, restore, status, umount, verbs, verify, wait,
+    log, man, mount, query, restore, run, status, umount, verbs, verify, wait,
 };
 use exit::Exit;
 use failure::CommandError;
@@ -78,6 +79,7 @@ enum Verb {
     Gate(gate::Args),
     Guard(guard::Args),
     Explore(explore::Args),
+    Run(run::Args),
     Eval(eval::Args),
     Gc(gc::Args),
     Verify(verify::Args),
@@ -132,6 +134,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Gate(args) => gate::run(args, out),
         Verb::Guard(args) => guard::run(args, out),
         Verb::Explore(args) => explore::run(args, out),
+        Verb::Run(args) => run::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Gc(args) => gc::run(args, out),
         Verb::Verify(args) => verify::run(args, out),

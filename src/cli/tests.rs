@@ -38,7 +38,7 @@ fn every_verb_of_the_contract_is_there() {
     let of_table = crate::verb::VERBS.into_iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
     let contract: Vec<&str> =
         "init mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
-    let others = "status branches diff log query wait gate guard explore eval gc verify backup restore clock archive completions man";
+    let others = "status branches diff log query wait gate guard explore run eval gc verify backup restore clock archive completions man";
     assert_eq!(found, [contract, others.split(' ').collect()].concat());
 }
 

@@ -20,6 +20,7 @@ pub mod man;
 pub mod mount;
 pub mod query;
 pub mod restore;
+pub mod run;
 mod site;
 pub mod status;
 pub mod umount;

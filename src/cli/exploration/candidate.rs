@@ -1,22 +1,14 @@
 //! One candidate: forked, run, frozen and scored.
 
-use std::time::{Duration, Instant};
-
-use serde_json::Value;
-
 use super::{CandidateBranch, Exploration, Explored, Outcome, TTL};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::supervision::{CommandEnd, Crew, Supervised, SupervisedCommand, SupervisedEnd};
-use crate::cli::target::{BranchAccess, Mounted};
+use crate::cli::target::Mounted;
 use crate::cli::unique;
-use crate::verb::Verb;
 
 /// How often another name is chosen because somebody has that one.
 const TRIES: usize = 8;
-/// How long a branch is tried to be ended in which something is still being written: files that a killed process had open are
-/// closed a moment after its end.
-const CLOSING: Duration = Duration::from_secs(3);
 
 impl Exploration<'_> {
     /// Takes a candidate from its fork to its score.
@@ -92,7 +84,7 @@ impl Exploration<'_> {
     pub(super) fn freeze(&self, name: &str, ended: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
         let from = ended.map_or_else(|| name.to_owned(), |seq| seq.to_string());
-        let answer = ask_ctl(&Mounted::new(self.target), &format!("fork {name} from discarded {from}"))?;
+        let answer = Mounted::new(self.target).ask(&format!("fork {name} from discarded {from}"))?;
         let ended = answer["from"]["entry"].as_u64().unwrap_or_default();
         let status = Mounted::new(&self.directory(name)).status()?;
         Ok(CandidateBranch {
@@ -104,24 +96,8 @@ impl Exploration<'_> {
 
     /// Discards the branch of a candidate with what it forked itself.
     pub(super) fn discard(&self, name: &str) -> Result<(), CommandError> {
-        let end = Instant::now() + CLOSING;
-        loop {
-            match Mounted::new(&self.directory(name)).discard_all() {
-                Err(error) if error.exit == Exit::Failed && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                done => return done,
-            }
-        }
+        Mounted::new(&self.directory(name)).discard_when_closed()
     }
-}
-
-/// Writes a line to `ctl`, and returns the object that it answers.
-pub(super) fn ask_ctl(branch: &Mounted<'_>, line: &str) -> Result<Value, CommandError> {
-    let unfit =
-        || CommandError::new(Exit::Failed, "no_verb", format!("`{line}` is no verb"), "report this with the version");
-    let answer = branch.run(&Verb::parse(line).ok_or_else(unfit)?)?;
-    Ok(serde_json::from_str(&answer.to_line()).unwrap_or_default())
 }
 
 /// Returns why a command did not succeed; `failed` is what it is called where it failed by itself.

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::candidate::ask_ctl;
 use super::{CandidateBranch, Exploration};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -21,7 +20,7 @@ impl Exploration<'_> {
         let directory = self.directory(&branch.name);
         let mounted = Mounted::new(&directory);
         for _ in 0..TRIES {
-            let planned = ask_ctl(&mounted, "promote --dry-run")?;
+            let planned = mounted.ask("promote --dry-run")?;
             if mounted.status()?["head"] != *branch.head {
                 // The scorer has changed what it scored.
                 *branch = self.freeze(&branch.name, Some(branch.ended))?;
@@ -31,7 +30,7 @@ impl Exploration<'_> {
                 return Err(blocked(&planned));
             }
             let plan = planned["plan"].as_str().unwrap_or_default();
-            match ask_ctl(&mounted, &format!("promote --if-plan {plan} -- {note}")) {
+            match mounted.ask(&format!("promote --if-plan {plan} -- {note}")) {
                 Err(error) if error.code == "plan_changed" => {}
                 done => return done.map(drop),
             }

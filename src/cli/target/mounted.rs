@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -24,6 +25,11 @@ use crate::verb::{Channel, Verb, VerbAnswer};
 const BATCH_BYTES: usize = 24 << 20;
 /// How often exports are opened again because the branch changed between two of them.
 const TRIES: usize = 10;
+
+/// How long a branch is tried to be discarded in which something is still being written.
+const CLOSING: Duration = Duration::from_secs(3);
+/// How long to wait before the next try.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to do where a mount answers with something else than expected.
 const VERSIONS: &str = "check that mount and program are of one version";
@@ -67,6 +73,11 @@ impl<'a> Mounted<'a> {
         fs::create_dir(self.directory.join("branches").join(name)).map_err(|e| attempt.failed(&e))
     }
 
+    /// Returns a setting, empty where it is unset.
+    pub fn setting(&self, setting: &str) -> Result<String, CommandError> {
+        Ok(self.read(&format!("config/{setting}"))?.trim_end().to_owned())
+    }
+
     /// Sets a setting.
     pub fn set(&self, setting: &str, value: &str) -> Result<(), CommandError> {
         let file = format!("config/{setting}");
@@ -86,8 +97,18 @@ impl<'a> Mounted<'a> {
         control::exchange(&path, format!("{entry}\n").as_bytes()).map(drop).map_err(|refused| attempt.refused(&refused))
     }
 
-    /// Discards it with the branches below it.
-    pub fn discard_all(&self) -> Result<(), CommandError> {
+    /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
+    pub fn discard_when_closed(&self) -> Result<(), CommandError> {
+        let end = Instant::now() + CLOSING;
+        loop {
+            match self.discard_all() {
+                Err(error) if error.exit == Exit::Failed && Instant::now() < end => std::thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
+    }
+
+    fn discard_all(&self) -> Result<(), CommandError> {
         for child in fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten() {
             Mounted::new(&child.path()).discard_all()?;
         }
@@ -100,6 +121,15 @@ impl<'a> Mounted<'a> {
             attempt.or_in(parent, format!("branches/{}", name.display()));
         }
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
+    }
+
+    /// Writes a line to `ctl`, and returns the object that it answers.
+    pub fn ask(&self, line: &str) -> Result<Value, CommandError> {
+        let word = line.split(' ').next().unwrap_or(line);
+        let attempt = self.attempt("ctl", &format!("the verb {word} on"));
+        let answer = control::exchange(&self.directory.join("ctl"), format!("{line}\n").as_bytes())
+            .map_err(|refused| attempt.refused(&refused))?;
+        serde_json::from_str(&answer).map_err(|e| not_json("ctl", &e))
     }
 
     /// Returns its status.

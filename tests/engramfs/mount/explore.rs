@@ -33,7 +33,7 @@ fn none_runs(word: &str) {
 }
 
 /// Counts the processes with a word in their environment, which they can't change.
-fn running(word: &str) -> usize {
+pub(super) fn running(word: &str) -> usize {
     let holds = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_digit())
             && fs::read(format!("/proc/{name}/environ"))

@@ -35,6 +35,8 @@ mod queries;
 mod records;
 /// Stories of review and of what has to be taken back.
 mod reviewed;
+/// Commands in a sandbox that sees one branch alone.
+mod run;
 /// Editors and atomic savers, call by call.
 mod savers;
 /// Files in RAM.

@@ -1,0 +1,152 @@
+//! `engramfs run`: a command in a sandbox that sees one branch alone.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::users::{program, shared};
+use super::{Mounted, command, lines, output, read};
+
+/// Returns the command that runs a script as user 3801 in a branch below main, by the program at a place that this user reaches.
+fn sandboxed(mount: &Mounted, branch: &str, more: &[&str], script: &str) -> Command {
+    let found = command("bwrap", &["--version"]).stdout(Stdio::null()).status();
+    assert!(found.is_ok(), "these tests need bwrap: install the package bubblewrap");
+    let branch = mount.at(&format!("main/branches/{branch}")).display().to_string();
+    let all = [&["run", "--json", &branch, "--uid", "3801"][..], more, &["--", "sh", "-c", script]].concat();
+    command(&program_once(mount), &all)
+}
+
+fn program_once(mount: &Mounted) -> String {
+    let path = mount.beside("engramfs");
+    if path.exists() { path.display().to_string() } else { program(mount) }
+}
+
+fn run(mount: &Mounted, branch: &str, more: &[&str], script: &str) -> (i32, String, String) {
+    let done = output(&mut sandboxed(mount, branch, more, script));
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (done.status.code().unwrap(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn a_command_sees_its_branch_alone_and_what_it_wrote_is_promoted() {
+    let Some(mount) = shared() else { return };
+    mount.sh("mkdir main/branches/secret; echo s > main/branches/secret/files/s");
+    let script = format!(
+        "pwd; id -u; ls /; ls {} 2> /dev/null; ls -A /tmp; touch /usr/x /etc/x 2> /dev/null && echo writes; ls /sys/class/net 2> /dev/null
+        cat /proc/net/dev | grep -c :; command -v engramfs > /dev/null && engramfs status /memory --json > /dev/null && echo program
+        echo mine > files/note; cat config/agent config/task config/session status | grep -c . > files/lines; engramfs query --json . note > /dev/null",
+        mount.at("main").display()
+    );
+    let (code, out, err) = run(&mount, "ann", &["--task", "look around"], &script);
+    let (seen, result) = out.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(code, 0, "{out}{err}");
+    let seen: Vec<&str> = seen.lines().collect();
+    assert_eq!(&seen[..2], ["/memory", "3801"]);
+    assert_eq!(&seen[seen.len() - 2..], ["1", "program"], "the network is the loopback alone: {seen:?}");
+    let root: Vec<&str> = seen[2..seen.len() - 2].to_vec();
+    let known = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "memory", "proc", "run", "sbin", "tmp", "usr"];
+    assert!(root.contains(&"memory") && root.iter().all(|name| known.contains(name)), "{root:?}");
+    assert_eq!(lines(result)[0]["outcome"], "promoted");
+    assert_eq!(read(mount.at("main/files/note")), "mine\n");
+    let status = mount.status("main/branches/ann");
+    assert_eq!(
+        (&status["agent"], &status["task"], &status["owner"]),
+        (&"ann".into(), &"look around".into(), &3801.into())
+    );
+    assert!(status["session"].as_str().unwrap().starts_with("run-"));
+    assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "", "it was promoted, and lives on");
+    assert_eq!(run(&mount, "ann", &["--on-success", "keep"], "echo again > files/own; sleep 0").0, 0);
+    let own = fs::metadata(mount.at("main/branches/ann/files/own")).unwrap();
+    assert_eq!((own.uid(), mount.has("main/files/own")), (3801, false));
+}
+
+#[test]
+fn a_command_that_fails_leaves_its_branch_for_a_while_or_not_at_all() {
+    let Some(mount) = shared() else { return };
+    let (code, out, _) = run(&mount, "ann", &[], "echo half > files/note; exit 7");
+    let result = &lines(&out)[0];
+    assert_eq!((code, &result["exit"], &result["outcome"]), (1, &Value::from(7), &Value::from("kept")));
+    assert_eq!(
+        (read(mount.at("main/branches/ann/config/ttl")).as_str(), mount.has("main/files/note")),
+        ("24h\n", false)
+    );
+    mount.sh("echo 2h > main/branches/ann/config/ttl");
+    assert_eq!(run(&mount, "ann", &[], "exit 1").0, 1);
+    assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "2h\n", "whose ttl is set keeps it");
+    let (code, out, _) = run(&mount, "bob", &["--on-failure", "discard"], "echo half > files/note; kill -9 $$");
+    assert_eq!((code, &lines(&out)[0]["outcome"]), (1, &Value::from("discarded")));
+    assert!(!mount.has("main/branches/bob"));
+    let (code, _, _) = run(&mount, "eve", &["--on-success", "merge"], "echo whole > files/note");
+    assert_eq!(
+        (code, mount.has("main/branches/eve"), read(mount.at("main/files/note")).as_str()),
+        (0, false, "whole\n")
+    );
+}
+
+#[test]
+fn a_promote_in_conflict_keeps_the_branch_and_is_3() {
+    let Some(mount) = shared() else { return };
+    mount.sh("echo manual > main/config/strategy; echo base > main/files/a; chmod 666 main/files/a; mkdir main/branches/x; rmdir main/branches/x");
+    let mut child = sandboxed(
+        &mount,
+        "ann",
+        &[],
+        "echo mine > files/a; touch files/ready; while ! test -e files/go; do sleep 0.02; done",
+    );
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !mount.has("main/branches/ann/files/ready") {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(mount.status("main/branches/ann")["lease"]["held"], true);
+    mount.sh("echo theirs > main/files/a; touch main/branches/ann/files/go");
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!((done.status.code(), said.contains("conflict")), (Some(3), true), "{said}");
+    assert_eq!(
+        (read(mount.at("main/files/a")).as_str(), read(mount.at("main/branches/ann/files/a")).as_str()),
+        ("theirs\n", "mine\n")
+    );
+    assert_eq!(mount.status("main/branches/ann")["lease"]["held"], false);
+}
+
+#[test]
+fn whoever_kills_run_ends_the_sandbox_and_the_lease() {
+    let Some(mount) = shared() else { return };
+    let mark = mount.beside("sandboxed").display().to_string();
+    let mut child = sandboxed(&mount, "ann", &[], "touch files/ready; setsid sleep 300 & sleep 300");
+    let mut child = child.env("SANDBOXED", &mark).stdout(Stdio::null()).spawn().unwrap();
+    while !mount.has("main/branches/ann/files/ready") {
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let end = Instant::now() + Duration::from_secs(5);
+    while super::explore::running(&mark) > 0 || mount.status("main/branches/ann")["lease"]["held"] == true {
+        assert!(Instant::now() < end, "the sandbox goes on");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "24h\n", "what was killed ends some time");
+}
+
+#[test]
+fn root_says_whose_a_command_is_and_nobody_else_can() {
+    let Some(mount) = shared() else { return };
+    let branch = mount.at("main/branches/ann").display().to_string();
+    let (code, _, err) = super::run(&["run", &branch, "--", "true"]);
+    assert_eq!((code, err.contains("--uid"), mount.has("main/branches/ann")), (2, true, false), "{err}");
+    assert_eq!(super::run(&["run", &branch, "--uid", "0", "--", "true"]).0, 2);
+    assert_eq!(super::run(&["run", &mount.at("main").display().to_string(), "--uid", "3801", "--", "true"]).0, 2);
+    assert_eq!(super::run(&["run", "/no/such:main", "--uid", "3801", "--", "true"]).0, 2);
+    assert_eq!(super::run(&["run", &branch, "--uid", "3801"]).0, 2);
+    let engramfs = program_once(&mount);
+    let own = format!("{engramfs} run {branch} --on-success keep -- sh -c 'echo mine > files/note; id -u'");
+    assert_eq!(super::users::act(&mount, 3802, &own).unwrap(), "3802\n");
+    assert_eq!(fs::metadata(mount.at("main/branches/ann")).unwrap().uid(), 3802);
+    assert!(super::users::act(&mount, 3802, &format!("{engramfs} run {branch} --uid 3801 -- true")).is_err());
+    let (code, _, err) = run(&mount, "ann", &[], "true");
+    assert_eq!((code, err.contains("belongs to uid 3802")), (1, true), "{err}");
+}
