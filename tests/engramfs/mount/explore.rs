@@ -1,6 +1,7 @@
 //! `engramfs explore`: candidates in branches of their own, of which the best is promoted.
 
 use std::fs;
+use std::io::Write;
 use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::users::{program, shared};
-use super::{Mounted, command, engramfs, lines, names, output, read, run, save};
+use super::{Mounted, command, engramfs, errno, lines, names, output, read, run, save};
 
 /// Explores `main` by scripts, and returns the exit code, the table and what was said.
 fn explore(mount: &Mounted, run: &str, score: &str, more: &[&str]) -> (i32, Vec<Value>, String) {
@@ -149,6 +150,20 @@ fn what_a_scorer_changes_is_not_promoted_and_what_was_left_open_is_stale() {
         explore(&mount, write, "echo better > files/answer; echo x > files/more; echo 1", &["-n", "2"]);
     assert_eq!((code, outcomes(&table)[0]), (0, ("1", "promoted")), "{err}");
     assert_eq!((read(mount.at("main/files/answer")).as_str(), mount.has("main/files/more")), ("1\n", false));
+    let main = mount.at("main").display().to_string();
+    let waits = "echo good > files/answer; while ! test -e files/go; do sleep 0.02; done";
+    let mut explore = engramfs(&["explore", &main, "-n", "1", "--run", waits, "--score", "echo 1", "--timeout", "9s"]);
+    let mut explore = explore.stdout(Stdio::null()).spawn().unwrap();
+    let branch = || names(mount.at("main/branches")).pop().map(|name| mount.at(&format!("main/branches/{name}/files")));
+    while !branch().is_some_and(|files| files.join("answer").exists()) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let files = branch().unwrap();
+    let mut open = fs::File::options().append(true).open(files.join("answer")).unwrap();
+    save(files.join("go"), "").unwrap();
+    assert!(explore.wait().unwrap().success());
+    assert_eq!(errno(open.write_all(b"late")), libc::ESTALE);
+    assert_eq!(read(mount.at("main/files/answer")), "good\n");
 }
 
 #[test]
