@@ -283,3 +283,28 @@ fn attacks_on_a_gate_promote_nothing() {
     let mode = fs::metadata(mount.at("main/files/notes")).unwrap().permissions().mode();
     assert_eq!((mode & 0o777, read(mount.at("main/files/notes"))), (0o600, "one\n".to_owned()));
 }
+
+#[test]
+fn a_refusal_tells_the_parents_readers_its_code_alone() {
+    let Some(mount) = guarded("only vectors/*") else { return };
+    let said = ctl(&mount, ANN, "main/branches/x", "promote");
+    assert!(text(&said, "message").contains("files/notes is changed, too"), "{said}");
+    let told = act(&mount, DAN, "cat main/events.jsonl main/lineage main/branches.jsonl").unwrap();
+    assert!(told.contains("\"event\":\"refuse\"") && told.contains("\"text\":\"gate_refused\""), "{told}");
+    assert!(!told.contains("notes"), "{told}");
+}
+
+#[test]
+fn doctor_says_where_approvals_mean_nothing() {
+    let mount = Mounted::new();
+    let doctor = || run(&["doctor", mount.at("").to_str().unwrap()]).1;
+    assert!(!doctor().contains("approvals"));
+    mount.sh("printf 'deletes 3\napproval 1\n' > main/config/gate");
+    assert!(
+        doctor().contains("main asks for approvals, which mean nothing where one uid is all agents"),
+        "{}",
+        doctor()
+    );
+    let Some(mount) = guarded("approval 1") else { return };
+    assert!(!run(&["doctor", mount.at("").to_str().unwrap()]).1.contains("approvals"));
+}
