@@ -18,6 +18,8 @@ pub(super) struct MountEntry {
     pub mountpoint: PathBuf,
     pub fstype: String,
     pub source: OsString,
+    /// Whether other users than the one who mounted it reach it.
+    pub allows_others: bool,
 }
 
 impl MountEntry {
@@ -82,7 +84,8 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let fstype = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = unescape(rest.next()?);
-    Some(MountEntry { id, parent, minor, mountpoint: mountpoint.into(), fstype, source })
+    let allows_others = rest.next().is_some_and(|all| all.split(|&b| b == b',').any(|one| one == b"allow_other"));
+    Some(MountEntry { id, parent, minor, mountpoint: mountpoint.into(), fstype, source, allows_others })
 }
 
 fn number(field: &[u8]) -> Option<u32> {

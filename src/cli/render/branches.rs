@@ -31,7 +31,8 @@ fn distance(line: &Value, coloured: bool) -> String {
     match (line["ahead"].as_u64(), line["behind"].as_u64()) {
         (Some(ahead), Some(behind)) => {
             let held = if line["lease"]["held"] == true { ", lease held" } else { "" };
-            format!("{ahead} ahead, {behind} behind{held}")
+            let proposed = if line["proposed"] == true { ", proposed" } else { "" };
+            format!("{ahead} ahead, {behind} behind{held}{proposed}")
         }
         _ => paint(coloured, Paint::Dim, "closed to you"),
     }
@@ -58,13 +59,13 @@ mod tests {
     #[test]
     fn branches_stand_in_below_their_parents() {
         let now: Timestamp = "2026-01-01T02:00:00Z".parse().unwrap();
-        let open = json!({"name":"main/x","agent":"ann","modified":"2026-01-01T00:00:00Z","ahead":3,"behind":1,"lease":{"held":true}});
+        let open = json!({"name":"main/x","agent":"ann","modified":"2026-01-01T00:00:00Z","ahead":3,"behind":1,"lease":{"held":true},"proposed":true});
         let below = json!({"name":"main/x/y","agent":"","modified":"2026-01-01T01:59:30Z","ahead":0,"behind":0});
         let closed = json!({"name":"main/z","owner":7,"modified":"2025-12-30T00:00:00Z"});
         let text = render(&[open, below, closed], now, false);
         assert_eq!(
             text,
-            "x    ann    2h  3 ahead, 1 behind, lease held\n  y  -     30s  0 ahead, 0 behind\nz    -      2d  closed to you\n"
+            "x    ann    2h  3 ahead, 1 behind, lease held, proposed\n  y  -     30s  0 ahead, 0 behind\nz    -      2d  closed to you\n"
         );
         assert_eq!(render(&[], now, false), "");
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Finding;
@@ -69,7 +69,21 @@ fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
             "end some processes, or raise ulimit -u and -n",
         ),
     };
-    vec![state, requests(entry)]
+    let answers = state.ok && entry.is_engramfs();
+    let approvals = (answers && !entry.allows_others).then(|| approvals(path)).flatten();
+    [state, requests(entry)].into_iter().chain(approvals).collect()
+}
+
+/// Tells where a gate asks for approvals and one user alone reaches the mount; it looks at the root branches.
+fn approvals(path: &Path) -> Option<Finding> {
+    let below = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let asks = |branch: &PathBuf| {
+        fs::read_to_string(branch.join("config/gate"))
+            .is_ok_and(|gate| gate.lines().any(|line| line.trim_start().starts_with("approval")))
+    };
+    let branch = below.chain([path.to_owned()]).find(asks)?;
+    let detail = format!("{} asks for approvals, which mean nothing where one uid is all agents", branch.display());
+    Some(Finding::good("gate", detail).advise("mount it with --allow-other, and give each agent a uid of its own"))
 }
 
 /// Returns the state of each engramfs mount that is there.
