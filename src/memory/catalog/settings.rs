@@ -287,6 +287,9 @@ impl Settings {
         if let Some(rules) = other.0.rules.get().filter(|_| same(Setting::Rules)) {
             self.0.rules.get_or_init(|| rules.clone());
         }
+        if let Some(gate) = other.0.gate.get().filter(|_| same(Setting::Gate)) {
+            self.0.gate.get_or_init(|| gate.clone());
+        }
         let keeps = || same(Setting::Keep) && same(Setting::KeepEvery);
         if let Some(retention) = other.0.retention.get().filter(|_| keeps()) {
             self.0.retention.get_or_init(|| *retention);
