@@ -35,7 +35,7 @@ fn secret() -> String {
     format!("the password is {NEEDLE}")
 }
 
-/// A secret in every kind of state: present, base, checkpoint, kept, in forks, renamed, overwritten, sealed and not.
+/// A secret in every kind of state: present, base, checkpoint, proposal, kept, in forks, renamed, overwritten, sealed and not.
 fn spread(memory: &Memory, seals: bool) -> [BranchId; 3] {
     let main = main_of(memory);
     let seal = || {
@@ -49,6 +49,8 @@ fn spread(memory: &Memory, seals: bool) -> [BranchId; 3] {
     memory.checkpoint(&who(), main, "before", None).unwrap();
     let child = memory.fork(&who(), main, "child", None).unwrap();
     let sibling = memory.fork(&who(), main, "sibling", None).unwrap();
+    say(memory, child, "password", &format!("{NEEDLE}, proposed by the child"));
+    memory.propose(&who(), child, "").unwrap();
     say(memory, child, "password", &format!("{NEEDLE}, changed by the child"));
     seal();
     let grandchild = memory.fork(&who(), child, "grandchild", None).unwrap();
@@ -71,6 +73,8 @@ fn no_byte_of_a_purged_record_is_in_the_store_and_nothing_brings_it_back() {
         assert!(!holding(&disk, NEEDLE).is_empty(), "a control");
         let report = purge(&memory, &["password"]);
         assert_eq!(holding(&disk, NEEDLE), [""; 0], "{report}");
+        let (_, _, entry) = memory.proposals(main).unwrap().remove(0);
+        assert!(texts(&memory, &View::Proposal(child, entry)).iter().all(|(id, _)| id != "password"));
         assert_eq!(report["items"], serde_json::json!(["hidden", "password"]));
         assert_eq!(report["not_found"], serde_json::json!([]));
         assert_eq!(report["branches"].as_array().unwrap().len(), 4);
