@@ -71,10 +71,12 @@ impl SignedEntry {
         }
         put(out, format_args!(",\"put\":{},\"seq\":{}", counts.put, entry.seq));
         if let Some(words) = &entry.detail.text {
-            // The parent is told that a merge was refused, and not what it would have changed.
+            // The parent's readers are told that a merge was refused, and not what it would have changed.
             let code = if entry.op == EntryOp::Refuse { words.split(':').next() } else { None };
-            out.extend_from_slice(b",\"text\":");
-            text(out, code.unwrap_or(words));
+            if entry.op != EntryOp::Propose {
+                out.extend_from_slice(b",\"text\":");
+                text(out, code.unwrap_or(words));
+            }
         }
         put(out, format_args!(",\"time\":\"{}\",\"uid\":{}}}\n", entry.time, entry.uid));
     }

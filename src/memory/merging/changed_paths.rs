@@ -11,7 +11,7 @@ use crate::lineage::{Counts, Detail, ITEMS_MAX};
 use crate::memory::Error;
 use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::gate::ChangedPath;
-use crate::workspace::TreeDifference;
+use crate::workspace::{FileNode, TreeDifference};
 
 /// Returns what differs between two states; none where that is more than so many records or paths.
 ///
@@ -33,7 +33,7 @@ pub fn changed_paths(
         ChangedPath { path, is_deleted: change.new.is_none() }
     });
     let files = files.iter().filter(|change| !is_implied(change));
-    let files = files.map(|change| ChangedPath { path: id_of_file(&change.path), is_deleted: change.new.is_none() });
+    let files = files.map(|change| ChangedPath { path: id_of_file(&change.path), is_deleted: is_lost(change) });
     Ok(Some(records.chain(files).collect()))
 }
 
@@ -59,6 +59,12 @@ pub fn first_items(
         items.extend(files.map(|change| id_of_file(&change.path)));
     }
     Ok(Detail::of_items(items).items)
+}
+
+/// Returns whether what was there is so no longer: it is gone, or something of another kind.
+fn is_lost(change: &TreeDifference) -> bool {
+    let kind = |side: &Option<(u64, Arc<FileNode>)>| side.as_ref().map(|(_, node)| node.kind());
+    change.old.is_some() && kind(&change.old) != kind(&change.new)
 }
 
 /// Returns the folders that lie above some of the paths.
