@@ -6,7 +6,7 @@ use super::errno::Failure;
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use super::refusal::InputRefusal;
-use crate::memory::Setting;
+use crate::memory::{Setting, check_setting};
 
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -16,13 +16,30 @@ pub(super) fn shown(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{value}\n") }
 }
 
-/// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value
-/// fails in the write.
+/// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value fails in the write. What has
+/// several lines may come line by line: it is set as a whole by a commit, and not at all where one of them is bad.
 pub(super) struct SettingFile {
     place: OpenContext,
     setting: Setting,
     append: bool,
-    value: Mutex<Vec<u8>>,
+    value: Mutex<Written>,
+}
+
+/// What a handle wrote.
+struct Written {
+    bytes: Vec<u8>,
+    progress: Progress,
+}
+
+/// How far it is with a value of several lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The setting has that value.
+    Set,
+    /// There are lines that no commit took.
+    Pending,
+    /// One was bad.
+    Refused,
 }
 
 impl SettingFile {
@@ -30,7 +47,16 @@ impl SettingFile {
     pub fn open(place: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         place.check_writable()?;
         let value = shown(&place.memory().setting(&place.view, setting)?);
-        Ok(SettingFile { place, setting, append, value: Mutex::new(value.into_bytes()) })
+        Ok(SettingFile {
+            place,
+            setting,
+            append,
+            value: Mutex::new(Written { bytes: value.into_bytes(), progress: Progress::Set }),
+        })
+    }
+
+    fn set(&self, text: &str) -> Result<(), Failure> {
+        Ok(self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?)
     }
 }
 
@@ -41,12 +67,15 @@ impl File for SettingFile {
     }
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.value.lock(), offset, size))
+        Ok(part(&self.value.lock().bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let before = self.value.lock().clone();
+        let (before, progress) = {
+            let value = self.value.lock();
+            (value.bytes.clone(), value.progress)
+        };
         let kept =
             if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
         let value = [&before[..kept], data].concat();
@@ -54,17 +83,46 @@ impl File for SettingFile {
             return Err(InputRefusal::ValueTooLong(VALUE_BYTES_MAX >> 10).into());
         }
         let text = std::str::from_utf8(&value).map_err(|_| InputRefusal::ValueNotUtf8)?;
-        self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?;
-        *self.value.lock() = value;
+        let progress = if !self.setting.has_lines() {
+            self.set(text)?;
+            Progress::Set
+        } else {
+            let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+            if !complete.is_empty()
+                && let Err(error) = check_setting(self.setting, complete)
+            {
+                self.value.lock().progress = Progress::Refused;
+                return Err(error.into());
+            }
+            // The lines behind a bad one would be another value.
+            if progress == Progress::Refused { progress } else { Progress::Pending }
+        };
+        *self.value.lock() = Written { bytes: value, progress };
         Ok(data.len())
     }
 
+    fn commit(&self) -> Result<(), Failure> {
+        let bytes = {
+            let value = self.value.lock();
+            (value.progress == Progress::Pending).then(|| value.bytes.clone())
+        };
+        let Some(bytes) = bytes else { return Ok(()) };
+        let text = std::str::from_utf8(&bytes).map_err(|_| InputRefusal::ValueNotUtf8)?;
+        self.set(text)?;
+        self.value.lock().progress = Progress::Set;
+        Ok(())
+    }
+
+    fn is_pending(&self) -> bool {
+        self.value.lock().progress == Progress::Pending
+    }
+
     fn truncate(&self, length: u64) -> Result<(), Failure> {
-        self.value.lock().truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        self.value.lock().bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         Ok(())
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.value.lock().len() as u64)
+        Some(self.value.lock().bytes.len() as u64)
     }
 }

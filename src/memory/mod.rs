@@ -28,7 +28,7 @@ mod views;
 use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
-pub use catalog::settings::{Setting, parse_duration, parse_size};
+pub use catalog::settings::{Setting, check as check_setting, parse_duration, parse_size};
 pub use catalog::signals::{SIGNAL_BYTES_MAX, Signal};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_entry::{SharedLogEntryInput, parse_cursor_line};

@@ -133,6 +133,11 @@ impl Setting {
         matches!(self, Setting::Dim | Setting::Metric | Setting::Embedder)
     }
 
+    /// Returns whether a value is a list of lines, which may be written one by one.
+    pub fn has_lines(self) -> bool {
+        matches!(self, Setting::Rules | Setting::Gate | Setting::Approvers)
+    }
+
     /// Returns the value a new root branch has.
     fn default_value(self) -> &'static str {
         match self {

@@ -212,6 +212,9 @@ fn a_gate_looks_at_what_a_merge_changes() {
     refuses("only files/core/**", "files/notes is changed, too");
     passes("only files/core/** files/notes\nputs 2\ndeletes 1");
     refuses("only files/core/notes files/notes", "files/core/prd/a is changed, too");
+    // What becomes something else is there no longer.
+    act(&mount, ANN, "cd main/branches/x/files/core/prd; rm a; mkdir a").unwrap();
+    refuses("deletes 1", "there are 2 deletes");
     // What was told before the base counts no more.
     refuses("summary", "gate_pending");
     assert!(act(&mount, 0, "echo 'score 0.9' > main/config/gate").is_err());
@@ -292,6 +295,9 @@ fn a_refusal_tells_the_parents_readers_its_code_alone() {
     let told = act(&mount, DAN, "cat main/events.jsonl main/lineage main/branches.jsonl").unwrap();
     assert!(told.contains("\"event\":\"refuse\"") && told.contains("\"text\":\"gate_refused\""), "{told}");
     assert!(!told.contains("notes"), "{told}");
+    act(&mount, ANN, "echo 'propose my secret plan' > main/branches/x/ctl").unwrap();
+    let told = act(&mount, DAN, "cat main/events.jsonl main/lineage").unwrap();
+    assert!(told.contains("\"event\":\"propose\"") && !told.contains("secret"), "{told}");
 }
 
 #[test]
@@ -307,4 +313,32 @@ fn doctor_says_where_approvals_mean_nothing() {
     );
     let Some(mount) = guarded("approval 1") else { return };
     assert!(!run(&["doctor", mount.at("").to_str().unwrap()]).1.contains("approvals"));
+}
+
+#[test]
+fn a_gate_is_set_whole_or_not_at_all() {
+    let Some(mount) = guarded("approval 1") else { return };
+    let entries = || lines(&mount.sh("cat main/lineage")).len();
+    let before = entries();
+    for bad in ["open\\nfoo\\n", "deletes 0\\nfoo\\ndeletes 9\\n", "foo\\nopen\\n", "score 1", "approval 1\\nopen foo"]
+    {
+        assert!(
+            act(
+                &mount,
+                0,
+                &format!("printf '{bad}' > main/config/gate; cat main/config/gate | grep -qx 'approval 1' && exit 1")
+            )
+            .is_err()
+        );
+        assert_eq!(mount.sh("cat main/config/gate"), "approval 1\n", "{bad}");
+    }
+    assert_eq!(entries(), before, "and no moment was it another one");
+    mount.sh("printf 'approval 1\ndeletes 3\nonly files/**\n' > main/config/gate; printf 'uid:7\nuid:8\n' > main/config/approvers");
+    assert_eq!(
+        mount.sh("cat main/config/gate main/config/approvers"),
+        "approval 1\ndeletes 3\nonly files/**\nuid:7\nuid:8\n"
+    );
+    assert_eq!(entries(), before + 2, "one step each");
+    mount.sh("echo 'puts 1' >> main/config/gate");
+    assert_eq!(mount.sh("tail -n 1 main/config/gate"), "puts 1\n");
 }
