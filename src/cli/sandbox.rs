@@ -13,6 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::exit::Exit;
 use super::failure::CommandError;
+use crate::fuse::close_at_exec;
 
 /// Where the branch is in the sandbox.
 pub const MEMORY: &str = "/memory";
@@ -23,6 +24,9 @@ const SYSTEM_PROGRAM: &str = "/usr/bin/engramfs";
 const SYSTEM: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /// Where programs are found if nobody says so.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What another user gets of the environment.
+const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR"];
 
 /// Whom a command runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +65,13 @@ impl Sandbox {
 
     /// Returns the command that starts it, with what has to stay open until then.
     pub fn command(&self, command: &[OsString]) -> io::Result<(Command, Option<File>)> {
+        // A folder that whoever started us has open would lead out of the sandbox.
+        close_at_exec()?;
         let mut bwrap = Command::new(&self.bwrap);
+        if self.user.is_other {
+            // What stands in the environment of one user, such as keys, is not another's.
+            bwrap.env_clear().envs(std::env::vars_os().filter(|(name, _)| PASSED_ON.iter().any(|known| name == known)));
+        }
         bwrap.args(["--unshare-all", "--die-with-parent", "--new-session"]);
         if self.net {
             // Names are looked up by a file there on systems with systemd.
@@ -78,7 +88,8 @@ impl Sandbox {
         let program = self.bind_program(&mut bwrap)?;
         bwrap.arg("--bind").arg(&self.directory).args([MEMORY, "--chdir", MEMORY]);
         bwrap.arg("--").args(command);
-        let path = std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| PATH.into());
+        let path = std::env::var_os("PATH").filter(|path| !path.is_empty() && !self.user.is_other);
+        let path = path.unwrap_or_else(|| PATH.into());
         let folder = Path::new(PROGRAM).parent().unwrap_or(Path::new("/"));
         let path: OsString = [&*path, OsStr::new(":"), folder.as_os_str()].into_iter().collect();
         bwrap.env("PATH", path);

@@ -1,6 +1,7 @@
 //! What memory the server's process has, takes and gives back.
 
 use std::fs;
+use std::io;
 
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
@@ -24,6 +25,18 @@ pub fn groups_of(pid: u32) -> Option<Vec<u32>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid > 0)?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
+}
+
+/// Has what this process has open, beside the three standard streams, not be open in programs that it starts from now on.
+pub fn close_at_exec() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if fd > 2 {
+            // SAFETY: it sets a flag of a descriptor by its number; one that was closed meanwhile is refused.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+    Ok(())
 }
 
 /// Makes the allocator thrifty with address space, and give large buffers back. To be called before the first thread

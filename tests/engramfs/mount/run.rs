@@ -117,11 +117,12 @@ fn a_promote_in_conflict_keeps_the_branch_and_is_3() {
 fn whoever_kills_run_ends_the_sandbox_and_the_lease() {
     let Some(mount) = shared() else { return };
     let mark = mount.beside("sandboxed").display().to_string();
-    let mut child = sandboxed(&mount, "ann", &[], "touch files/ready; setsid sleep 300 & sleep 300");
-    let mut child = child.env("SANDBOXED", &mark).stdout(Stdio::null()).spawn().unwrap();
+    let script = format!("export SANDBOXED={mark}; touch files/ready; setsid sleep 300 & sleep 300");
+    let mut child = sandboxed(&mount, "ann", &[], &script).stdout(Stdio::null()).spawn().unwrap();
     while !mount.has("main/branches/ann/files/ready") {
         thread::sleep(Duration::from_millis(10));
     }
+    assert!(super::explore::running(&mark) > 0, "a control");
     child.kill().unwrap();
     child.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(5);
@@ -149,4 +150,23 @@ fn root_says_whose_a_command_is_and_nobody_else_can() {
     assert!(super::users::act(&mount, 3802, &format!("{engramfs} run {branch} --uid 3801 -- true")).is_err());
     let (code, _, err) = run(&mount, "ann", &[], "true");
     assert_eq!((code, err.contains("belongs to uid 3802")), (1, true), "{err}");
+}
+
+#[test]
+fn nothing_that_the_starter_has_open_leads_out_of_the_sandbox() {
+    let Some(mount) = shared() else { return };
+    let (engramfs, main) = (program_once(&mount), mount.at("main").display().to_string());
+    let inside =
+        "ls /proc/self/fd/8/ 2> /dev/null && echo open; ls /proc/self/fd | tr '\\n' ' '; echo \"$SECRET$HOME $PATH\"";
+    let script = format!(
+        "exec 8< {main}; export SECRET=s3cret; {engramfs} run {main}/branches/ann --uid 3801 -- sh -c '{}'",
+        inside.replace('\'', "'\\''")
+    );
+    let done = output(&mut command("bash", &["-c", &script]));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        done.status.success() && !said.contains("open") && !said.contains("s3cret") && !said.contains(" 8 "),
+        "{said}"
+    );
+    assert!(said.contains("/tmp /usr/local/bin:/usr/bin:/bin"), "{said}");
 }
