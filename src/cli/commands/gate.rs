@@ -11,7 +11,7 @@ use super::guard::told;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
-use crate::cli::target::{Access, Target};
+use crate::cli::target::{Access, Target, denied};
 use crate::verb::Verb;
 
 /// Bytes of what the checker's command line adds to its verdict.
@@ -65,6 +65,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 /// Returns the proposal's directory and the name under which it is proposed.
 fn proposal(path: &Path) -> Result<(PathBuf, String), CommandError> {
     let wrong = || {
+        if let Some(denied) = denied(path) {
+            return denied;
+        }
         let message = format!("{} is no proposal of a mounted branch", path.display());
         CommandError::new(Exit::Missing, "no_proposal", message, "name a directory in proposals/ of a mounted branch")
     };

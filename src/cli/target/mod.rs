@@ -8,7 +8,7 @@ mod place;
 mod reason;
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +95,18 @@ pub trait QuerySession {
     fn ask(&mut self, query: &str) -> Result<String, CommandError>;
 }
 
+/// Returns the error for a path that is closed to the caller; none for one that is not there.
+pub fn denied(path: &Path) -> Option<CommandError> {
+    let error = path.canonicalize().err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
+    let message = format!("{} can't be looked at: {error}", path.display());
+    Some(CommandError::new(
+        Exit::Failed,
+        "permission_denied",
+        message,
+        "ask its owner for access; tail -n 1 errors of the branch above may say more",
+    ))
+}
+
 impl Target {
     /// Tells what `text` names.
     ///
@@ -111,7 +123,7 @@ impl Target {
                 Err(CommandError::usage(message, format!("write {}main", text.display())))
             }
             Some((store, name_path)) => Ok(Target::Closed { store, name_path }),
-            None => Err(no_target(text)),
+            None => Err(denied(text).unwrap_or_else(|| no_target(text))),
         }
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::users::{act, assert_refused, shared};
+use super::users::{act, assert_refused, program, shared};
 use super::{Mounted, lines, names, read, run};
 
 /// The author of the branch that is proposed.
@@ -139,6 +139,11 @@ fn a_proposal_is_shown_to_approvers_alone() {
     ] {
         assert!(act(&mount, 0, script).is_err(), "{script}");
         assert!(act(&mount, BOB, script).is_err(), "{script}");
+    }
+    let engramfs = program(&mount);
+    for verb in ["status main/proposals/x", "query main/proposals/x kettle", "gate main/proposals/x -- true"] {
+        let said = act(&mount, DAN, &format!("{engramfs} {verb}")).unwrap_err();
+        assert!(said.contains("can't be looked at"), "{said}");
     }
     // An approver no longer.
     fs::write(mount.at("main/config/approvers"), format!("uid:{EVE}\n")).unwrap();
