@@ -11,6 +11,9 @@ use crate::memory::{Setting, check_setting};
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of the smallest buffer of programs that gather what they write.
+const BUFFER_BYTES: usize = 4096;
+
 /// Returns a value as its file shows it: with a line end, and empty when unset.
 pub(super) fn shown(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{value}\n") }
@@ -87,7 +90,9 @@ impl File for SettingFile {
             self.set(text)?;
             Progress::Set
         } else {
-            let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+            // A writer with a full buffer may have cut a line; all others have ended one.
+            let is_cut = data.len().is_multiple_of(BUFFER_BYTES);
+            let complete = if is_cut { text.rfind('\n').map_or("", |end| &text[..end]) } else { text.trim() };
             if !complete.is_empty()
                 && let Err(error) = check_setting(self.setting, complete)
             {
