@@ -25,18 +25,18 @@ pub(super) struct SettingFile {
     place: OpenContext,
     setting: Setting,
     append: bool,
-    value: Mutex<Written>,
+    value: Mutex<SettingBuffer>,
 }
 
 /// What a handle wrote.
-struct Written {
+struct SettingBuffer {
     bytes: Vec<u8>,
-    progress: Progress,
+    state: CommitState,
 }
 
 /// How far it is with a value of several lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum CommitState {
     /// The setting has that value.
     Set,
     /// There are lines that no commit took.
@@ -54,7 +54,7 @@ impl SettingFile {
             place,
             setting,
             append,
-            value: Mutex::new(Written { bytes: value.into_bytes(), progress: Progress::Set }),
+            value: Mutex::new(SettingBuffer { bytes: value.into_bytes(), state: CommitState::Set }),
         })
     }
 
@@ -75,9 +75,9 @@ impl File for SettingFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.place.check_writable()?;
-        let (before, progress) = {
+        let (before, state) = {
             let value = self.value.lock();
-            (value.bytes.clone(), value.progress)
+            (value.bytes.clone(), value.state)
         };
         let kept =
             if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
@@ -86,9 +86,9 @@ impl File for SettingFile {
             return Err(InputRefusal::ValueTooLong(VALUE_BYTES_MAX >> 10).into());
         }
         let text = std::str::from_utf8(&value).map_err(|_| InputRefusal::ValueNotUtf8)?;
-        let progress = if !self.setting.has_lines() {
+        let state = if !self.setting.is_multiline() {
             self.set(text)?;
-            Progress::Set
+            CommitState::Set
         } else {
             // A writer with a full buffer may have cut a line; all others have ended one.
             let is_cut = data.len().is_multiple_of(BUFFER_BYTES);
@@ -96,30 +96,30 @@ impl File for SettingFile {
             if !complete.is_empty()
                 && let Err(error) = check_setting(self.setting, complete)
             {
-                self.value.lock().progress = Progress::Refused;
+                self.value.lock().state = CommitState::Refused;
                 return Err(error.into());
             }
             // The lines behind a bad one would be another value.
-            if progress == Progress::Refused { progress } else { Progress::Pending }
+            if state == CommitState::Refused { state } else { CommitState::Pending }
         };
-        *self.value.lock() = Written { bytes: value, progress };
+        *self.value.lock() = SettingBuffer { bytes: value, state };
         Ok(data.len())
     }
 
     fn commit(&self) -> Result<(), Failure> {
         let bytes = {
             let value = self.value.lock();
-            (value.progress == Progress::Pending).then(|| value.bytes.clone())
+            (value.state == CommitState::Pending).then(|| value.bytes.clone())
         };
         let Some(bytes) = bytes else { return Ok(()) };
         let text = std::str::from_utf8(&bytes).map_err(|_| InputRefusal::ValueNotUtf8)?;
         self.set(text)?;
-        self.value.lock().progress = Progress::Set;
+        self.value.lock().state = CommitState::Set;
         Ok(())
     }
 
     fn is_pending(&self) -> bool {
-        self.value.lock().progress == Progress::Pending
+        self.value.lock().state == CommitState::Pending
     }
 
     fn truncate(&self, length: u64) -> Result<(), Failure> {

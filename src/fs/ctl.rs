@@ -101,8 +101,8 @@ fn check_caller(place: &OpenContext, rights: Rights) -> Result<(), Failure> {
         BranchRight::OwnEither => place.check_owner()?,
     }
     match rights.parent {
-        ParentRight::WriteOrGate if place.passes_gate()? => Ok(()),
-        ParentRight::ReadWriteOrGate if place.passes_gate()? => place.check_parent(READ | SEARCH),
+        ParentRight::WriteOrGate if place.gate_decides()? => Ok(()),
+        ParentRight::ReadWriteOrGate if place.gate_decides()? => place.check_parent(READ | SEARCH),
         ParentRight::Nothing => Ok(()),
         ParentRight::Read => place.check_parent(READ | SEARCH),
         ParentRight::Write | ParentRight::WriteOrGate => place.check_parent(WRITE | SEARCH),

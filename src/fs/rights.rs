@@ -99,9 +99,9 @@ impl OpenContext {
     }
 
     /// Tells whether the gate of the parent decides on a merge by the caller, and not permission bits.
-    pub fn passes_gate(&self) -> Result<bool, Failure> {
+    pub fn gate_decides(&self) -> Result<bool, Failure> {
         let is_owner = self.memory().info(self.branch())?.uid == self.caller.uid;
-        Ok(is_owner && self.memory().is_guarded(self.branch())?)
+        Ok(is_owner && self.memory().is_gated(self.branch())?)
     }
 
     /// Returns whose refusals the caller sees here.

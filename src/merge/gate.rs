@@ -1,7 +1,7 @@
 //! Gates: the conditions under which a branch takes merges.
 //!
 //! Nothing is run and nobody is asked here. A [`Gate`] looks at what a merge does; what that leaves open, such as who has
-//! approved, are [`Demand`]s for whoever does the merge.
+//! approved, are [`Requirement`]s for whoever does the merge.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub struct ChangedPath {
 
 /// What a condition asks for beyond what the merge does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum Requirement {
     /// So many approvals of the plan; strict ones hold for the two heads alone that they were given for.
     Approvals {
         /// How many.
@@ -70,7 +70,7 @@ pub struct GateFindings {
     /// Why it refuses; nobody can change that but by changing the branch.
     pub reasons: Vec<String>,
     /// What it still asks for, each with the line of the gate.
-    pub demands: Vec<(Arc<str>, Demand)>,
+    pub requirements: Vec<(Arc<str>, Requirement)>,
 }
 
 impl Gate {
@@ -108,19 +108,19 @@ impl Gate {
         let mut findings = GateFindings::default();
         for (line, condition) in &self.0 {
             match condition.examine(extent) {
-                Examined::Holds => {}
-                Examined::Fails(reason) => findings.reasons.push(format!("{line}: {reason}")),
-                Examined::Asks(demand) => findings.demands.push((line.clone(), demand)),
+                ConditionResult::Holds => {}
+                ConditionResult::Fails(reason) => findings.reasons.push(format!("{line}: {reason}")),
+                ConditionResult::Asks(demand) => findings.requirements.push((line.clone(), demand)),
             }
         }
         findings
     }
 }
 
-enum Examined {
+enum ConditionResult {
     Holds,
     Fails(String),
-    Asks(Demand),
+    Asks(Requirement),
 }
 
 impl Condition {
@@ -150,29 +150,29 @@ impl Condition {
         })
     }
 
-    fn examine(&self, extent: &MergeExtent<'_>) -> Examined {
+    fn examine(&self, extent: &MergeExtent<'_>) -> ConditionResult {
         let at_most = |found: u64, most: u64, what: &str| match found <= most {
-            true => Examined::Holds,
-            false => Examined::Fails(format!("there are {found} {what}")),
+            true => ConditionResult::Holds,
+            false => ConditionResult::Fails(format!("there are {found} {what}")),
         };
         let count = |deleted: bool| extent.changed.iter().filter(|change| change.is_deleted == deleted).count() as u64;
         match self {
             Condition::Approval { paths: Some(paths), .. }
                 if !extent.changed.iter().any(|change| matches(paths, &change.path)) =>
             {
-                Examined::Holds
+                ConditionResult::Holds
             }
             Condition::Approval { count, is_strict, .. } => {
-                Examined::Asks(Demand::Approvals { count: *count, is_strict: *is_strict })
+                ConditionResult::Asks(Requirement::Approvals { count: *count, is_strict: *is_strict })
             }
             Condition::Deletes(most) => at_most(count(true), *most, "deletes"),
             Condition::Puts(most) => at_most(count(false), *most, "puts"),
             Condition::Conflicts(most) => at_most(extent.conflicts, *most, "conflicts"),
             Condition::Only(paths) => match extent.changed.iter().find(|change| !matches(paths, &change.path)) {
-                Some(other) => Examined::Fails(format!("{} is changed, too", other.path)),
-                None => Examined::Holds,
+                Some(other) => ConditionResult::Fails(format!("{} is changed, too", other.path)),
+                None => ConditionResult::Holds,
             },
-            Condition::Summary => Examined::Asks(Demand::Summary),
+            Condition::Summary => ConditionResult::Asks(Requirement::Summary),
         }
     }
 }
@@ -232,9 +232,9 @@ mod tests {
     fn approvals_for_a_pattern_are_asked_where_it_is_touched() {
         let gate = "approval 2 for files/core/** strict";
         assert_eq!(examine(gate, &["files/other"], 0), GateFindings::default());
-        let demands = examine(gate, &["-files/core/prd/a.json"], 0).demands;
-        assert_eq!(demands, [(gate.into(), Demand::Approvals { count: 2, is_strict: true })]);
-        assert_eq!(examine("approval 1", &[], 0).demands.len(), 1);
+        let requirements = examine(gate, &["-files/core/prd/a.json"], 0).requirements;
+        assert_eq!(requirements, [(gate.into(), Requirement::Approvals { count: 2, is_strict: true })]);
+        assert_eq!(examine("approval 1", &[], 0).requirements.len(), 1);
     }
 
     #[test]

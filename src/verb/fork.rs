@@ -6,7 +6,7 @@ use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
     VerbSpec,
 };
-use crate::memory::{BranchError, Error, Revision};
+use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
 
 const NAME: Argument = Argument::word("NAME", "The new branch's name").naming();
 const FROM: Argument = Argument::option(
@@ -25,8 +25,15 @@ const DISCARDED: Argument = Argument::option(
 const OWNER: Argument = Argument::option("owner", "UID", "Has it belong to this user from the beginning; root may")
     .accepting(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
 
+const TTL: Argument = Argument::option(
+    "ttl",
+    "AGE",
+    "Discards it when nothing was written and no lease held for so long",
+)
+.accepting(|age| check_setting(Setting::Ttl, age).is_ok(), "is no duration", "write a duration such as 1h or 7d");
+
 pub(super) const FORK: VerbSpec = VerbSpec {
-    arguments: &[NAME, FROM, DISCARDED, OWNER],
+    arguments: &[NAME, FROM, DISCARDED, OWNER, TTL],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     report: Report::Child(NAME),
     command: CommandForm::OfTable(CommandHelp {
@@ -53,6 +60,9 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
         (None, None) => None,
     };
     let fork = memory.fork_from(actor, branch, arguments.required(&NAME), from.as_ref(), owner)?;
+    if let Some(age) = arguments.get(&TTL) {
+        memory.set(actor, fork, Setting::Ttl, age)?;
+    }
     let mut answer = json!({"status": "forked", "branch": &*memory.info(fork)?.path});
     if let Some(from) = from {
         answer["from"] = from.to_json();

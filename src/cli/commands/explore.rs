@@ -9,10 +9,10 @@ use clap::ArgGroup;
 
 use super::gc::parse_duration;
 use crate::cli::exit::Exit;
-use crate::cli::exploration::{Exploration, Explored, Outcome, Ranking};
+use crate::cli::exploration::{CandidateResult, Exploration, Outcome, Ranking};
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
-use crate::cli::supervision::Crew;
+use crate::cli::supervision::SupervisorPool;
 use crate::cli::target::Target;
 use crate::fuse::Watcher;
 
@@ -64,7 +64,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let exploration =
         Exploration { target: &target, run, score, candidates: &candidates, jobs, timeout, at_least, keep };
     let failed = |error| CommandError::file("watched over", Path::new("/proc/self"), &error);
-    let crew = Arc::new(Crew::new().map_err(failed)?);
+    let crew = Arc::new(SupervisorPool::new().map_err(failed)?);
     let _watcher = Watcher::start({
         let crew = crew.clone();
         move |_| crew.interrupt()
@@ -90,7 +90,11 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 /// Promotes the best candidate that can be; returns why those before it could not.
-fn promote_best(exploration: &Exploration<'_>, explored: &mut [Explored], crew: &Crew) -> Vec<CommandError> {
+fn promote_best(
+    exploration: &Exploration<'_>,
+    explored: &mut [CandidateResult],
+    crew: &SupervisorPool,
+) -> Vec<CommandError> {
     let mut refusals = Vec::new();
     for number in Ranking::new(explored).good() {
         if crew.is_interrupted() {
@@ -113,7 +117,7 @@ fn promote_best(exploration: &Exploration<'_>, explored: &mut [Explored], crew: 
     refusals
 }
 
-fn verdict(target: &Path, explored: &[Explored], refusals: &[CommandError]) -> Result<Exit, CommandError> {
+fn verdict(target: &Path, explored: &[CandidateResult], refusals: &[CommandError]) -> Result<Exit, CommandError> {
     if explored.iter().any(|candidate| candidate.outcome == Outcome::Promoted) {
         return Ok(Exit::Done);
     }

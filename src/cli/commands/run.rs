@@ -83,11 +83,11 @@ pub enum OnFailure {
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let user = user(args.uid)?;
-    let place = Place::find(&args.target)?;
+    let place = RunTarget::find(&args.target)?;
     let sandbox = Sandbox::new(&place.directory, user, args.net)?;
-    let is_new = place.fork_where_missing(user)?;
+    let inherits_ttl = place.fork_where_missing(user)?;
     let branch = Mounted::new(&place.directory);
-    let has_own_ttl = prepare(args, &branch, &place.name, is_new)?;
+    let has_own_ttl = prepare(args, &branch, &place.name, inherits_ttl)?;
     // Whoever kills this process ends the sandbox and the lease with it; from then on the ttl counts.
     let lease = branch.lease()?;
     let (status, interrupted) = run_command(&sandbox, &args.command)?;
@@ -136,26 +136,26 @@ fn user(wanted: Option<u32>) -> Result<SandboxUser, CommandError> {
 }
 
 /// Where the branch is.
-struct Place {
+struct RunTarget {
     directory: PathBuf,
     parent: PathBuf,
     name: String,
 }
 
-impl Place {
-    fn find(target: &Path) -> Result<Place, CommandError> {
+impl RunTarget {
+    fn find(target: &Path) -> Result<RunTarget, CommandError> {
         let (above, name) = (target.parent(), target.file_name().and_then(|name| name.to_str()));
         let below =
             above.filter(|above| above.file_name().is_some_and(|name| name == "branches")).and_then(Path::parent);
         if let (Some(below), Some(name), false) = (below, name, target.exists()) {
             let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
             let Target::Mounted(parent) = Target::parse(below)? else { return Err(not_mounted(target)) };
-            return Ok(Place { directory: parent.join("branches").join(name), parent, name: name.to_owned() });
+            return Ok(RunTarget { directory: parent.join("branches").join(name), parent, name: name.to_owned() });
         }
         let found = Target::parse(target)?;
         match (found.parent(), found) {
             (Some((Target::Mounted(parent), name)), Target::Mounted(directory)) => {
-                Ok(Place { directory, parent, name })
+                Ok(RunTarget { directory, parent, name })
             }
             (_, Target::Closed { .. }) => Err(not_mounted(target)),
             _ => {
@@ -165,11 +165,12 @@ impl Place {
         }
     }
 
-    /// Forks the branch as the user's, where there is none; returns whether it did.
-    fn fork_where_missing(&self, user: SandboxUser) -> Result<bool, CommandError> {
+    /// Forks the branch as the user's, where there is none, with a `ttl` from the beginning; returns whether that one is inherited, and
+    /// none where the branch was there.
+    fn fork_where_missing(&self, user: SandboxUser) -> Result<Option<bool>, CommandError> {
         let parent = Mounted::new(&self.parent);
         match fs::metadata(&self.directory) {
-            Ok(found) if found.uid() == user.uid => Ok(false),
+            Ok(found) if found.uid() == user.uid => Ok(None),
             Ok(found) => {
                 let message = format!("{} belongs to uid {}, not {}", self.directory.display(), found.uid(), user.uid);
                 Err(CommandError::new(
@@ -179,8 +180,12 @@ impl Place {
                     "name another branch, or run it as its owner",
                 ))
             }
-            Err(_) if user.is_other => parent.ask(&format!("fork {} owner {}", self.name, user.uid)).map(|_| true),
-            Err(_) => parent.fork(&self.name).map(|()| true),
+            Err(_) => {
+                let inherits_ttl = !parent.setting("child_ttl")?.is_empty();
+                let owner = if user.is_other { format!(" owner {}", user.uid) } else { String::new() };
+                let ttl = if inherits_ttl { String::new() } else { format!(" ttl {TTL}") };
+                parent.ask(&format!("fork {}{owner}{ttl}", self.name)).map(|_| Some(inherits_ttl))
+            }
         }
     }
 }
@@ -192,7 +197,8 @@ fn not_mounted(target: &Path) -> CommandError {
 
 /// Sets what stands in all that the command writes, and has the branch end some time if nobody comes back to it; returns whether
 /// that was seen to already.
-fn prepare(args: &Args, branch: &Mounted<'_>, name: &str, is_new: bool) -> Result<bool, CommandError> {
+fn prepare(args: &Args, branch: &Mounted<'_>, name: &str, inherits_ttl: Option<bool>) -> Result<bool, CommandError> {
+    let is_new = inherits_ttl.is_some();
     match &args.agent {
         Some(agent) => branch.set("agent", agent)?,
         // A name that is somebody else's is no reason not to begin: the branch acts as `uid:N` then.
@@ -203,6 +209,9 @@ fn prepare(args: &Args, branch: &Mounted<'_>, name: &str, is_new: bool) -> Resul
     branch.set("session", &session)?;
     if !(is_new && args.task.is_empty()) {
         branch.set("task", &args.task)?;
+    }
+    if let Some(inherits_ttl) = inherits_ttl {
+        return Ok(inherits_ttl);
     }
     let has_ttl = !branch.setting("ttl")?.is_empty();
     if !has_ttl {

@@ -1,9 +1,9 @@
 //! One candidate: forked, run, frozen and scored.
 
-use super::{CandidateBranch, Exploration, Explored, Outcome, TTL};
+use super::{CandidateBranch, CandidateResult, Exploration, Outcome, TTL};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::supervision::{CommandEnd, Crew, Supervised, SupervisedCommand, SupervisedEnd};
+use crate::cli::supervision::{CommandEnd, Supervised, SupervisedCommand, SupervisedEnd, SupervisorPool};
 use crate::cli::target::Mounted;
 use crate::cli::unique;
 
@@ -12,20 +12,19 @@ const TRIES: usize = 8;
 
 impl Exploration<'_> {
     /// Takes a candidate from its fork to its score.
-    pub(super) fn explore_one(&self, crew: &Crew, number: usize) -> Explored {
+    pub(super) fn explore_one(&self, crew: &SupervisorPool, number: usize) -> CandidateResult {
         let (outcome, detail) = (Outcome::Failed, String::new());
-        let mut explored = Explored { number, branch: None, score: None, outcome, detail };
+        let mut explored = CandidateResult { number, branch: None, score: None, outcome, detail };
         if let Err(error) = self.run_and_score(crew, &mut explored) {
             (explored.outcome, explored.detail) = (Outcome::Failed, error.message);
         }
         explored
     }
 
-    fn run_and_score(&self, crew: &Crew, explored: &mut Explored) -> Result<(), CommandError> {
+    fn run_and_score(&self, crew: &SupervisorPool, explored: &mut CandidateResult) -> Result<(), CommandError> {
         let name = self.fork(explored.number)?;
         let directory = self.directory(&name);
         explored.branch = Some(CandidateBranch { name: name.clone(), ended: 0, head: String::new() });
-        Mounted::new(&directory).set("ttl", TTL)?;
         // So its ttl counts from our end, however long a command takes that writes nothing.
         let lease = Mounted::new(&directory).lease()?;
         let mut supervisor = crew.start().map_err(|error| {
@@ -48,7 +47,7 @@ impl Exploration<'_> {
         Ok(())
     }
 
-    fn judge(&self, explored: &mut Explored, output: &str) -> (Outcome, String) {
+    fn judge(&self, explored: &mut CandidateResult, output: &str) -> (Outcome, String) {
         let Some(score) = score_in(output) else {
             return (Outcome::NoScore, "the last line of its output is no finite number".to_owned());
         };
@@ -62,8 +61,9 @@ impl Exploration<'_> {
         let mut tries = 0;
         loop {
             let name = format!("explore-{}-{}", unique::tag(6), number + 1);
-            match Mounted::new(self.target).fork(&name) {
-                Ok(()) => return Ok(name),
+            // In one call, so that a branch without a ttl is never left behind.
+            match Mounted::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
+                Ok(_) => return Ok(name),
                 Err(error) if error.code == "exists" && tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
             }

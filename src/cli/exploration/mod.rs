@@ -16,7 +16,7 @@ pub use ranking::{Outcome, Ranking};
 
 use super::failure::CommandError;
 use super::output::remark;
-use super::supervision::Crew;
+use super::supervision::SupervisorPool;
 use super::target::Mounted;
 
 /// How long a branch stays that was left behind, as by kill -9.
@@ -43,7 +43,7 @@ pub struct Exploration<'a> {
 }
 
 /// What became of a candidate.
-pub struct Explored {
+pub struct CandidateResult {
     /// Its place in the order of candidates, from 0.
     pub number: usize,
     /// Its branch, where it has one.
@@ -68,7 +68,7 @@ pub struct CandidateBranch {
 
 impl Exploration<'_> {
     /// Runs and scores all candidates, some at a time, and returns what became of them in their order.
-    pub fn explore(&self, crew: &Crew) -> Vec<Explored> {
+    pub fn explore(&self, crew: &SupervisorPool) -> Vec<CandidateResult> {
         let next = AtomicUsize::new(0);
         let explored = Mutex::new(Vec::new());
         let work = || {
@@ -92,7 +92,7 @@ impl Exploration<'_> {
     }
 
     /// Discards the branches, or with `keep` has all stay but the one that was promoted.
-    pub fn clean_up(&self, explored: &[Explored], keep: bool) {
+    pub fn clean_up(&self, explored: &[CandidateResult], keep: bool) {
         for candidate in explored {
             let Some(branch) = &candidate.branch else { continue };
             let stays = keep && candidate.outcome != Outcome::Promoted;
@@ -105,7 +105,7 @@ impl Exploration<'_> {
     }
 
     /// Appends the ranking to the shared log; whoever may not do so through the target does through a branch of its own.
-    pub fn log(&self, ranking: &Ranking<'_>, explored: &[Explored]) -> Result<(), CommandError> {
+    pub fn log(&self, ranking: &Ranking<'_>, explored: &[CandidateResult]) -> Result<(), CommandError> {
         let entry = ranking.log_entry(self);
         let refused = match Mounted::new(self.target).append_to_log(&entry) {
             Ok(()) => return Ok(()),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Exploration, Explored};
+use super::{CandidateResult, Exploration};
 use crate::cli::render::first_words;
 
 /// Bytes of the longest entry; the log takes 64 KiB.
@@ -47,12 +47,12 @@ impl Outcome {
 }
 
 /// The candidates, the best first.
-pub struct Ranking<'a>(Vec<(Option<usize>, &'a Explored)>);
+pub struct Ranking<'a>(Vec<(Option<usize>, &'a CandidateResult)>);
 
 impl<'a> Ranking<'a> {
     /// Ranks by score; of equal ones the first in the order of candidates is better, and those without come last.
-    pub fn new(explored: &'a [Explored]) -> Ranking<'a> {
-        let mut order: Vec<&Explored> = explored.iter().collect();
+    pub fn new(explored: &'a [CandidateResult]) -> Ranking<'a> {
+        let mut order: Vec<&CandidateResult> = explored.iter().collect();
         // A sort that keeps the order of equals.
         order.sort_by(|one, other| match (one.score, other.score) {
             (Some(one), Some(other)) => other.total_cmp(&one),
@@ -70,7 +70,7 @@ impl<'a> Ranking<'a> {
 
     /// Returns one line for each, under a line that names the columns.
     pub fn table(&self, exploration: &Exploration<'_>) -> String {
-        let row = |(rank, candidate): &(Option<usize>, &Explored)| {
+        let row = |(rank, candidate): &(Option<usize>, &CandidateResult)| {
             let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
             let score = candidate.score.map_or_else(|| "-".to_owned(), |score| score.to_string());
             let rank = rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
@@ -89,7 +89,7 @@ impl<'a> Ranking<'a> {
 
     /// Returns one object for each.
     pub fn lines(&self, exploration: &Exploration<'_>) -> Vec<Value> {
-        let line = |(rank, candidate): &(Option<usize>, &Explored)| {
+        let line = |(rank, candidate): &(Option<usize>, &CandidateResult)| {
             let mut line = json!({
                 "rank": rank, "candidate": exploration.candidates[candidate.number], "score": candidate.score,
                 "outcome": candidate.outcome.word(),
@@ -125,7 +125,8 @@ impl<'a> Ranking<'a> {
     /// Returns the entry of the shared log. Of very many candidates it names the best.
     pub fn log_entry(&self, exploration: &Exploration<'_>) -> Value {
         let promoted = self.0.iter().find(|(_, candidate)| candidate.outcome == Outcome::Promoted);
-        let shown = |candidate: &Explored| first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
+        let shown =
+            |candidate: &CandidateResult| first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
         let end = promoted.map_or_else(
             || "none was promoted".to_owned(),
             |(_, best)| format!("{} was promoted, with score {}", shown(best), best.score.unwrap_or_default()),
@@ -150,12 +151,12 @@ impl<'a> Ranking<'a> {
 }
 
 /// Returns the branch of a candidate that stays.
-fn kept<'a>(exploration: &Exploration<'_>, candidate: &'a Explored) -> Option<&'a str> {
+fn kept<'a>(exploration: &Exploration<'_>, candidate: &'a CandidateResult) -> Option<&'a str> {
     let branch = candidate.branch.as_ref().filter(|_| exploration.keep && candidate.outcome != Outcome::Promoted);
     branch.map(|branch| &*branch.name)
 }
 
-fn said(exploration: &Exploration<'_>, candidate: &Explored) -> String {
+fn said(exploration: &Exploration<'_>, candidate: &CandidateResult) -> String {
     match kept(exploration, candidate) {
         Some(branch) if candidate.detail.is_empty() => format!("in branches/{branch}"),
         Some(branch) => format!("{}, in branches/{branch}", candidate.detail),
@@ -167,8 +168,8 @@ fn said(exploration: &Exploration<'_>, candidate: &Explored) -> String {
 mod tests {
     use super::*;
 
-    fn explored(number: usize, score: Option<f64>, outcome: Outcome) -> Explored {
-        Explored { number, branch: None, score, outcome, detail: String::new() }
+    fn explored(number: usize, score: Option<f64>, outcome: Outcome) -> CandidateResult {
+        CandidateResult { number, branch: None, score, outcome, detail: String::new() }
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_very_many_candidates_fits_into_the_log() {
-        let all: Vec<Explored> = (0..2_000).map(|n| explored(n, Some(n as f64), Outcome::NotChosen)).collect();
+        let all: Vec<CandidateResult> = (0..2_000).map(|n| explored(n, Some(n as f64), Outcome::NotChosen)).collect();
         let names: Vec<String> = (0..2_000).map(|n| format!("{n} {}", "word ".repeat(40))).collect();
         let target = std::path::Path::new("/m/main");
         let exploration = Exploration {

@@ -18,13 +18,13 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// All supervisors of this process.
 #[derive(Default)]
-pub struct Crew {
-    members: Mutex<Members>,
+pub struct SupervisorPool {
+    members: Mutex<PoolMembers>,
     interrupted: AtomicBool,
 }
 
 #[derive(Default)]
-struct Members {
+struct PoolMembers {
     /// All that were started and not waited for.
     known: HashSet<Pid>,
     /// What they are asked through; an end of it ends them and all that they run.
@@ -33,17 +33,17 @@ struct Members {
 
 /// A supervisor.
 pub struct Supervised<'a> {
-    crew: &'a Crew,
+    crew: &'a SupervisorPool,
     pid: Pid,
     child: Child,
     answers: BufReader<ChildStdout>,
 }
 
-impl Crew {
+impl SupervisorPool {
     /// Makes this process the one to which orphans come where a command killed its supervisor.
-    pub fn new() -> io::Result<Crew> {
+    pub fn new() -> io::Result<SupervisorPool> {
         set_child_subreaper(Some(getpid()))?;
-        Ok(Crew::default())
+        Ok(SupervisorPool::default())
     }
 
     /// Starts a supervisor.
@@ -75,7 +75,7 @@ impl Crew {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    fn members(&self) -> MutexGuard<'_, Members> {
+    fn members(&self) -> MutexGuard<'_, PoolMembers> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use handle::{Crew, Supervised};
+pub use handle::{Supervised, SupervisorPool};
 pub use supervisor::{is_asked_for, supervise};
 
 /// The hidden command that makes this program a supervisor. No page has it: it is of use to nobody but ourselves.

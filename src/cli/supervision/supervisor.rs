@@ -65,9 +65,9 @@ fn run(job: &SupervisedCommand) -> Option<SupervisedEnd> {
     let waited = wait(&mut child, &mut output, limit);
     let all_ended = end_all(LINGER);
     let end = match waited {
-        Ok(Waited::Ended(end)) => end,
-        Ok(Waited::TimedOut) => CommandEnd::TimedOut,
-        Ok(Waited::Abandoned) => return None,
+        Ok(WaitOutcome::Ended(end)) => end,
+        Ok(WaitOutcome::TimedOut) => CommandEnd::TimedOut,
+        Ok(WaitOutcome::Abandoned) => return None,
         Err(error) => return Some(failed(error)),
     };
     // All who could write to it are gone, so what is left can be read to its end.
@@ -80,7 +80,7 @@ fn run(job: &SupervisedCommand) -> Option<SupervisedEnd> {
     Some(SupervisedEnd { end: if all_ended { end } else { CommandEnd::Lingers }, output })
 }
 
-fn start(job: &SupervisedCommand) -> io::Result<(Child, Option<Tail>)> {
+fn start(job: &SupervisedCommand) -> io::Result<(Child, Option<OutputTail>)> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(&job.command).current_dir(&job.directory).stdin(Stdio::null());
     command.env("ENGRAMFS_BRANCH", &job.directory).env("ENGRAMFS_CANDIDATE", &job.candidate);
@@ -92,10 +92,10 @@ fn start(job: &SupervisedCommand) -> io::Result<(Child, Option<Tail>)> {
     let child = command.stdout(writer).spawn()?;
     // The command goes with its end of the pipe, else this process would hold it open.
     drop(command);
-    Ok((child, Some(Tail { reader, tail: Vec::new() })))
+    Ok((child, Some(OutputTail { reader, tail: Vec::new() })))
 }
 
-enum Waited {
+enum WaitOutcome {
     Ended(CommandEnd),
     TimedOut,
     /// The one who asked is gone.
@@ -103,16 +103,16 @@ enum Waited {
 }
 
 /// Waits for the command's own end, for its limit or for the end of our input.
-fn wait(child: &mut Child, output: &mut Option<Tail>, limit: Option<Instant>) -> io::Result<Waited> {
+fn wait(child: &mut Child, output: &mut Option<OutputTail>, limit: Option<Instant>) -> io::Result<WaitOutcome> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Ok(Waited::TimedOut);
+            return Ok(WaitOutcome::TimedOut);
         }
         let [ended, abandoned, printed] = look(&process, output.as_ref(), left)?;
         if abandoned {
-            return Ok(Waited::Abandoned);
+            return Ok(WaitOutcome::Abandoned);
         }
         if printed
             && let Some(tail) = output
@@ -128,26 +128,26 @@ fn wait(child: &mut Child, output: &mut Option<Tail>, limit: Option<Instant>) ->
     }
 }
 
-fn wait_silently(child: &mut Child, process: &OwnedFd, limit: Option<Instant>) -> io::Result<Waited> {
+fn wait_silently(child: &mut Child, process: &OwnedFd, limit: Option<Instant>) -> io::Result<WaitOutcome> {
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         match look(process, None, left)? {
-            [_, true, _] => return Ok(Waited::Abandoned),
+            [_, true, _] => return Ok(WaitOutcome::Abandoned),
             [true, ..] => return told(child),
-            _ if left.is_some_and(|left| left.is_zero()) => return Ok(Waited::TimedOut),
+            _ if left.is_some_and(|left| left.is_zero()) => return Ok(WaitOutcome::TimedOut),
             _ => {}
         }
     }
 }
 
-fn told(child: &mut Child) -> io::Result<Waited> {
+fn told(child: &mut Child) -> io::Result<WaitOutcome> {
     let status = child.wait()?;
     let signal = CommandEnd::Signal(status.signal().unwrap_or_default());
-    Ok(Waited::Ended(status.code().map_or(signal, CommandEnd::Exit)))
+    Ok(WaitOutcome::Ended(status.code().map_or(signal, CommandEnd::Exit)))
 }
 
 /// Waits until something happens, at most for `left`; tells whether the process has ended, our input has, and there is output.
-fn look(process: &OwnedFd, output: Option<&Tail>, left: Option<Duration>) -> io::Result<[bool; 3]> {
+fn look(process: &OwnedFd, output: Option<&OutputTail>, left: Option<Duration>) -> io::Result<[bool; 3]> {
     let left = left.map(TryInto::try_into).transpose().map_err(io::Error::other)?;
     let mut watched = vec![PollFd::new(process, PollFlags::IN), PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
     watched.extend(output.map(|output| PollFd::new(&output.reader, PollFlags::IN)));
@@ -160,12 +160,12 @@ fn look(process: &OwnedFd, output: Option<&Tail>, left: Option<Duration>) -> io:
 }
 
 /// The last of what comes through a pipe.
-struct Tail {
+struct OutputTail {
     reader: PipeReader,
     tail: Vec<u8>,
 }
 
-impl Tail {
+impl OutputTail {
     /// Reads what is there, and returns how much that was.
     fn read_some(&mut self) -> io::Result<usize> {
         let mut buffer = vec![0; OUTPUT_BYTES];

@@ -67,12 +67,6 @@ impl<'a> Mounted<'a> {
         verb.answer_of_line(&answer).ok_or_else(no_answer)
     }
 
-    /// Forks a child that belongs to the caller.
-    pub fn fork(&self, name: &str) -> Result<(), CommandError> {
-        let attempt = self.attempt(&format!("branches/{name}"), "forking");
-        fs::create_dir(self.directory.join("branches").join(name)).map_err(|e| attempt.failed(&e))
-    }
-
     /// Returns a setting, empty where it is unset.
     pub fn setting(&self, setting: &str) -> Result<String, CommandError> {
         Ok(self.read(&format!("config/{setting}"))?.trim_end().to_owned())

@@ -56,8 +56,7 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
         (ControlNode::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
         (ControlNode::Proposals, View::Branch(branch)) => {
-            let found = mount.memory.proposals(*branch)?.into_iter().find(|(known, ..)| **known == *name);
-            found.map(|(_, branch, entry)| FsNode::Proposal { branch, entry })
+            mount.memory.proposal(*branch, name)?.map(|(branch, entry)| FsNode::Proposal { branch, entry })
         }
         // What has ended by the time of a checkpoint is not in it, and what is in it has none.
         (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At | ControlNode::Proposals, _) => None,

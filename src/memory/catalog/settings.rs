@@ -134,7 +134,7 @@ impl Setting {
     }
 
     /// Returns whether a value is a list of lines, which may be written one by one.
-    pub fn has_lines(self) -> bool {
+    pub fn is_multiline(self) -> bool {
         matches!(self, Setting::Rules | Setting::Gate | Setting::Approvers)
     }
 

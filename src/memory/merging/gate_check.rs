@@ -9,7 +9,7 @@ use super::merge_plan::MergePlan;
 use crate::memory::catalog::shared_log::log_entry_id;
 use crate::memory::catalog::{Branch, BranchId, Catalog, Review};
 use crate::memory::{Error, Memory, ProposalError};
-use crate::merge::gate::Demand;
+use crate::merge::gate::Requirement;
 use crate::object::Time;
 
 /// How long an approval or a rejection holds: 24 hours, in nanoseconds.
@@ -17,7 +17,7 @@ const REVIEW_HOLDS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Whether a branch's agent has told the others something since the branch got its base.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SummaryLook {
+pub struct SummaryCheck {
     /// Up to which entry of the log nothing counts; a later base makes the look worthless.
     since: u64,
     found: bool,
@@ -29,13 +29,13 @@ struct GateCheck<'a> {
     child: &'a Branch,
     parent: &'a Branch,
     approvers: Vec<u32>,
-    summary: SummaryLook,
+    summary: SummaryCheck,
     now: Time,
 }
 
-/// One demand of a gate, for those who read about it.
+/// One requirement of a gate, for those who read about it.
 #[derive(Clone, Debug)]
-pub struct DemandStatus {
+pub struct RequirementStatus {
     /// The line of `config/gate`.
     pub condition: Arc<str>,
     /// What is missing and who could give it; none where it is met.
@@ -55,14 +55,14 @@ impl GateCheck<'_> {
     }
 
     /// Returns what is missing, and who could give it.
-    fn missing(&self, demand: Demand) -> Option<String> {
-        match demand {
-            Demand::Summary => {
+    fn missing(&self, requirement: Requirement) -> Option<String> {
+        match requirement {
+            Requirement::Summary => {
                 let is_told = self.summary.found && self.summary.since == self.child.log_at_base;
                 (!is_told)
                     .then(|| "its agent has written nothing to shared/log/append since the branch's base".to_owned())
             }
-            Demand::Approvals { count, is_strict } => {
+            Requirement::Approvals { count, is_strict } => {
                 let holds = |review: &Review| review.approves && (!is_strict || review.heads == self.plan.heads());
                 let given: Vec<u32> = self.reviews().filter(|(_, review)| holds(review)).map(|(uid, _)| uid).collect();
                 if given.len() >= count {
@@ -89,8 +89,9 @@ impl GateCheck<'_> {
         if !reasons.is_empty() {
             return Err(ProposalError::Refused { path, reasons: reasons.join("; ") });
         }
-        let missing = |(line, demand): &(Arc<str>, Demand)| Some(format!("{line}: {}", self.missing(*demand)?));
-        let missing: Vec<String> = findings.demands.iter().filter_map(missing).collect();
+        let missing =
+            |(line, requirement): &(Arc<str>, Requirement)| Some(format!("{line}: {}", self.missing(*requirement)?));
+        let missing: Vec<String> = findings.requirements.iter().filter_map(missing).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -110,32 +111,32 @@ impl GateCheck<'_> {
 }
 
 /// Refuses a merge that the gate of its parent does not let pass.
-pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryLook, now: Time) -> Result<(), Error> {
-    if !plan.is_guarded() {
+pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, now: Time) -> Result<(), Error> {
+    if !plan.is_gated() {
         return Ok(());
     }
     Ok(gate_check(catalog, plan, summary, now)?.decide()?)
 }
 
 /// Returns what the gate asks for beyond what the merge does, and what of it is missing.
-pub fn demands(
+pub fn requirements(
     catalog: &Catalog,
     plan: &MergePlan,
-    summary: SummaryLook,
+    summary: SummaryCheck,
     now: Time,
-) -> Result<Vec<DemandStatus>, Error> {
+) -> Result<Vec<RequirementStatus>, Error> {
     let check = gate_check(catalog, plan, summary, now)?;
-    let status = |(condition, demand): &(Arc<str>, Demand)| DemandStatus {
+    let status = |(condition, requirement): &(Arc<str>, Requirement)| RequirementStatus {
         condition: condition.clone(),
-        missing: check.missing(*demand),
+        missing: check.missing(*requirement),
     };
-    Ok(plan.findings().demands.iter().map(status).collect())
+    Ok(plan.findings().requirements.iter().map(status).collect())
 }
 
 fn gate_check<'a>(
     catalog: &'a Catalog,
     plan: &'a MergePlan,
-    summary: SummaryLook,
+    summary: SummaryCheck,
     now: Time,
 ) -> Result<GateCheck<'a>, Error> {
     let child = catalog.branch(plan.child.id)?;
@@ -146,13 +147,13 @@ fn gate_check<'a>(
 impl Memory {
     /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks for that. It
     /// costs what was written since, and holds no lock.
-    pub(in crate::memory) fn look_for_summary(&self, branch: BranchId) -> Result<SummaryLook, Error> {
+    pub(in crate::memory) fn find_summary(&self, branch: BranchId) -> Result<SummaryCheck, Error> {
         let catalog = self.catalog().clone();
         let child = catalog.branch(branch)?;
         let since = child.log_at_base;
         let asks = child.parent.is_some() && catalog.parent(child)?.settings.gate().asks_summary();
         let Some(log) = catalog.log_of(child)?.filter(|_| asks) else {
-            return Ok(SummaryLook { since, found: false });
+            return Ok(SummaryCheck { since, found: false });
         };
         let agent = catalog.agent(child, child.uid);
         let entries = log.log_totals.map_or(0, |totals| totals.entries);
@@ -160,9 +161,9 @@ impl Memory {
             let Some(row) = log.state.find(&log_entry_id(entry))? else { continue };
             let stamp = row.stamp()?;
             if stamp.uid == child.uid && stamp.agent == agent {
-                return Ok(SummaryLook { since, found: true });
+                return Ok(SummaryCheck { since, found: true });
             }
         }
-        Ok(SummaryLook { since, found: false })
+        Ok(SummaryCheck { since, found: false })
     }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::gate_check::{SummaryLook, check_gate};
+use super::gate_check::{SummaryCheck, check_gate};
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
@@ -49,7 +49,7 @@ struct MergeRequest<'a> {
     who: &'a Actor,
     branch: BranchId,
     merge: MergeKind,
-    summary: SummaryLook,
+    summary: SummaryCheck,
     note: &'a str,
 }
 
@@ -87,7 +87,7 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
         let _room = self.take_room(cost_of(0, 0))?;
-        let request = MergeRequest { who, branch, merge, summary: self.look_for_summary(branch)?, note: &terms.note };
+        let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &terms.note };
         match self.merge_when_closed(request, &terms)? {
             MergeAttempt::Done(entry, change) => {
                 self.tell(change);
@@ -211,7 +211,7 @@ impl Memory {
         if !self.is_read_only() {
             drop(self.writer_for(who, &self.taking_part(branch, merge))?);
         }
-        let (planned, summary) = (self.plan_for(who, branch, merge)?, self.look_for_summary(branch)?);
+        let (planned, summary) = (self.plan_for(who, branch, merge)?, self.find_summary(branch)?);
         let mut blockers = Vec::new();
         if merge == MergeKind::Merge {
             blockers.extend(merge_plan::without_children(&planned.child).err());

@@ -411,7 +411,7 @@ impl MergePlan {
     }
 
     /// Tells whether the branch that receives it has a gate that is not open for it.
-    pub fn is_guarded(&self) -> bool {
+    pub fn is_gated(&self) -> bool {
         matches!(self.merge, MergeKind::Merge | MergeKind::Promote) && !self.parent.settings.gate().is_open()
     }
 

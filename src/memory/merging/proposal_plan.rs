@@ -1,6 +1,6 @@
 //! What a merge of a proposal would do now: the frozen state against the parent as it is.
 
-use super::gate_check::{DemandStatus, check_gate, demands};
+use super::gate_check::{RequirementStatus, check_gate, requirements};
 use super::merge_plan::MergePlan;
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::merge_kind::MergeKind;
@@ -15,7 +15,7 @@ pub(in crate::memory) struct ProposalPlan {
     /// Why it would be refused now.
     pub blockers: Vec<Error>,
     /// What the gate asks for beyond what the merge does.
-    pub demands: Vec<DemandStatus>,
+    pub requirements: Vec<RequirementStatus>,
 }
 
 impl Memory {
@@ -28,11 +28,11 @@ impl Memory {
 
     /// The same, with all that stands in its way.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
-        let (plan, summary) = (self.plan_of_proposal(branch)?, self.look_for_summary(branch)?);
+        let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);
         let (catalog, now) = (self.catalog().clone(), self.now());
         let mut blockers: Vec<Error> = plan.obstacle().into_iter().collect();
         blockers.extend(check_gate(&catalog, &plan, summary, now).err());
-        let demands = demands(&catalog, &plan, summary, now)?;
-        Ok(ProposalPlan { plan, catalog, blockers, demands })
+        let requirements = requirements(&catalog, &plan, summary, now)?;
+        Ok(ProposalPlan { plan, catalog, blockers, requirements })
     }
 }

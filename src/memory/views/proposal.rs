@@ -46,7 +46,7 @@ impl Memory {
     /// the branch changed since its base.
     pub fn plan_page(&self, branch: BranchId) -> Result<Vec<u8>, Error> {
         let examined = self.examine_proposal(branch)?;
-        let ProposalPlan { plan, catalog, blockers, demands } = &examined;
+        let ProposalPlan { plan, catalog, blockers, requirements } = &examined;
         let child = catalog.branch(branch)?;
         let (parent, proposal) = (catalog.parent(child)?, child.proposed()?);
         let [child_head, parent_head] = plan.heads().map(|head| head.to_string());
@@ -69,7 +69,7 @@ impl Memory {
             not_merged: plan.not_merged.iter().map(|path| &**path).collect(),
             conflicts: plan.conflicts().map(Decision::to_json).collect(),
             blockers: blockers.iter().map(blocker).collect(),
-            gate: demands.iter().map(|it| json!({ "condition": *it.condition, "missing": it.missing })).collect(),
+            gate: requirements.iter().map(|it| json!({ "condition": *it.condition, "missing": it.missing })).collect(),
             approvers: parent.settings.approvers().iter().map(|uid| format!("uid:{uid}")).collect(),
             reviews: reviews(proposal),
             changes: changes(proposal)?,
@@ -100,6 +100,13 @@ impl Memory {
         Ok(proposing.collect())
     }
 
+    /// Returns the branch of that name below one and the entry by which it proposes something, if it does.
+    pub fn proposal(&self, branch: BranchId, name: &str) -> Result<Option<(BranchId, u64)>, Error> {
+        let catalog = self.catalog();
+        let child = catalog.branch(branch)?.children.get(name).and_then(|child| catalog.branches.get(child));
+        Ok(child.and_then(|child| Some((child.id, child.proposal.as_ref()?.frozen.seq))))
+    }
+
     /// Returns when a branch proposed what the entry of that number froze; kind `NotFound` where that does not stand any more.
     pub fn proposal_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog();
@@ -109,7 +116,7 @@ impl Memory {
     }
 
     /// Tells whether the branch above has a gate that is not open.
-    pub fn is_guarded(&self, branch: BranchId) -> Result<bool, Error> {
+    pub fn is_gated(&self, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
         Ok(branch.parent.is_some() && !catalog.parent(branch)?.settings.gate().is_open())
