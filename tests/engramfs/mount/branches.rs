@@ -49,6 +49,22 @@ fn a_fork_starts_as_its_parent_and_then_goes_its_own_way() {
 }
 
 #[test]
+fn a_fork_may_have_its_ttl_from_the_beginning() {
+    let mount = forked();
+    mount.ctl("main", "fork y ttl 2h").unwrap();
+    assert_eq!(read(mount.at("main/branches/y/config/ttl")).trim_end(), "2h");
+    assert_eq!(errno(mount.ctl("main", "fork z ttl soon")), libc::EINVAL);
+    let message = mount.refusal("main")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("soon"), "{message}");
+    assert_eq!(names(mount.at("main/branches")), ["x", "y"]);
+    mount.ctl("main", "fork z ttl 1s").unwrap();
+    assert!(mount.has("main/branches/z/vectors/a.json"));
+    std::thread::sleep(Duration::from_millis(1_100));
+    mount.ctl("main", "gc").unwrap();
+    assert_eq!(names(mount.at("main/branches")), ["x", "y"]);
+}
+
+#[test]
 fn names_of_branches_have_rules() {
     let mount = forked();
     let fork = |name: &str| fs::create_dir(mount.at(&format!("main/branches/{name}")));
