@@ -24,6 +24,8 @@ struct ExpiryRequests {
     next: Option<Time>,
     /// Branches whose leases were lost.
     lost: BTreeSet<BranchId>,
+    /// Those of which that could not be noted; it is tried again when the next signal is looked at.
+    unnoted: BTreeSet<BranchId>,
     stop: bool,
 }
 
@@ -57,6 +59,12 @@ impl SignalExpiry {
         self.0.1.notify_all();
     }
 
+    /// Has the thread try again in a moment to note that these leases were lost.
+    fn retry(&self, lost: &BTreeSet<BranchId>, at: Time) {
+        self.0.0.lock().unnoted.extend(lost);
+        self.expect(at);
+    }
+
     /// Tells the thread to end.
     pub fn stop(&self) {
         self.0.0.lock().stop = true;
@@ -75,8 +83,12 @@ impl SignalExpiry {
         let mut requests = self.0.0.lock();
         let is_due = requests.next.is_some_and(|next| next <= now);
         if !requests.stop && (is_due || !requests.lost.is_empty()) {
-            requests.next = requests.next.filter(|_| !is_due);
-            return Next::Expire(std::mem::take(&mut requests.lost));
+            let mut lost = std::mem::take(&mut requests.lost);
+            if is_due {
+                requests.next = None;
+                lost.append(&mut requests.unnoted);
+            }
+            return Next::Expire(lost);
         }
         let Some(end) = requests.next else { return if requests.stop { Next::Stop } else { Next::LookAgain } };
         let rest =
@@ -123,7 +135,7 @@ impl Memory {
             && !self.is_read_only()
         {
             log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
-            self.maintenance.signal_expiry.expect(self.now().after(AGAIN));
+            self.maintenance.signal_expiry.retry(lost, self.now().after(AGAIN));
         }
     }
 
@@ -133,5 +145,39 @@ impl Memory {
             self.maintenance.signal_expiry.expect(next);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+    use crate::memory::{Actor, Environment, OpenMode};
+
+    #[test]
+    fn a_lost_lease_that_could_not_be_noted_is_noted_later() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let lease = memory.hold_lease(&who, main).unwrap();
+        faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Write], libc::ENOSPC) });
+        let is_noted = || memory.lineage_lines(main, false).unwrap().last().unwrap().contains("lease_lost");
+        let wait_until = |done: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !done() {
+                assert!(start.elapsed() < Duration::from_secs(30), "waited in vain");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        drop(lease);
+        wait_until(&|| faulty.calls() > 0);
+        assert!(!is_noted());
+        faulty.clear();
+        wait_until(&is_noted);
     }
 }
