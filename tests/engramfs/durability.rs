@@ -80,9 +80,9 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
             let mut story = Story::begin(Arc::new(disk.clone()), seed).unwrap();
             for step in steps {
                 story.step(*step).unwrap();
-                let least = story.log.acknowledged;
                 // The dead process's memory of files is the kernel's: nothing of it is lost.
-                recover(&disk.power_cut_keep_all(), &story.log, least)
+                let log = story.log.without_loss();
+                recover(&disk.power_cut_keep_all(), &log, log.acknowledged)
                     .unwrap_or_else(|error| panic!("{step:?}: {error}"));
             }
         });
@@ -95,7 +95,7 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
 fn the_check_finds_losses_other_entries_and_mixes() {
     let disk = ForgetfulDisk::new();
     let mut story = Story::begin(Arc::new(disk.clone()), 6).unwrap();
-    for step in [Step::Commit, Step::Sync, Step::Commit] {
+    for step in [Step::Commit, Step::Sync, Step::Commit, Step::Signal] {
         story.step(step).unwrap();
     }
     let last = story.log.acknowledged;
@@ -104,6 +104,9 @@ fn the_check_finds_losses_other_entries_and_mixes() {
         assert!(error.contains(what), "{error}");
     };
     fails(disk.power_cut_keep_nothing(), &story.log, "acknowledged as safe");
+    let mut without = story.log.clone();
+    without.signals.get_mut(&last).unwrap().pop();
+    fails(disk.power_cut_keep_all(), &without, "the signals at entry");
     let older = story.log.pictures[&(last - 1)].clone();
     let mut mixed = story.log.clone();
     mixed.pictures.get_mut(&last).unwrap().1 = older.1.clone();

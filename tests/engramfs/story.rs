@@ -1,19 +1,21 @@
 //! A history that notes what was acknowledged and what was synced, and the check of what a disk
 //! gives back.
 
+mod recover;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::disk::Disk;
 use engramfs::memory::{
-    Actor, BranchId, Error, Hash, Kind, Memory, MergeKind, RevertVerb, ReviewRequest, Setting, SharedLogEntryInput,
-    View,
+    Actor, BranchId, Error, Hash, Kind, Lease, Memory, MergeKind, RevertVerb, ReviewRequest, Setting,
+    SharedLogEntryInput,
 };
 
-use crate::support::{Chance, delete, main_of, open, open_on, put, verify, who};
+use crate::support::{Chance, delete, main_of, open_on, put, who};
 
-/// Heads and sizes by path; checkpoints as `path@label`.
-pub type Picture = BTreeMap<String, (Hash, u64)>;
+use recover::{LEASE, Picture, SignalPicture, signals};
+pub use recover::{each_branch, picture, recover};
 
 /// One thing a caller does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,10 @@ pub enum Step {
     Withdraw,
     /// Entries come to the shared log.
     Append,
+    /// A signal is claimed, written, changed or removed: that makes no entry.
+    Signal,
+    /// The lease of a branch is held until the process ends.
+    Hold,
     Sync,
     Seal,
     Collect,
@@ -55,10 +61,14 @@ pub enum Step {
 use Step::*;
 
 /// Every kind of step, in an order in which each has something to do.
-pub const SCRIPT: [Step; 46] = [
+pub const SCRIPT: [Step; 59] = [
     Commit,
+    Step::Signal,
     Sync,
     Fork,
+    Hold,
+    Step::Signal,
+    Step::Signal,
     Propose,
     Commit,
     Review,
@@ -67,8 +77,10 @@ pub const SCRIPT: [Step; 46] = [
     Commit,
     Sync,
     Bulk,
+    Step::Signal,
     Commit,
     Seal,
+    Step::Signal,
     Undo,
     Fork,
     Commit,
@@ -79,16 +91,22 @@ pub const SCRIPT: [Step; 46] = [
     Undo,
     Sync,
     Append,
+    Step::Signal,
     Propose,
     Die,
+    Step::Signal,
+    Hold,
     Withdraw,
     Redo,
     Commit,
     Rollback,
     Merge,
     Undo,
+    Step::Signal,
     Commit,
     Reopen,
+    Step::Signal,
+    Hold,
     Commit,
     Commit,
     Seal,
@@ -98,6 +116,7 @@ pub const SCRIPT: [Step; 46] = [
     BringBack,
     Append,
     Collect,
+    Step::Signal,
     Commit,
     Sync,
     Append,
@@ -129,6 +148,10 @@ pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
         Propose,
         Review,
         Withdraw,
+        Step::Signal,
+        Step::Signal,
+        Step::Signal,
+        Hold,
         Sync,
         Sync,
         Seal,
@@ -144,10 +167,27 @@ pub fn random_steps(chance: &mut Chance, count: usize) -> Vec<Step> {
 pub struct Log {
     /// Tip and content by number of the last entry.
     pub pictures: BTreeMap<u64, (Hash, Picture)>,
+    /// The signals that were there, in order, while the last entry was that number. Those before a sync are left out.
+    pub signals: BTreeMap<u64, Vec<SignalPicture>>,
     /// Number of the last acknowledged entry.
     pub acknowledged: u64,
     /// Number of the last entry that was acknowledged before a sync that was acknowledged.
     pub synced: u64,
+}
+
+impl Log {
+    /// Returns what a process that died without a power cut must have left: all that was acknowledged.
+    pub fn without_loss(&self) -> Log {
+        let mut log = self.clone();
+        log.keep_last_signals(self.acknowledged);
+        log
+    }
+
+    fn keep_last_signals(&mut self, entry: u64) {
+        if let Some(noted) = self.signals.get_mut(&entry) {
+            noted.drain(..noted.len() - 1);
+        }
+    }
 }
 
 /// Who may approve of merges into `main`.
@@ -160,6 +200,7 @@ pub struct Story {
     pub memory: Arc<Memory>,
     chance: Chance,
     count: usize,
+    lease: Option<(BranchId, Lease)>,
     pub log: Log,
 }
 
@@ -167,7 +208,7 @@ impl Story {
     pub fn begin(disk: Arc<dyn Disk>, seed: u64) -> Result<Story, Error> {
         let memory = open_on(disk.clone())?;
         memory.set(&approver(), main_of(&memory), Setting::Approvers, "uid:2000")?;
-        let mut story = Story { disk, memory, chance: Chance(seed), count: 0, log: Log::default() };
+        let mut story = Story { disk, memory, chance: Chance(seed), count: 0, lease: None, log: Log::default() };
         story.note();
         Ok(story)
     }
@@ -186,6 +227,8 @@ impl Story {
             RollbackEntry => self.rollback_entry(),
             Propose | Review | Withdraw => self.proposal(step),
             Append => self.append(),
+            Step::Signal => self.signal(),
+            Hold => self.hold(),
             Sync => self.durable(|story| story.memory.sync()),
             Seal => self.durable(|story| story.memory.seal()),
             Collect => self.durable(|story| story.memory.gc(&who(), None, false).map(|_| ())),
@@ -201,12 +244,16 @@ impl Story {
         self.log.acknowledged = self.memory.version();
         let picture = (self.memory.tip(), picture(&self.memory));
         self.log.pictures.insert(self.log.acknowledged, picture);
+        let mut signals = signals(&self.memory);
+        signals.retain(|_, signal| signal.lifetime_text() != LEASE);
+        self.log.signals.entry(self.log.acknowledged).or_default().push(signals);
     }
 
     fn durable(&mut self, work: impl FnOnce(&Story) -> Result<(), Error>) -> Result<(), Error> {
         let before = self.memory.version();
         work(self)?;
         self.log.synced = self.log.synced.max(before);
+        self.log.keep_last_signals(before);
         Ok(())
     }
 
@@ -308,6 +355,35 @@ impl Story {
         self.memory.append_log(&who(), branch, &entries).map(drop)
     }
 
+    fn signal(&mut self) -> Result<(), Error> {
+        let (branch, memory) = (self.pick(|_| true), self.memory.clone());
+        let key = |number: usize| Arc::from(format!("key{number}"));
+        let one = key(self.chance.below(4));
+        let Some(signal) = memory.signal(branch, &one)? else {
+            return memory.claim_signal(&who(), branch, &one, 0o644).map(drop);
+        };
+        let opened = (&one, signal.created);
+        match self.chance.below(6) {
+            0 => memory.remove_signal(&who(), branch, &one),
+            1 => memory.rename_signal(&who(), branch, (&one, &key(self.chance.below(4))), true),
+            2 => memory.set_signal_mode(&who(), branch, opened, 0o600),
+            3 => {
+                let holds = self.lease.as_ref().is_some_and(|(held, _)| *held == branch);
+                memory.set_signal_lifetime(&who(), branch, opened, if holds { LEASE } else { "1h" })
+            }
+            _ => memory.write_signal(&who(), branch, opened, format!("value {}", self.count).as_bytes()),
+        }
+    }
+
+    /// At most one lease is held at a time, so that at most one is lost with the process.
+    fn hold(&mut self) -> Result<(), Error> {
+        if self.lease.is_none() {
+            let branch = self.pick(|_| true);
+            self.lease = Some((branch, self.memory.hold_lease(&who(), branch)?));
+        }
+        Ok(())
+    }
+
     fn reopen(&mut self) -> Result<(), Error> {
         let closed = self.durable(|story| story.memory.close());
         self.replace().and(closed)
@@ -315,6 +391,8 @@ impl Story {
 
     fn replace(&mut self) -> Result<(), Error> {
         self.memory = open_on(self.disk.clone())?;
+        // The store that it was held in is gone.
+        self.lease = None;
         Ok(())
     }
 
@@ -325,62 +403,4 @@ impl Story {
         all.retain(|id| wanted(*id));
         if all.is_empty() { main_of(&self.memory) } else { all[self.chance.below(all.len())] }
     }
-}
-
-pub fn each_branch(memory: &Memory, each: &mut impl FnMut(BranchId)) {
-    let mut todo: Vec<BranchId> = memory.roots().into_iter().map(|(_, id)| id).collect();
-    while let Some(id) = todo.pop() {
-        each(id);
-        todo.extend(memory.children(id).unwrap().into_iter().map(|(_, child)| child));
-    }
-}
-
-pub fn picture(memory: &Memory) -> Picture {
-    let mut picture = Picture::new();
-    each_branch(memory, &mut |id| {
-        let path = memory.info(id).unwrap().path;
-        if let Some(log) = memory.own_log(id).unwrap() {
-            picture.insert(format!("{path}/shared"), (log.records.head(), log.entries));
-        }
-        for (name, child, entry) in memory.proposals(id).unwrap() {
-            let page: serde_json::Value = serde_json::from_slice(&memory.plan_page(child).unwrap()).unwrap();
-            let snapshot = memory.snapshot(&View::Proposal(child, entry)).unwrap();
-            let proposal = format!("{path}: {name} proposes, {}", page["reviews"]);
-            picture.insert(proposal, (snapshot.head(), snapshot.count()));
-        }
-        let mut add = |name: String, view: &View| {
-            let snapshot = memory.snapshot(view).unwrap();
-            picture.insert(name, (snapshot.head(), snapshot.count()));
-        };
-        add(path.to_string(), &View::Branch(id));
-        for label in memory.checkpoints(id).unwrap() {
-            add(format!("{path}@{label}"), &View::Checkpoint(id, label));
-        }
-    });
-    picture
-}
-
-/// Opens the disk as after a crash: it must hold a state that was acknowledged, none older than
-/// `least`, and pass every check. Returns the number of its last entry.
-pub fn recover(disk: &ForgetfulDisk, log: &Log, least: u64) -> Result<u64, String> {
-    let memory = open(disk).map_err(|error| format!("does not open: {error}"))?;
-    let seq = memory.version();
-    if seq < least {
-        return Err(format!("entries up to {least} were acknowledged as safe, and {seq} are there"));
-    }
-    // Below the first noted entry stand those that made the store.
-    if let Some((first, _)) = log.pictures.first_key_value()
-        && seq > *first
-    {
-        match log.pictures.get(&seq) {
-            None => return Err(format!("entry {seq} was never acknowledged as the last one")),
-            Some((tip, _)) if *tip != memory.tip() => return Err(format!("entry {seq} is another one")),
-            Some((_, noted)) if *noted != picture(&memory) => {
-                return Err(format!("the records at entry {seq} are a mix"));
-            }
-            Some(_) => {}
-        }
-    }
-    verify(disk).map_err(|error| format!("does not verify: {error}"))?;
-    Ok(seq)
 }
