@@ -1,4 +1,4 @@
-//! `purge`: records and files go for good, with all their versions and from the disk.
+//! `purge`: records, files and entries of logs go for good, with all their versions and from the disk.
 
 use super::spec::DRY_RUN;
 use super::{
@@ -6,22 +6,29 @@ use super::{
 };
 use crate::memory::{Error, PurgeOptions};
 
-const ITEMS: Argument = Argument::words("ID|files/PATH", "Ids of records, and paths of files or folders as files/PATH")
-    .accepting(|item| !item.is_empty(), "is no id and no path", "write the id of a record, or files/PATH");
+const ITEMS: Argument = Argument::words(
+    "ID|files/PATH|shared/log/NUMBER|shared/signals/KEY",
+    "Ids of records, paths of files or folders, numbers of entries of the shared log, and keys of signals",
+)
+.accepting(
+    |item| !item.is_empty(),
+    "is no id and no path",
+    "write the id of a record, files/PATH or shared/log/NUMBER",
+);
 
-const COPIES: Argument =
-    Argument::flag("--copies", "Takes records and files of the same content, too, whatever they are called");
+const COPIES: Argument = Argument::flag("--copies", "Takes what has the same content, too, whatever it is called");
 
 pub(super) const PURGE: VerbSpec = VerbSpec {
     arguments: &[ITEMS, COPIES, DRY_RUN],
     // Who may beside the owner is decided by what all branches hold.
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     command: CommandForm::OfTable(CommandHelp {
-        about: "Takes records and files out of every state of every branch, with all their versions, and their bytes off the \
+        about: "Takes records, files and entries of the log out of every state of every branch, with all their versions, and their bytes off the \
                 disk; hashes and a signed entry stay. There is no way back",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs purge /mnt/memory/main password
-  engramfs purge --copies ~/memory:main files/.env files/keys",
+  engramfs purge --copies ~/memory:main files/.env files/keys
+  engramfs purge --dry-run /mnt/memory/main shared/log/42",
     }),
     ..VerbSpec::of_owner("purge", purge)
 };

@@ -8,7 +8,10 @@ const SEMANTICS: &str = include_str!("../../docs/SEMANTICS.md");
 /// Returns the words of a usage with a value for each argument.
 fn example(usage: &str) -> String {
     let written = usage.replace(['[', ']', '…'], "").replace("child|parent", "parent").replace("AGE", "7d");
-    let written = written.replace("HASH", &"0a".repeat(32)).replace("UID", "7").replace("ID|files/PATH", "files/a");
+    let written = written
+        .replace("HASH", &"0a".repeat(32))
+        .replace("UID", "7")
+        .replace("ID|files/PATH|shared/log/NUMBER|shared/signals/KEY", "files/a");
     let written = written.replace(" N ", " 3 ").replace("BEFORE_ID", "12");
     written.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -65,6 +65,8 @@ mod places;
 mod plans;
 /// What leaked and must go.
 mod purge;
+/// Purges of entries of shared logs.
+mod purge_log;
 /// Names and vectors that are refused.
 mod refusals;
 /// Reverts, undo and redo.

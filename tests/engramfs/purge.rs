@@ -8,19 +8,10 @@ use engramfs::memory::{
 };
 
 use crate::files::{read, rename, write};
-use crate::support::{Chance, delete, environment, main_of, open, open_on, put, rounds, texts, verify, who};
+use crate::support::{Chance, delete, environment, holding, main_of, open, open_on, put, rounds, texts, verify, who};
 
 const WITH_COPIES: PurgeOptions = PurgeOptions { copies: true, dry_run: false };
 const NEEDLE: &str = "hunter2-correct-horse";
-
-/// The files of a store in which the bytes stand.
-fn holding(disk: &ForgetfulDisk, needle: &str) -> Vec<String> {
-    let holds = |path: &String| {
-        let bytes = disk.bytes(path).unwrap();
-        bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
-    };
-    disk.files().into_iter().map(|(path, _)| path).filter(holds).collect()
-}
 
 fn say(memory: &Memory, branch: BranchId, id: &str, text: &str) {
     memory.commit(&who(), branch, vec![put(id, Some(vec![1.0, 2.0]), Some(text))]).unwrap();

@@ -51,6 +51,15 @@ pub fn verify_folder(store: &std::path::Path) {
     engramfs::memory::verify(store, &Default::default()).unwrap();
 }
 
+/// The files of a store in which the bytes stand.
+pub fn holding(disk: &ForgetfulDisk, needle: &str) -> Vec<String> {
+    let holds = |path: &String| {
+        let bytes = disk.bytes(path).unwrap();
+        bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
+    };
+    disk.files().into_iter().map(|(path, _)| path).filter(holds).collect()
+}
+
 pub fn who() -> Actor {
     Actor { uid: 1000, gid: 1000, name: "ann".into() }
 }

@@ -79,6 +79,31 @@ pub fn log_entry_number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|_| id.len() == 20)
 }
 
+/// Names an entry to a purge: by its number, in the log that a branch has or in one that was closed into that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEntryName<'a> {
+    /// The name of the closed log.
+    pub closed: Option<&'a str>,
+    pub number: u64,
+}
+
+impl LogEntryName<'_> {
+    /// What the names of entries begin with, as the paths of their log do.
+    pub const PREFIX: &'static str = "shared/log/";
+
+    /// Reads `shared/log/NUMBER` and `shared/log/closed/NAME/NUMBER`.
+    pub fn parse(name: &str) -> Option<LogEntryName<'_>> {
+        let rest = name.strip_prefix(LogEntryName::PREFIX)?;
+        let (closed, number) = match rest.strip_prefix("closed/") {
+            Some(rest) => rest.split_once('/').map(|(closed, number)| (Some(closed), number))?,
+            None => (None, rest),
+        };
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = number.parse().ok().filter(|number| is_number && *number > 0)?;
+        Some(LogEntryName { closed, number })
+    }
+}
+
 /// Returns the id of the record that remembers a user's `event_id`, by its hash.
 pub fn event_record_id(uid: u32, event: &Hash) -> Arc<str> {
     format!("@{uid}:{event}").into()
@@ -122,6 +147,24 @@ impl Catalog {
         found.map(|log| self.branch(*log)).transpose()
     }
 
+    /// Returns the branch that holds an entry which a purge of a branch names, once there is one.
+    pub fn log_of_entry(&self, branch: &Branch, name: LogEntryName<'_>) -> Result<Option<&Branch>, Error> {
+        name.closed.map_or_else(|| self.log_of(branch), |closed| self.closed_log(branch, closed))
+    }
+
+    /// Tells whether a branch holds the entries of a log.
+    pub fn is_log(&self, branch: BranchId) -> bool {
+        self.branches.get(&branch).is_some_and(|branch| branch.log_totals.is_some())
+    }
+
+    /// Returns what the names of a log's entries begin with: see [`LogEntryName`].
+    pub fn log_entry_prefix(&self, log: &Branch) -> String {
+        let owner = log.parent.and_then(|owner| self.branches.get(&owner));
+        let closed = owner.and_then(|owner| owner.closed_logs.iter().find(|(_, closed)| **closed == log.id));
+        let closed = closed.map(|(name, _)| format!("closed/{name}/")).unwrap_or_default();
+        format!("{}{closed}", LogEntryName::PREFIX)
+    }
+
     /// Returns how many entries a branch's log has, and how many of them it has read.
     pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
@@ -163,5 +206,17 @@ mod tests {
         assert_eq!(ids.iter().map(|id| log_entry_number(id)).collect::<Vec<_>>()[2..4], [Some(10), Some(1_000_000)]);
         let event = event_record_id(7, &Hash([1; 32]));
         assert!(ids.iter().all(|id| *id < event) && log_entry_number(&event).is_none());
+    }
+
+    #[test]
+    fn names_of_entries_are_paths_with_a_number() {
+        let parse = |name| LogEntryName::parse(name).map(|name| (name.closed, name.number));
+        assert_eq!(parse("shared/log/7"), Some((None, 7)));
+        assert_eq!(parse("shared/log/closed/case-1@9/12"), Some((Some("case-1@9"), 12)));
+        for name in
+            ["shared/log/", "shared/log/0", "shared/log/+1", "shared/log/closed/7", "shared/log/last/1", "log/1"]
+        {
+            assert_eq!(parse(name), None, "{name}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::record_input::{canonical, check_numbers};
 use crate::memory::{Error, SharedLogError};
-use crate::record::{Provenance, RecordContent};
+use crate::record::{Provenance, RecordContent, Version};
 
 /// Bytes of the longest line.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
@@ -20,6 +20,9 @@ pub const KIND_KEY: &str = "@kind";
 pub const EVENT_KEY: &str = "@event_id";
 /// The key under which those of some entries hold how many bytes the lines before it have.
 pub const OFFSET_KEY: &str = "@offset";
+
+/// The text of an entry that was purged, as far as it fits.
+const PURGED: &str = "purged";
 
 /// An entry as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
@@ -172,6 +175,21 @@ pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance,
     };
     serde_json::to_writer(&mut *out, &line).expect("writing to memory does not fail");
     out.push(b'\n');
+}
+
+/// Returns what is left of an entry that is purged: who wrote it and when. Its line keeps its length, since offsets in
+/// `entries.jsonl` rest on that.
+pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
+    let metadata: Map<String, Value> = serde_json::from_str(&version.content.metadata).unwrap_or_default();
+    let kept = metadata.into_iter().filter(|(key, _)| key == OFFSET_KEY).collect();
+    let left = RecordContent { vector: None, text: None, metadata: canonical(kept) };
+    let length = |content: &RecordContent| {
+        let mut line = Vec::new();
+        write_entry_line(entry, content, &version.stamp, &mut line);
+        line.len()
+    };
+    let width = length(&version.content).saturating_sub(length(&left));
+    RecordContent { text: Some(format!("{PURGED:width$.width$}").into()), ..left }
 }
 
 /// Returns the entry that a line of `ingest` moves the cursor to; none where it is another line.

@@ -7,8 +7,8 @@ use super::{Advice, Kind};
 /// Why nothing is purged.
 #[derive(Debug, Clone, Error)]
 pub enum PurgeError {
-    /// It names neither a record nor a file.
-    #[error("'{0}' is neither the id of a record nor the path of a file")]
+    /// It names neither a record nor a file nor an entry of a shared log.
+    #[error("'{0}' names neither a record nor a file nor an entry of a log")]
     Item(String),
     /// It names more than an entry may hold.
     #[error("{named} names are more than the {limit} that one purge takes")]
@@ -36,13 +36,17 @@ impl PurgeError {
     /// Returns how to react.
     pub fn advice(&self) -> Advice {
         match self {
-            PurgeError::Item(_) => Advice::new(Kind::Invalid, "bad_item", "write the id of a record, or files/PATH"),
+            PurgeError::Item(_) => {
+                Advice::new(Kind::Invalid, "bad_item", "write the id of a record, files/PATH or shared/log/NUMBER")
+            }
             PurgeError::TooMany { .. } => {
                 Advice::new(Kind::TooLarge, "too_many_names", "purge them in several steps, or name a folder of files")
             }
-            PurgeError::NothingFound(_) => {
-                Advice::new(Kind::NotFound, "nothing_to_purge", "check the names: ids of records, or files/PATH")
-            }
+            PurgeError::NothingFound(_) => Advice::new(
+                Kind::NotFound,
+                "nothing_to_purge",
+                "check the names: ids of records, files/PATH or shared/log/NUMBER",
+            ),
             PurgeError::NotOwner { .. } => {
                 Advice::new(Kind::NotPermitted, "not_owner", "ask root or the owner of main to purge it")
             }

@@ -10,6 +10,7 @@ pub mod indexer;
 pub mod purge;
 pub mod purge_mark;
 pub mod purge_search;
+pub mod purge_signals;
 pub mod relocated_states;
 pub mod relocations;
 pub mod retain;

@@ -18,11 +18,13 @@ use serde_json::{Value, json};
 use super::compact::Sparse;
 use super::purge_mark::PurgeMark;
 use super::purge_search::PurgeSearch;
+use super::purge_signals::is_signal;
 use super::relocations::Compaction;
 use super::unfinished;
 use crate::branch::check_record_id;
 use crate::journal::Journal;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
+use crate::memory::catalog::shared_log::LogEntryName;
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::history::{MovedEntries, PurgedItems};
@@ -35,15 +37,15 @@ use crate::object::Hash;
 /// Whether a purge is under way, or one of an earlier process is not finished.
 #[derive(Default)]
 pub(in crate::memory) struct PurgeState {
-    is_running: AtomicBool,
+    pub(super) is_running: AtomicBool,
     is_unfinished: AtomicBool,
 }
 
 /// One purge at a time.
-struct Running<'a>(&'a AtomicBool);
+pub(super) struct Running<'a>(&'a AtomicBool);
 
 impl<'a> Running<'a> {
-    fn begin(flag: &'a AtomicBool) -> Result<Running<'a>, Error> {
+    pub fn begin(flag: &'a AtomicBool) -> Result<Running<'a>, Error> {
         if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(Running(flag)) }
     }
 }
@@ -65,7 +67,7 @@ pub struct PurgeOptions {
 
 /// What went so far.
 #[derive(Default)]
-struct PurgeReport {
+pub(super) struct PurgeReport {
     versions: BTreeSet<(Arc<str>, Hash)>,
     branches: BTreeSet<Arc<str>>,
     /// Names of what says the same and stays.
@@ -77,7 +79,8 @@ struct PurgeReport {
 
 impl Memory {
     /// Takes records, by id, and files, as `files/PATH`, out of every state of the store, and their bytes off the disk;
-    /// returns what went.
+    /// returns what went. Of an entry of a shared log, `shared/log/NUMBER`, stays who wrote it and when; of a signal,
+    /// `shared/signals/KEY`, nothing.
     ///
     /// A name means the same in all branches below one root branch. A file that stands under one goes under its former names,
     /// too. Who is neither root nor owner of `main` must own all branches that have something of it:
@@ -91,6 +94,21 @@ impl Memory {
     ) -> Result<Value, Error> {
         let items = checked(items)?;
         self.check_owner(who, &self.catalog().clone(), &[branch].into())?;
+        let (signals, items): (BTreeSet<_>, BTreeSet<_>) = items.into_iter().partition(|item| is_signal(item));
+        match signals.is_empty() {
+            true => self.purge_states(who, branch, items, options),
+            false => self.purge_with_signals(who, branch, (signals, items), options),
+        }
+    }
+
+    /// Takes records, files and entries of logs out of every state.
+    pub(super) fn purge_states(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        items: BTreeSet<Arc<str>>,
+        options: PurgeOptions,
+    ) -> Result<Value, Error> {
         let mut search = PurgeSearch::new(items, options.copies);
         if options.dry_run {
             return self.would_purge(who, branch, &mut search);
@@ -124,7 +142,7 @@ impl Memory {
         search.look(self, &catalog, branch)?;
         let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
-            return Err(nothing_found(search));
+            return Err(nothing_found(&search.not_found()));
         }
         self.check_owner(who, &catalog, &purged.holders)?;
         let mut report = PurgeReport { not_found: search.not_found(), ..PurgeReport::default() };
@@ -151,7 +169,7 @@ impl Memory {
         let mark = search.mark(self, &purged.versions)?;
         if purged.holders.is_empty() && search.found_nothing(&mark) {
             self.drop_dead_bytes(&catalog)?;
-            return Err(nothing_found(search));
+            return Err(nothing_found(&search.not_found()));
         }
         mark.save(&*self.disk)?;
         drop(catalog);
@@ -163,6 +181,7 @@ impl Memory {
     fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
         drop(self.writer_for(who, &[])?);
+        let mut holders = BTreeSet::new();
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
             let time = self.next_time(&mut writer)?;
@@ -173,12 +192,14 @@ impl Memory {
                 self.check_owner(who, catalog, &after.holders)?;
                 report.versions.extend(after.versions);
                 report.branches.extend(after.branches.iter().map(|branch| branch.path.clone()));
+                holders = after.holders;
                 purge.prepare(catalog, log_record)
             })?
         };
         report.entry.get_or_insert(entry.hash);
         self.tell(change);
         self.forget_derived();
+        self.forget_events(&holders);
         self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
         Ok(())
     }
@@ -216,6 +237,13 @@ impl Memory {
             self.documents.lock().forget(branch);
             self.merging.planner.forget(branch);
         }
+    }
+
+    /// Has the events go that show entries of logs from which something went.
+    fn forget_events(&self, holders: &BTreeSet<BranchId>) {
+        let catalog = self.catalog().clone();
+        let logs = holders.iter().filter(|id| catalog.is_log(**id)).filter_map(|id| catalog.branches.get(id));
+        logs.filter_map(|log| log.parent).for_each(|owner| self.events.drop_lines(owner));
     }
 
     /// Finishes a purge of an earlier process. Where that fails, for want of room say, it is tried again in the background.
@@ -263,7 +291,7 @@ impl Memory {
     }
 
     /// Has the bytes go that no state has: what came and went between two seals has no name that could be found.
-    fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
+    pub(super) fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
         self.give_room()?;
         let sparse = Sparse { packs: self.packs_with_dead_chunks(catalog)?, ..Sparse::default() };
         self.rewrite(&mut self.storage.manifest.lock(), sparse)
@@ -312,6 +340,11 @@ impl Memory {
 }
 
 impl PurgeReport {
+    /// Nothing went: no state had any of these.
+    pub fn of_missing(not_found: Vec<Arc<str>>) -> PurgeReport {
+        PurgeReport { not_found, ..PurgeReport::default() }
+    }
+
     /// Notes what says the same under other names, in branches that the caller may look into.
     fn look_for_copies(
         &mut self,
@@ -329,7 +362,7 @@ impl PurgeReport {
         Ok(())
     }
 
-    fn to_json(&self, dry_run: bool) -> Value {
+    pub fn to_json(&self, dry_run: bool) -> Value {
         let names =
             |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();
         let items: BTreeSet<&str> = self.versions.iter().map(|(item, _)| &**item).collect();
@@ -350,10 +383,10 @@ fn quoted_by(purge: &Entry) -> PurgedItems {
     }
 }
 
-/// Checks what is to go: an id, or `files/PATH`.
 /// Names of one purge at the most: its entry holds them all, and they are at most a path long each.
 const NAMES_MAX: usize = 1_000;
 
+/// Checks what is to go: ids, `files/PATH`, `shared/log/NUMBER`, `shared/log/closed/NAME/NUMBER` or `shared/signals/KEY`.
 fn checked(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
     if items.len() > NAMES_MAX {
         return Err(PurgeError::TooMany { named: items.len(), limit: NAMES_MAX }.into());
@@ -362,14 +395,16 @@ fn checked(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
 }
 
 /// Returns why a purge whose names nothing has is not done.
-fn nothing_found(search: &PurgeSearch) -> Error {
-    let names = search.not_found();
+pub(super) fn nothing_found(names: &[Arc<str>]) -> Error {
     let shown: Vec<String> = names.iter().take(5).map(|name| format!("'{name}'")).collect();
     let more = if names.len() > shown.len() { ", …" } else { "" };
     PurgeError::NothingFound(shown.join(", ") + more).into()
 }
 
 fn checked_item(item: &str) -> Result<Arc<str>, Error> {
+    if LogEntryName::parse(item).is_some() || is_signal(item) {
+        return Ok(item.into());
+    }
     match item.strip_prefix("files/") {
         Some(path) if path.split('/').any(|name| !name.is_empty()) => Ok(item.trim_end_matches('/').into()),
         Some(_) => Err(PurgeError::Item(item.to_owned()).into()),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::purge_mark::PurgeMark;
 use crate::branch::BranchVersion;
-use crate::memory::catalog::{BranchId, Catalog, each_state};
+use crate::memory::catalog::shared_log::{LogEntryName, log_entry_id};
+use crate::memory::catalog::{Branch, BranchId, Catalog, each_state};
+use crate::memory::command::log_entry::purged_content;
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::history::PurgedItems;
 use crate::memory::{Error, Memory};
@@ -20,6 +22,8 @@ use crate::workspace::{PackMarks, Packs, PurgedFiles, Tree};
 pub(in crate::memory) struct PurgeSearch {
     ids: Vec<Arc<str>>,
     paths: Vec<Vec<u8>>,
+    /// Names of entries of logs.
+    entries: Vec<Arc<str>>,
     items: BTreeSet<Arc<str>>,
     /// Whether copies go, too.
     with_copies: bool,
@@ -58,7 +62,9 @@ impl PurgeSearch {
     /// Begins with names, in order.
     pub fn new(items: BTreeSet<Arc<str>>, with_copies: bool) -> PurgeSearch {
         let selection = PurgeSelection { items: items.iter().cloned().collect(), ..PurgeSelection::default() };
-        PurgeSearch { ids: selection.ids(), paths: selection.paths(), items, with_copies, ..PurgeSearch::default() }
+        let (ids, paths) = (selection.ids(), selection.paths());
+        let entries = items.iter().filter(|item| LogEntryName::parse(item).is_some()).cloned().collect();
+        PurgeSearch { ids, paths, entries, items, with_copies, ..PurgeSearch::default() }
     }
 
     /// Looks at all that a catalog has, from a branch on.
@@ -70,12 +76,13 @@ impl PurgeSearch {
                 self.present.insert(path);
             }
         }
+        self.log_entries(catalog, branch)?;
         let (mut own, mut all) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
         for branch in catalog.branches.values() {
             let one = Catalog { branches: [(branch.id, branch.clone())].into_iter().collect(), ..Catalog::default() };
             each_state(&one, |state| {
-                let is_own = branch.root == root;
+                let is_own = branch.root == root && branch.log_totals.is_none();
                 if seen.insert((Arc::as_ptr(state), is_own)) {
                     if is_own { own.push(state.clone()) } else { all.push(state.clone()) }
                 }
@@ -109,6 +116,22 @@ impl PurgeSearch {
         memory.storage.segments.all().iter().try_for_each(|segment| self.segment(segment))
     }
 
+    /// Notes the entries of logs that are named.
+    fn log_entries(&mut self, catalog: &Catalog, branch: &Branch) -> Result<(), Error> {
+        for item in &self.entries {
+            let Some(name) = LogEntryName::parse(item) else { continue };
+            let Some(log) = catalog.log_of_entry(branch, name)? else { continue };
+            let Some(row) = log.state.find(&log_entry_id(name.number))? else { continue };
+            let version = row.version()?;
+            if version.content != purged_content(name.number, &version) {
+                self.records.insert(version.hash);
+                self.said.extend(said(&version));
+                self.found.insert(item.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Notes what stands under the names in a state of the branch's own root branch.
     fn by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
         for id in &self.ids {
@@ -123,7 +146,7 @@ impl PurgeSearch {
             }
         }
         for (path, item) in
-            self.paths.clone().into_iter().zip(self.items.clone().iter().filter(|item| item.contains('/')))
+            self.paths.clone().into_iter().zip(self.items.clone().iter().filter(|item| item.starts_with("files/")))
         {
             let files = state.files().to_purge(&at(&path));
             if !files.is_empty() {
@@ -180,6 +203,7 @@ impl PurgeSearch {
     pub fn forget_names(&mut self) {
         self.ids.clear();
         self.paths.clear();
+        self.entries.clear();
         self.segments.clear();
         if !self.with_copies {
             self.said.clear();
@@ -190,7 +214,7 @@ impl PurgeSearch {
     /// Notes versions that went, too: they came while it was looked for.
     pub fn note(&mut self, versions: &[(Arc<str>, Hash)]) {
         for (item, hash) in versions {
-            if item.contains('/') {
+            if item.starts_with("files/") {
                 self.files.insert(*hash)
             } else {
                 self.records.insert(*hash)
@@ -220,7 +244,7 @@ impl PurgeSearch {
             hashes.sort_unstable();
             hashes
         };
-        let is_named = !self.ids.is_empty() || !self.paths.is_empty();
+        let is_named = !self.ids.is_empty() || !self.paths.is_empty() || !self.entries.is_empty();
         let mut births: Vec<Time> = self.births.iter().copied().collect();
         births.sort_unstable();
         let mut selection = PurgeSelection {

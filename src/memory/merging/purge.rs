@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::{Counts, Decision, Detail, EntryOp};
+use crate::memory::catalog::shared_log::log_entry_number;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, CatalogChange, Checkpoint};
+use crate::memory::command::log_entry::purged_content;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::storage::trees::stored;
 use crate::memory::{BranchError, Error};
 use crate::object::{Hash, Time};
-use crate::segment::{Segment, SegmentError};
+use crate::record::Version;
+use crate::segment::{Row, Segment, SegmentError};
 use crate::workspace::PurgedFiles;
 
 /// An earlier state, and which it is.
@@ -27,6 +30,17 @@ struct PurgedState {
     before: Arc<BranchVersion>,
     after: Arc<BranchVersion>,
     gone: Vec<(Arc<str>, Hash)>,
+}
+
+/// Which names are meant for a state.
+#[derive(Clone, Copy)]
+enum Names<'a> {
+    /// Those of records and files: it is of the root branch for which they were given.
+    All,
+    /// None: it is of another root branch.
+    None,
+    /// None: its records are entries of a log, whose names begin so. In place of what goes stays that there was an entry.
+    Log(&'a str),
 }
 
 /// Takes a selection out of states.
@@ -102,7 +116,13 @@ impl Purge {
         let root = catalog.branch(self.branch)?.root;
         let mut purged = Purged::default();
         for branch in catalog.branches.values() {
-            let after = self.branch(branch, branch.root == root, &mut purged.versions)?;
+            let log = catalog.is_log(branch.id).then(|| catalog.log_entry_prefix(branch));
+            let names = match &log {
+                Some(prefix) => Names::Log(prefix),
+                None if branch.root == root => Names::All,
+                None => Names::None,
+            };
+            let after = self.branch(branch, names, &mut purged.versions)?;
             if after != *branch {
                 purged.holders.insert(branch.id);
                 purged.branches.push(after);
@@ -120,7 +140,7 @@ impl Purge {
         let after = purged.branches.iter().find(|after| after.id == branch.id).map_or(branch, |after| &**after);
         let mut prepared = about(catalog, log_record, after, EntryOp::Purge);
         prepared.labels = about(catalog, log_record, branch, EntryOp::Purge).labels;
-        let of_files = purged.versions.iter().filter(|(item, _)| item.contains('/')).count() as u64;
+        let of_files = purged.versions.iter().filter(|(item, _)| item.starts_with("files/")).count() as u64;
         prepared.counts = Counts { put: 0, deleted: purged.versions.len() as u64 - of_files, files: of_files };
         let version = |(id, hash): (Arc<str>, Hash)| {
             let base = Some(hash).filter(|hash| *hash != Hash::ZERO);
@@ -137,11 +157,11 @@ impl Purge {
     fn branch(
         &mut self,
         branch: &BranchRef,
-        by_name: bool,
+        names: Names<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<BranchRef, Error> {
         let mut after = branch.clone();
-        let mut purged = |state: &Arc<BranchVersion>| self.state(state, by_name, versions);
+        let mut purged = |state: &Arc<BranchVersion>| self.state(state, names, versions);
         if let Some(state) = purged(&branch.state)? {
             after.make_mut().state = state;
         }
@@ -178,9 +198,10 @@ impl Purge {
             let (mut after, mut has_any) = (Vec::with_capacity(states.len()), false);
             for (key, retained) in states {
                 let branch = BranchId(key.0);
-                let by_name = catalog.root_name(branch).is_some_and(|name| name == root);
-                let state = self.state(&retained.state, by_name, &mut purged.versions)?;
-                let base = self.state(&retained.base, by_name, &mut purged.versions)?;
+                let is_own = catalog.root_name(branch).is_some_and(|name| name == root);
+                let names = if is_own { Names::All } else { Names::None };
+                let state = self.state(&retained.state, names, &mut purged.versions)?;
+                let base = self.state(&retained.base, names, &mut purged.versions)?;
                 if state.is_some() || base.is_some() {
                     has_any = true;
                     purged.holders.insert(branch);
@@ -200,12 +221,12 @@ impl Purge {
     fn state(
         &mut self,
         before: &Arc<BranchVersion>,
-        by_name: bool,
+        names: Names<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<Option<Arc<BranchVersion>>, Error> {
-        let key = (Arc::as_ptr(before), by_name);
+        let key = (Arc::as_ptr(before), matches!(names, Names::All));
         if !self.states.contains_key(&key) {
-            let purged = self.purged(before, by_name)?;
+            let purged = self.purged(before, names)?;
             self.states.insert(key, purged);
         }
         let purged = self.states.get(&key).ok_or(BranchError::Moves)?;
@@ -213,11 +234,17 @@ impl Purge {
         Ok((!Arc::ptr_eq(&purged.before, &purged.after)).then(|| purged.after.clone()))
     }
 
-    fn purged(&mut self, before: &Arc<BranchVersion>, by_name: bool) -> Result<PurgedState, Error> {
-        let (ids, chosen) = if by_name { (&*self.ids, &self.files) } else { (&[][..], &self.files_elsewhere) };
+    fn purged(&mut self, before: &Arc<BranchVersion>, names: Names<'_>) -> Result<PurgedState, Error> {
+        let (ids, chosen) = match names {
+            Names::All => (&*self.ids, &self.files),
+            Names::None | Names::Log(_) => (&[][..], &self.files_elsewhere),
+        };
         let (hashes, rows) = (&self.records, &mut self.rows);
         let mut after = BranchVersion::clone(before);
         let mut gone = after.purge(ids, hashes, &mut |segment| rows_of(rows, segment, hashes))?;
+        if let Names::Log(prefix) = names {
+            gone = leave_entries(prefix, before, &mut after, gone)?;
+        }
         let had_records = !gone.is_empty();
         let files = before.files().purged(chosen, self.time).map_err(stored)?;
         let had_files = files.is_some();
@@ -231,6 +258,26 @@ impl Purge {
         let after = if had_records || had_files { Arc::new(after) } else { before.clone() };
         Ok(PurgedState { before: before.clone(), after, gone })
     }
+}
+
+/// Puts into a log what is left of entries that go; returns those of which something went, by the names that users know.
+fn leave_entries(
+    prefix: &str,
+    before: &BranchVersion,
+    after: &mut BranchVersion,
+    gone: Vec<(Arc<str>, Hash)>,
+) -> Result<Vec<(Arc<str>, Hash)>, Error> {
+    let mut named = Vec::with_capacity(gone.len());
+    for (id, hash) in gone {
+        let (Some(number), Some(row)) = (log_entry_number(&id), before.find(&id)?) else { continue };
+        let version = row.version()?;
+        let left = Version::new(id, purged_content(number, &version), version.stamp.clone());
+        if left.hash != hash {
+            named.push((format!("{prefix}{number}").into(), hash));
+        }
+        after.put(Row::Unsealed(Arc::new(left)))?;
+    }
+    Ok(named)
 }
 
 /// Returns the rows of a segment that have one of some hashes.

@@ -155,6 +155,14 @@ impl SharedEvents {
         self.0.lock().entry(owner).or_insert_with(make).clone()
     }
 
+    /// Drops the events that a log has so far; their offsets are not used again.
+    pub fn drop_lines(&self, owner: BranchId) {
+        let Some(lines) = self.0.lock().get(&owner).cloned() else { return };
+        let mut lines = lines.lock();
+        lines.start = lines.end();
+        lines.bytes = VecDeque::new();
+    }
+
     /// Forgets the events of a branch that has ended.
     pub fn forget(&self, owner: BranchId) {
         self.0.lock().remove(&owner);
