@@ -58,6 +58,8 @@ pub enum EntryOp {
     Revert = 22,
     /// Earlier states went, since the disk was full.
     KeptDropped = 23,
+    /// A branch got something that it had in the store that it comes from.
+    Import = 28,
     /// Entries were appended to a shared log.
     Append = 32,
     /// Entries of a shared log were archived.
@@ -79,7 +81,7 @@ pub enum EntryOp {
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 32] = [
+    const ALL: [(EntryOp, &'static str); 33] = [
         (EntryOp::Root, "root"),
         (EntryOp::Fork, "fork"),
         (EntryOp::Commit, "commit"),
@@ -103,6 +105,7 @@ impl EntryOp {
         (EntryOp::Embedder, "embedder"),
         (EntryOp::Revert, "revert"),
         (EntryOp::KeptDropped, "kept_dropped"),
+        (EntryOp::Import, "import"),
         (EntryOp::Append, "append"),
         (EntryOp::ArchiveLog, "archive_log"),
         (EntryOp::LeaseLost, "lease_lost"),

@@ -156,6 +156,7 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Rename => "renamed_from",
         EntryOp::Archive | EntryOp::ArchiveLog => "last_archived",
         EntryOp::Embedder => "embedder",
+        EntryOp::Import => "imported",
         EntryOp::FreeAgent | EntryOp::BarAgent => "agent_name",
         EntryOp::Approve | EntryOp::Reject => "proposal",
         _ => "checkpoint",

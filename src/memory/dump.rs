@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::catalog::Branch;
 use super::catalog::shared_log::SharedLogTotals;
 use super::command::log_record::Command;
 use super::command::record_change::SharedLogAppend;
@@ -103,9 +104,7 @@ impl Memory {
     pub fn own_log(&self, branch: BranchId) -> Result<Option<OwnLog>, Error> {
         let catalog = self.catalog();
         let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
-        let log = catalog.branch(log)?;
-        let SharedLogTotals { entries, archived, .. } = log.log_totals.unwrap_or_default();
-        Ok(Some(OwnLog { records: Snapshot::new(log.state.clone()), entries, archived }))
+        Ok(Some(OwnLog::of(catalog.branch(log)?)))
     }
 
     /// Begins to give a branch without a log one that was written elsewhere.
@@ -114,6 +113,22 @@ impl Memory {
         let command = || Ok(Command::Append { owner, via: owner, growth });
         let log = BranchId(self.transact(who, &[], command)?.entry.branch_id);
         Ok(SharedLogImport { memory: self, who: who.clone(), owner, log, batch: Vec::new() })
+    }
+}
+
+impl Memory {
+    /// Returns the logs of branches that have ended below the one that a branch has of its own, by `NAME@SEQ`.
+    pub fn own_closed_logs(&self, branch: BranchId) -> Result<Vec<(Arc<str>, OwnLog)>, Error> {
+        let catalog = self.catalog();
+        let logs = catalog.branch(branch)?.closed_logs.iter();
+        logs.map(|(name, log)| Ok((name.clone(), OwnLog::of(catalog.branch(*log)?)))).collect()
+    }
+}
+
+impl OwnLog {
+    fn of(log: &Branch) -> OwnLog {
+        let SharedLogTotals { entries, archived, .. } = log.log_totals.unwrap_or_default();
+        OwnLog { records: Snapshot::new(log.state.clone()), entries, archived }
     }
 }
 
@@ -148,6 +163,14 @@ impl SharedLogImport<'_> {
     pub fn finish(mut self, archived: u64) -> Result<Hash, Error> {
         self.commit()?;
         self.memory.adopt_log(&self.who, self.owner, archived)
+    }
+
+    /// Does the same, and has the log be one that was closed, of that name; the branch begins another one.
+    pub fn finish_closed(self, archived: u64, name: &str) -> Result<Hash, Error> {
+        let (memory, who, owner) = (self.memory, self.who.clone(), self.owner);
+        let head = self.finish(archived)?;
+        memory.import_closed_log(&who, owner, name)?;
+        Ok(head)
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, check as check_setting, parse_duration, parse_size};
-pub use catalog::signals::{SIGNAL_BYTES_MAX, Signal};
+pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalLifetime};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use command::merge_kind::{MergeKind, RevertVerb};
@@ -52,6 +52,7 @@ pub use merging::merge_result::MergeResult;
 pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;
 pub use transaction::files::EditError;
+pub use transaction::import::check_closed_name;
 pub use transaction::leases::Lease;
 pub use transaction::proposals::ReviewRequest;
 pub use transaction::shared_events::EventRange;
@@ -62,6 +63,7 @@ pub use views::document::Document;
 pub use views::export::Export;
 pub use views::look::{BranchInfo, ShowTarget, ShownObject, Viewer};
 pub use views::shared_log::{SharedLog, SharedLogPosition};
+pub use views::shared_state::{OwnSignals, ProposedState, StoredSettings};
 pub use views::snapshot::{Record, RecordStat, Snapshot};
 pub use views::status::LiveStatus;
 

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::agents::AgentHolder;
 use super::branch::name_path;
 use super::branch_files::files_held;
-use super::settings::Setting;
+use super::settings::{Setting, Settings};
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Proposal, Resolution, Review};
 use crate::branch::{BranchVersion, RetainedState, StateKey};
@@ -32,6 +32,8 @@ pub enum CatalogChange {
     Rename(BranchId, Arc<str>),
     /// A setting gets a value.
     Set(BranchId, Setting, Arc<str>),
+    /// All settings get values.
+    Settings(BranchId, Settings),
     /// The first vector fixes dimension and metric of a root branch.
     Fix(BranchId),
     Mode(BranchId, u32),
@@ -57,6 +59,10 @@ pub enum CatalogChange {
     Proposal(BranchId, Option<Checkpoint>),
     /// An approver said something of what a branch proposes.
     Review(BranchId, u32, Review),
+    /// A branch's own log becomes one that was closed, of that name.
+    CloseLog(BranchId, Arc<str>),
+    /// The last entry of a branch's shared log when it got its base.
+    LogAtBase(BranchId, u64),
     /// A branch has read so far.
     Cursor(BranchId, SharedLogCursor),
     /// The lineage begins elsewhere.
@@ -127,14 +133,7 @@ impl Catalog {
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
-            CatalogChange::Base(id, base) => {
-                let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
-                self.touch_counted(id, seq, |branch| {
-                    (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
-                    // What was settled was settled against the base before; a rollback may bring the same two versions back.
-                    branch.resolutions = OrdMap::new();
-                });
-            }
+            CatalogChange::Base(id, base) => self.rebase(id, base, seq),
             CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
@@ -156,6 +155,13 @@ impl Catalog {
                 }
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
+            CatalogChange::Settings(id, settings) => self.touch(id, seq, |branch| branch.settings = settings),
+            CatalogChange::CloseLog(id, name) => self.touch(id, seq, |branch| {
+                if let Some(log) = branch.log.take() {
+                    branch.closed_logs.insert(name, log);
+                }
+            }),
+            CatalogChange::LogAtBase(id, entry) => self.touch(id, seq, |branch| branch.log_at_base = entry),
             CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.log_totals = Some(totals)),
             CatalogChange::Lease(id, lease) => self.touch(id, seq, |branch| branch.lease = lease),
             CatalogChange::Agent(root, name, holder) => self.touch(root, seq, |root| {
@@ -180,6 +186,15 @@ impl Catalog {
                 branch.resolutions.insert(item, resolution);
             }),
         }
+    }
+
+    fn rebase(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
+        let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
+        self.touch_counted(id, seq, |branch| {
+            (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
+            // What was settled was settled against the base before; a rollback may bring the same two versions back.
+            branch.resolutions = OrdMap::new();
+        });
     }
 
     /// Has nothing be left or changed in the future.

@@ -272,6 +272,16 @@ impl Settings {
         Settings::of(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
+    /// Returns the settings of a branch to which nobody wrote rules.
+    pub fn with_inherited_rules(&self) -> Settings {
+        Settings::of(self.0.texts.clone(), true).sharing(self)
+    }
+
+    /// Returns whether the rules came from a parent, and nobody wrote any to this branch.
+    pub fn has_inherited_rules(&self) -> bool {
+        self.0.rules_inherited
+    }
+
     /// Returns what a fork of the branch begins with.
     pub fn for_fork(&self) -> Settings {
         let defaults = Settings::default();

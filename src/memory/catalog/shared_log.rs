@@ -118,6 +118,26 @@ impl Branch {
     }
 }
 
+/// Parses the name of a log that was closed: that of the branch which had it, and the entry that ended it.
+pub fn parse_closed_name(text: &str) -> Option<(&str, u64)> {
+    let (name, seq) = text.rsplit_once('@')?;
+    Some((name, seq.parse().ok()?))
+}
+
+impl Branch {
+    /// Returns the name of a log that is closed into its own. One that ends now is later than all of its name, also where logs
+    /// came from another store, whose entries had other numbers; any other keeps its name where that is free.
+    fn closed_log_name(&self, name: Arc<str>, ends_now: bool) -> Arc<str> {
+        let Some((branch, seq)) = parse_closed_name(&name) else { return name };
+        let same = self.closed_logs.keys().filter_map(|known| parse_closed_name(known));
+        let last = same.filter(|(known, _)| *known == branch).map(|(_, seq)| seq).max();
+        match last.filter(|last| self.closed_logs.contains_key(&name) || ends_now && *last >= seq) {
+            Some(last) => format!("{branch}@{}", last.saturating_add(1)).into(),
+            None => name,
+        }
+    }
+}
+
 impl Catalog {
     /// Returns the branch whose log a branch has: the nearest one from itself up with a log of its own.
     pub fn log_owner<'a>(&'a self, branch: &'a Branch) -> Result<&'a Branch, Error> {
@@ -140,8 +160,8 @@ impl Catalog {
     /// by `NAME@SEQ`.
     pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
         let closed = &self.log_owner(branch)?.closed_logs;
-        let is_named = |known: &str| known.rsplit_once('@').is_some_and(|(known, _)| known == name);
-        let ended = |known: &str| known.rsplit_once('@').and_then(|(_, seq)| seq.parse::<u64>().ok());
+        let is_named = |known: &str| parse_closed_name(known).is_some_and(|(known, _)| known == name);
+        let ended = |known: &str| parse_closed_name(known).map(|(_, seq)| seq);
         let latest = || closed.iter().filter(|(known, _)| is_named(known)).max_by_key(|(known, _)| ended(known));
         let found = closed.get(name).or_else(|| latest().map(|(_, log)| log));
         found.map(|log| self.branch(*log)).transpose()
@@ -185,6 +205,8 @@ impl Catalog {
         for (name, log) in ended.closed_logs.iter().map(|(name, log)| (name.clone(), *log)).chain(own) {
             match above {
                 Some(owner) => {
+                    let is_own = ended.log == Some(log);
+                    let name = self.branches[&owner].closed_log_name(name, is_own);
                     self.change(log, |log| log.parent = Some(owner));
                     self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
                     self.lay_paths(log);

@@ -50,8 +50,11 @@ pub struct Signal {
 /// Who wrote a signal last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
+    /// The caller's uid.
     pub uid: u32,
+    /// The agent for which the branch was at work.
     pub agent: Arc<str>,
+    /// In which session.
     pub session: Arc<str>,
     /// The branch through which it was written.
     pub branch: BranchId,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::imported::ImportedState;
 use super::merge_kind::{MergeKind, RevertedEntries};
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
 use super::purge_selection::PurgeSelection;
@@ -124,6 +125,8 @@ pub enum Command {
     Clock,
     /// The vectors of a root branch's embedder count from now on: what is remembered of it, as a setting's value.
     Embedder(BranchId, Arc<str>),
+    /// A branch gets something that it had in the store that it comes from.
+    Import(BranchId, ImportedState),
     /// Records and files go for good, from a branch and all that hold the same.
     Purge(BranchId, Arc<PurgeSelection>),
     /// Entries are appended to a shared log.
@@ -209,6 +212,7 @@ mod code {
     pub const EMBEDDER: u8 = 25;
     pub const REVERT: u8 = 26;
     pub const KEPT_DROPPED: u8 = 27;
+    pub const IMPORT: u8 = 28;
     pub const APPEND: u8 = 32;
     pub const ARCHIVE_LOG: u8 = 33;
     pub const LEASE_LOST: u8 = 48;
@@ -278,6 +282,7 @@ impl Command {
             Command::Purge(..) => code::PURGE,
             Command::Archive(..) => code::ARCHIVE,
             Command::Embedder(..) => code::EMBEDDER,
+            Command::Import(..) => code::IMPORT,
             Command::Append { .. } => code::APPEND,
             Command::ArchiveLog { .. } => code::ARCHIVE_LOG,
         }
@@ -345,6 +350,7 @@ impl Command {
             Command::Append { owner, via, growth } => growth.write(out.number(owner.0).number(via.0)),
             Command::ArchiveLog { owner, totals } => totals.write(out.number(owner.0)),
             Command::Purge(branch, selection) => selection.write(out.number(branch.0)),
+            Command::Import(branch, state) => state.write(out.number(branch.0)),
             Command::Archive(last, hash) => out.number(*last).hash(hash),
             Command::Resolve { branch, id, resolution } => {
                 out.number(branch.0).text(id);
@@ -403,8 +409,7 @@ impl Command {
             code::MODE => Command::Mode(branch, narrow(input.number()?)?),
             code::OWNER => Command::Owner(branch, narrow(input.number()?)?),
             code::RESOLVE => {
-                let id = input.text()?.into();
-                Command::Resolve { branch, id, resolution: Resolution::read(input)? }
+                Command::Resolve { branch, id: input.text()?.into(), resolution: Resolution::read(input)? }
             }
             code::FILES => read_files(branch, input)?,
             code::ROLLBACK_FILES => read_rollback_of_files(branch, input)?,
@@ -414,6 +419,7 @@ impl Command {
             code::AGENT_NAME => read_agent_name(branch, input)?,
             code::PROPOSE => Command::Propose(branch, input.text()?.into()),
             code::WITHDRAW => Command::Withdraw(branch),
+            code::IMPORT => Command::Import(branch, ImportedState::read(input)?),
             code::REVIEW => read_review(branch, input)?,
             code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
             code::APPEND => {

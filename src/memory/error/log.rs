@@ -68,6 +68,9 @@ pub enum SharedLogError {
     /// A root branch always has a log of its own.
     #[error("a root branch has a log of its own")]
     OfRoot,
+    /// No closed log can have that name.
+    #[error("'{0}' can't be the name of a closed log")]
+    ClosedName(String),
     /// There is no closed log of that name.
     #[error("no log called '{0}' was closed here")]
     NoClosed(String),
@@ -115,6 +118,9 @@ impl SharedLogError {
             }
             SharedLogError::OfRoot => {
                 Advice::new(Kind::Invalid, "bad_setting", "write own, or set it in a child branch")
+            }
+            SharedLogError::ClosedName(_) => {
+                Advice::new(Kind::Invalid, "bad_log_name", "write the name of a branch, @ and a number")
             }
             SharedLogError::NoClosed(_) => {
                 Advice::new(Kind::NotFound, "no_such_log", "list them with ls in shared/log/closed")

@@ -78,6 +78,7 @@ fn of_memory() -> Vec<Error> {
         SharedLogError::InUse(text()).into(),
         SharedLogError::OfRoot.into(),
         SharedLogError::NoClosed(text()).into(),
+        SharedLogError::ClosedName(text()).into(),
         PurgeError::Item(text()).into(),
         PurgeError::TooMany { named: 2, limit: 1 }.into(),
         PurgeError::NothingFound(text()).into(),
@@ -217,6 +218,7 @@ bad_document Invalid
 bad_entry Invalid
 bad_item Invalid
 bad_lifetime Invalid
+bad_log_name Invalid
 bad_name Invalid
 bad_pattern Invalid
 bad_question Invalid

@@ -11,6 +11,7 @@ mod commit;
 pub mod contents;
 mod corrections;
 pub mod files;
+pub mod import;
 pub mod leases;
 pub mod prepare;
 pub mod proposals;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::agents::prepare_agent_name;
 use super::archive_log;
 use super::bulk::Bulk;
+use super::import;
 use super::proposals;
 use super::shared_log;
 use crate::branch::{BranchVersion, check_name, check_record_id};
@@ -122,6 +123,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::Embedder(branch, value) => embedder(catalog, log_record, catalog.branch(*branch)?, value),
         Command::AgentName { root, name, bars } => prepare_agent_name(context, log_record, *root, name, *bars),
+        Command::Import(branch, state) => import::prepare(catalog, log_record, catalog.branch(*branch)?, state),
         Command::LeaseLost(branch) => Ok(lease_lost(catalog, log_record, catalog.branch(*branch)?)),
         Command::Propose(branch, text) => proposals::propose(context, log_record, *branch, text),
         Command::Withdraw(branch) => proposals::withdraw(context, log_record, *branch),

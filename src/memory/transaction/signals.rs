@@ -216,6 +216,28 @@ impl Memory {
         })
     }
 
+    /// Takes in a signal of another store through the branch whose shared log it belongs to; tells whether it has not ended.
+    ///
+    /// Kind `Exists` where there is one of that key. What was written later than now, by the clock of another machine, counts
+    /// as written now.
+    pub fn import_signal(&self, who: &Actor, owner: BranchId, key: &Arc<str>, signal: &Signal) -> Result<bool, Error> {
+        check_signal_key(key)?;
+        if signal.value.len() > SIGNAL_BYTES_MAX {
+            return Err(SignalError::TooLong(signal.value.len() as u64).into());
+        }
+        let mut is_live = false;
+        self.change_signals(who, owner, key.len() + signal.value.len(), |context| {
+            if context.owner.signals.contains_key(key) {
+                return Err(SignalError::Exists(key.to_string()));
+            }
+            let (created, written) = (signal.created.min(context.time), signal.written.min(context.time));
+            let signal = Signal { created, written, mode: signal.mode & MODE_BITS, ..signal.clone() };
+            is_live = self.is_live(&signal, context.time);
+            Ok(if is_live { vec![set(key, signal, SignalEvent::None)] } else { Vec::new() })
+        })?;
+        Ok(is_live)
+    }
+
     /// Removes a signal. Kind `NotFound` where there is none.
     pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {

@@ -10,6 +10,7 @@ pub mod look;
 mod proposal;
 pub mod readme;
 pub mod shared_log;
+pub mod shared_state;
 mod signals;
 pub mod snapshot;
 pub mod status;

@@ -15,7 +15,8 @@ impl Signal {
             SignalLifetime::Lease(_) => LEASE.to_owned(),
             SignalLifetime::For(nanos) => match nanos % 1_000_000_000 {
                 0 => format!("{}s", nanos / 1_000_000_000),
-                _ => format!("{}ms", nanos / 1_000_000),
+                _ if nanos % 1_000_000 == 0 => format!("{}ms", nanos / 1_000_000),
+                _ => format!("{nanos}ns"),
             },
         }
     }

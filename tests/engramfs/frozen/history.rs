@@ -115,6 +115,7 @@ pub fn run(memory: &Memory, seal: impl Fn(&Memory)) {
     logs(memory, main);
     blackboard(memory, main);
     proposals(memory, main);
+    imports(memory);
     let notes = memory.create_root(&who(), "notes").unwrap();
     memory.set(&who(), notes, Setting::Gate, "approval 2 for files/core/** strict\nonly vectors/*\nsummary").unwrap();
     memory.fork(&who(), main, "alive", None).unwrap();
@@ -293,6 +294,18 @@ fn blackboard(memory: &Memory, main: BranchId) {
     memory.set_agent_name(&who(), main, "rogue", true).unwrap();
     memory.set_agent_name(&who(), main, "rogue", false).unwrap();
     memory.set_agent_name(&who(), main, "barred", true).unwrap();
+}
+
+/// What a root branch had in the store that it comes from.
+fn imports(memory: &Memory) {
+    let cases = memory.create_root(&who(), "cases").unwrap();
+    memory.import_settings(&who(), cases, &[(Setting::Task, "taken over".into())], true).unwrap();
+    let names = [("ann".into(), Some(1000)), ("rogue".into(), None)].into();
+    memory.import_agents(&who(), cases, &names).unwrap();
+    memory.import_log(&who(), cases).unwrap().finish_closed(0, "case@7").unwrap();
+    memory.append_log(&who(), cases, &[SharedLogEntryInput::parse("goes on").unwrap()]).unwrap();
+    let child = memory.fork(&who(), cases, "child", None).unwrap();
+    memory.import_log_at_base(&who(), child, 1).unwrap();
 }
 
 /// A proposal that was approved and one that was taken back.

@@ -5,6 +5,7 @@ use super::super::merge_kind::RevertVerb;
 use super::super::merge_outcome::samples;
 use super::*;
 use crate::lineage::Side;
+use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::object::format_tables::{list, table};
 use crate::record::RecordContent;
@@ -74,6 +75,14 @@ fn every_command_reads_back() {
     let growth = SharedLogAppend { totals, changes: vec![entry] };
     round_trip(Command::Append { owner: branch, via: BranchId(9), growth });
     round_trip(Command::Embedder(branch, name.clone()));
+    let holders = [None, Some(AgentHolder::Barred), Some(AgentHolder::User(u32::MAX))];
+    let agents = holders.map(|holder| ImportedState::Agent(name.clone(), holder));
+    let rest = [
+        ImportedState::Settings(Settings::default().with_inherited_rules()),
+        ImportedState::ClosedLog("case@7".into()),
+        ImportedState::LogAtBase(300),
+    ];
+    agents.into_iter().chain(rest).for_each(|state| round_trip(Command::Import(branch, state)));
     round_trip(Command::Files(branch, 12, vec!["files/a".into()]));
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
     round_trip(Command::RollbackFiles { branch, source: sources[1].clone(), patterns, outcome });
@@ -120,6 +129,7 @@ fn the_format_says_which_codes_there_are() {
         (code::EMBEDDER, "embedder"),
         (code::REVERT, "revert"),
         (code::KEPT_DROPPED, "kept_dropped"),
+        (code::IMPORT, "import"),
         (code::APPEND, "append"),
         (code::ARCHIVE_LOG, "archive of a log"),
         (code::LEASE_LOST, "lease lost"),

@@ -1,0 +1,62 @@
+//! What a dump says of a branch that no other command brings about.
+
+use std::sync::Arc;
+
+use crate::memory::catalog::agents::AgentHolder;
+use crate::memory::catalog::settings::Settings;
+use crate::object::{CodecError, Reader, Writer};
+
+/// One thing that a branch had in the store that it comes from.
+#[derive(Clone, Debug)]
+pub enum ImportedState {
+    /// Its settings, whoever wrote them.
+    Settings(Settings),
+    /// The name of an agent below it, a root branch, and who may use that; nothing for a name that is free.
+    Agent(Arc<str>, Option<AgentHolder>),
+    /// What is now the log of its own was that of a branch that has ended, of this name with its number.
+    ClosedLog(Arc<str>),
+    /// The last entry of its shared log when it got its base.
+    LogAtBase(u64),
+}
+
+impl ImportedState {
+    /// Returns what its entry calls it, and which one it is.
+    pub fn label(&self) -> (&'static str, Option<Arc<str>>) {
+        match self {
+            ImportedState::Settings(_) => ("settings", None),
+            ImportedState::Agent(name, _) => ("agent_name", Some(name.clone())),
+            ImportedState::ClosedLog(name) => ("closed_log", Some(name.clone())),
+            ImportedState::LogAtBase(entry) => ("log_at_base", Some(entry.to_string().into())),
+        }
+    }
+
+    /// Appends the stored form.
+    pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+        match self {
+            ImportedState::Settings(settings) => {
+                settings.write(out.byte(1));
+                out
+            }
+            ImportedState::Agent(name, holder) => {
+                let out = out.byte(2).text(name).byte(u8::from(holder.is_some()));
+                holder.iter().fold(out, |out, holder| holder.write(out))
+            }
+            ImportedState::ClosedLog(name) => out.byte(3).text(name),
+            ImportedState::LogAtBase(entry) => out.byte(4).number(*entry),
+        }
+    }
+
+    /// Reads the stored form.
+    pub(super) fn read(input: &mut Reader<'_>) -> Result<ImportedState, CodecError> {
+        match input.byte()? {
+            1 => Ok(ImportedState::Settings(Settings::read(input)?)),
+            2 => {
+                let (name, is_held) = (input.text()?.into(), input.byte()? == 1);
+                Ok(ImportedState::Agent(name, is_held.then(|| AgentHolder::read(input)).transpose()?))
+            }
+            3 => Ok(ImportedState::ClosedLog(input.text()?.into())),
+            4 => Ok(ImportedState::LogAtBase(input.number()?)),
+            code => Err(CodecError::Code(code)),
+        }
+    }
+}

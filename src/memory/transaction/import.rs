@@ -1,0 +1,145 @@
+//! Giving a branch what it had in the store that a dump was taken from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::branch::check_name;
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::agents::{AGENT_NAMES_MAX, AgentHolder};
+use crate::memory::catalog::settings::{Setting, check};
+use crate::memory::catalog::shared_log::parse_closed_name;
+use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
+use crate::memory::command::imported::ImportedState;
+use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::{Actor, AgentError, BranchError, Error, Memory, SharedLogError};
+
+/// The largest number that a closed log may bring, so that later ones have room.
+const CLOSED_SEQ_MAX: u64 = u64::MAX >> 1;
+
+impl Memory {
+    /// Has a uid have the name that another store knows it by.
+    pub fn import_user(&self, uid: u32, name: &str) -> Result<(), Error> {
+        let who = Actor { uid, gid: 0, name: check(Setting::Agent, name)?.into() };
+        let _room = self.take_room(cost_of(0, 0))?;
+        // Where the uid is new, that writes its name down.
+        let mut writer = self.writer_for(&who, &[])?;
+        if self.catalog().user(uid) == who.name {
+            return Ok(());
+        }
+        let (_, change) = self.execute(&mut writer, uid, Command::User(who.name))?;
+        drop(writer);
+        self.tell(change);
+        Ok(())
+    }
+
+    /// Gives a branch settings, whoever may set them and whatever those above it have; those that a root branch has for all
+    /// below it, and whose log it has, stay. Kind `Invalid` for a value that can't be one.
+    pub fn import_settings(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        values: &[(Setting, String)],
+        inherits_rules: bool,
+    ) -> Result<(), Error> {
+        // Rules take a while to parse, so not under the lock.
+        let own = values.iter().filter(|(setting, _)| !setting.is_shared() && *setting != Setting::Log);
+        let checked = own.map(|(setting, value)| Ok((*setting, check(*setting, value)?)));
+        let checked = checked.collect::<Result<Vec<_>, Error>>()?;
+        let settings = || {
+            let before = self.catalog().branch(branch)?.settings.clone();
+            let after =
+                checked.iter().fold(before.clone(), |settings, (setting, value)| settings.with(*setting, value));
+            Ok::<_, Error>((before, if inherits_rules { after.with_inherited_rules() } else { after }))
+        };
+        let (before, after) = settings()?;
+        let is_same = |setting: Setting| before.get(setting) == after.get(setting);
+        if Setting::ALL.into_iter().all(is_same) && before.binds_like(&after) {
+            return Ok(());
+        }
+        let command = || Ok(Command::Import(branch, ImportedState::Settings(settings()?.1)));
+        self.transact(who, &[Some(branch)], command).map(drop)
+    }
+
+    /// Has the names of agents below a root branch be these alone: each with the uid that may use it, or barred.
+    ///
+    /// Kind `Invalid` for what is no name, `Quota` where a user has too many.
+    pub fn import_agents(
+        &self,
+        who: &Actor,
+        root: BranchId,
+        names: &BTreeMap<Arc<str>, Option<u32>>,
+    ) -> Result<(), Error> {
+        let mut wanted = BTreeMap::new();
+        let mut held: BTreeMap<u32, usize> = BTreeMap::new();
+        for (name, uid) in names {
+            check(Setting::Agent, name)?;
+            if let Some(uid) = uid {
+                let held = held.entry(*uid).or_default();
+                *held += 1;
+                if *held > AGENT_NAMES_MAX {
+                    return Err(AgentError::TooMany(*uid).into());
+                }
+            }
+            wanted.insert(name.clone(), uid.map_or(AgentHolder::Barred, AgentHolder::User));
+        }
+        let present = self.catalog().branch(root)?.agents.clone();
+        let gone = present.keys().filter(|name| !wanted.contains_key(*name)).map(|name| (name.clone(), None));
+        let other = wanted.iter().filter(|(name, holder)| present.get(*name) != Some(holder));
+        for (name, holder) in gone.chain(other.map(|(name, holder)| (name.clone(), Some(*holder)))) {
+            self.transact(who, &[], || Ok(Command::Import(root, ImportedState::Agent(name, holder))))?;
+        }
+        Ok(())
+    }
+
+    /// Has the log that a branch has of its own be one that was closed, of that name; it begins another one then.
+    ///
+    /// Kind `Invalid` for what is no `NAME@SEQ`, `Exists` where there is one of that name.
+    pub(in crate::memory) fn import_closed_log(&self, who: &Actor, owner: BranchId, name: &str) -> Result<(), Error> {
+        check_closed_name(name)?;
+        self.transact(who, &[], || Ok(Command::Import(owner, ImportedState::ClosedLog(name.into())))).map(drop)
+    }
+
+    /// Has a branch have got its base when an entry was the last one of its shared log. Kind `Invalid` behind its end.
+    pub fn import_log_at_base(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
+        let command = || {
+            let catalog = self.catalog();
+            let (totals, _) = catalog.log_progress(catalog.branch(branch)?)?;
+            if entry > totals.entries {
+                return Err(SharedLogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
+            }
+            Ok(Command::Import(branch, ImportedState::LogAtBase(entry)))
+        };
+        self.transact(who, &[], command).map(drop)
+    }
+}
+
+/// Refuses what is no name of a closed log.
+pub fn check_closed_name(text: &str) -> Result<(), Error> {
+    let bad = || SharedLogError::ClosedName(text.chars().take(80).collect());
+    let (name, seq) = parse_closed_name(text).ok_or_else(bad)?;
+    check_name(name).map_err(|_| bad())?;
+    if seq > CLOSED_SEQ_MAX || format!("{name}@{seq}") != text { Err(bad().into()) } else { Ok(()) }
+}
+
+pub(super) fn prepare(
+    catalog: &Catalog,
+    log_record: &LogRecord,
+    branch: &Branch,
+    state: &ImportedState,
+) -> Result<PreparedCommand, Error> {
+    let (label, text) = state.label();
+    let detail = Detail { label: Some(label.into()), text, ..Detail::default() };
+    let prepared = about(catalog, log_record, branch, EntryOp::Import).with_detail(detail);
+    let step = match state {
+        ImportedState::Settings(settings) => CatalogChange::Settings(branch.id, settings.clone()),
+        ImportedState::Agent(name, holder) => CatalogChange::Agent(branch.id, name.clone(), *holder),
+        ImportedState::ClosedLog(name) if branch.closed_logs.contains_key(name) => {
+            return Err(BranchError::Exists(name.to_string()).into());
+        }
+        ImportedState::ClosedLog(name) => CatalogChange::CloseLog(branch.id, name.clone()),
+        ImportedState::LogAtBase(entry) => CatalogChange::LogAtBase(branch.id, *entry),
+    };
+    Ok(prepared.step(step))
+}
