@@ -1,5 +1,7 @@
 //! `export --all` and `import --all`: what comes back has the same heads everywhere.
 
+mod shared;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

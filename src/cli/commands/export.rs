@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::dump::export_all;
 use crate::cli::exit::Exit;
@@ -28,7 +28,7 @@ pub struct Args {
     target: String,
     /// The file; the end of its name tells the format. With --all a folder that is not there.
     file: PathBuf,
-    /// Writes the branch and all below it into a folder: records with who and when, files, checkpoints, settings, bases.
+    /// Writes the branch and all below it into a folder: records with who and when, files, checkpoints, settings, bases, shared logs, signals, names of agents, proposals.
     #[arg(long, conflicts_with = "ids")]
     all: bool,
     /// Where the ids go, one a line, in the order of the rows; without it to FILE.ids.
@@ -98,9 +98,25 @@ fn run_all(target: &Target, folder: &Path, out: &mut Output) -> Result<Exit, Com
             report["states"],
             folder.display()
         ));
+        say_left_out(&report["left_out"]);
     }
     out.json_only(&report)?;
     Ok(Exit::Done)
+}
+
+/// Says what a dump can't hold.
+fn say_left_out(left_out: &Value) {
+    let count = |key: &str| left_out[key].as_u64().filter(|count| *count > 0);
+    if let Some(count) = count("lease_signals") {
+        remark(format_args!(
+            "signals that end with a lease are left out, as their holders are processes of the mount: {count}"
+        ));
+    }
+    if let Some(count) = count("reviews") {
+        remark(format_args!(
+            "reviews of proposals are left out, as they are bound to who gave them and end after 24 h; ask for them again: {count}"
+        ));
+    }
 }
 
 fn count_lines(path: &Path) -> Result<u64, CommandError> {

@@ -53,6 +53,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
                 report["branches"],
                 args.file.display()
             ));
+            if let Some(ended) = report["signals_ended"].as_u64().filter(|ended| *ended > 0) {
+                remark(format_args!("signals are left out whose time was over: {ended}"));
+            }
         }
         out.json_only(&report)?;
         return Ok(Exit::Done);

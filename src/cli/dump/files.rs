@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::lines::{each_value, write_values};
 use super::{FILES, INDEX, damaged};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -24,28 +25,36 @@ const PIECE: usize = 1 << 20;
 /// Bytes that are text nearly always.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
 #[serde(untagged)]
-enum JsonBytes {
+pub(super) enum JsonBytes {
     Text(String),
     Hex { hex: String },
 }
 
 impl JsonBytes {
-    fn of(bytes: &[u8]) -> JsonBytes {
+    pub(super) fn of(bytes: &[u8]) -> JsonBytes {
         match std::str::from_utf8(bytes) {
             Ok(text) => JsonBytes::Text(text.to_owned()),
             Err(_) => JsonBytes::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
         }
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, CommandError> {
+    /// Returns the bytes; none where what should be hex is not.
+    pub(super) fn decode(&self) -> Option<Vec<u8>> {
         match self {
-            JsonBytes::Text(text) => Ok(text.clone().into_bytes()),
+            JsonBytes::Text(text) => Some(text.clone().into_bytes()),
             JsonBytes::Hex { hex } => {
-                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-                let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
-                bytes.ok_or_else(|| damaged(format!("{hex} is not hex")))
+                let digit = |digit: u8| char::from(digit).to_digit(16);
+                let byte = |pair: &[u8]| match pair {
+                    [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
+                    _ => None,
+                };
+                hex.as_bytes().chunks(2).map(byte).collect()
             }
         }
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, CommandError> {
+        self.decode().ok_or_else(|| damaged(format!("{self:?} is no hex")))
     }
 }
 
@@ -130,16 +139,11 @@ fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonByte
 
 /// Writes index and contents into a folder.
 pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), CommandError> {
-    let index = folder.join(INDEX);
-    let failed = |error: std::io::Error| CommandError::file("written", &index, &error);
-    let mut lines = BufWriter::new(File::create(&index).map_err(failed)?);
-    for (entry, inode) in list(tree)? {
-        serde_json::to_writer(&mut lines, &entry).map_err(|error| failed(error.into()))?;
-        lines.write_all(b"\n").map_err(failed)?;
+    let written = list(tree)?.into_iter().map(|(entry, inode)| {
         write_one(memory, tree, &entry, inode, folder)?;
-    }
-    lines.flush().map_err(failed)?;
-    lines.get_ref().sync_all().map_err(failed)
+        Ok(entry)
+    });
+    write_values(&folder.join(INDEX), written).map(drop)
 }
 
 fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder: &Path) -> Result<(), CommandError> {
@@ -175,13 +179,12 @@ fn place(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
 
 /// Reads the index of a folder.
 pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
-    let index = folder.join(INDEX);
-    let text = fs::read_to_string(&index).map_err(|error| CommandError::file("read", &index, &error))?;
-    let parse = |line: &str| {
-        serde_json::from_str(line)
-            .map_err(|error| damaged(format!("{} has a line that is none: {error}", index.display())))
-    };
-    text.lines().map(parse).collect()
+    let mut entries = Vec::new();
+    each_value(&folder.join(INDEX), |entry, _| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
 }
 
 /// Makes the files of a branch those of a folder; nothing is done where they are so already.

@@ -1,7 +1,9 @@
 //! A branch and all below it as a plain folder, which other tools can read: docs/FORMAT.md draws it.
 
 mod files;
+mod lines;
 mod reading;
+mod shared;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,14 @@ const INDEX: &str = "files.jsonl";
 const FILES: &str = "files";
 /// The entries of a branch's own shared log, one a line.
 const LOG: &str = "log.jsonl";
+/// The logs of branches that have ended below it, one file each.
+const CLOSED_LOGS: &str = "closed_logs";
+/// The signals of its own shared log, one a line.
+const SIGNALS: &str = "signals.jsonl";
+/// The names of agents below the root branch, one a line, in the folder of the branch that was dumped.
+const AGENTS: &str = "agents.jsonl";
+/// What a branch proposes.
+const PROPOSAL: &str = "proposal";
 /// The settings of a branch, one file each.
 const CONFIG: &str = "config";
 
@@ -45,6 +55,12 @@ struct Manifest {
     branches: Vec<DumpedBranch>,
     /// The folder of the state with each head that bases and checkpoints name.
     states: BTreeMap<String, PathBuf>,
+    /// The name that each uid had when it was first seen.
+    #[serde(default)]
+    users: BTreeMap<u32, String>,
+    /// How many names of agents there are; nothing in a dump of a release that wrote none.
+    #[serde(default)]
+    agents: Option<u64>,
 }
 
 /// One branch.
@@ -68,6 +84,21 @@ struct DumpedBranch {
     /// The entry of its shared log up to which it has read.
     #[serde(default)]
     cursor: u64,
+    /// The last entry of its shared log when it got its base.
+    #[serde(default)]
+    log_at_base: u64,
+    /// The logs of branches that have ended below it.
+    #[serde(default)]
+    closed_logs: Vec<DumpedClosedLog>,
+    /// How many signals its own shared log has.
+    #[serde(default)]
+    signals: u64,
+    /// What it proposes to its parent.
+    #[serde(default)]
+    proposal: Option<DumpedProposal>,
+    /// Whether its rules came from a parent; nothing in a dump of a release that did not tell.
+    #[serde(default)]
+    inherits_rules: Option<bool>,
 }
 
 /// A shared log.
@@ -79,6 +110,25 @@ struct DumpedLog {
     head: String,
 }
 
+/// The log of a branch that has ended.
+#[derive(Serialize, Deserialize)]
+struct DumpedClosedLog {
+    /// That branch's name, `@` and the number of the entry that ended it.
+    name: String,
+    #[serde(flatten)]
+    log: DumpedLog,
+}
+
+/// A state that a branch proposes to its parent.
+#[derive(Serialize, Deserialize)]
+struct DumpedProposal {
+    head: String,
+    /// Head of the base that the branch had then.
+    base: String,
+    time: String,
+    text: String,
+}
+
 /// One checkpoint.
 #[derive(Serialize, Deserialize)]
 struct DumpedCheckpoint {
@@ -88,7 +138,22 @@ struct DumpedCheckpoint {
     text: String,
 }
 
+impl DumpedBranch {
+    /// Returns the base that it had first, as far as that is known: what it proposes keeps the one of then.
+    fn first_base(&self) -> &str {
+        self.proposal.as_ref().map_or(&self.base, |proposal| &proposal.base)
+    }
+}
+
 impl Manifest {
+    /// Refuses a file with another number of lines than there should be.
+    fn check_lines(&self, file: &Path, found: u64, wanted: u64) -> Result<(), CommandError> {
+        if found == wanted {
+            return Ok(());
+        }
+        Err(damaged(format!("{} has {found} lines, and {MANIFEST} says {wanted}", file.display())))
+    }
+
     fn state(&self, head: &str) -> Result<&Path, CommandError> {
         self.states
             .get(head)

@@ -1,19 +1,26 @@
 //! From a folder to a new store.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CONFIG, DumpedBranch, LOG, MANIFEST, Manifest, RECORDS, damaged, files, whole_or_not_at_all};
+use super::lines::{each_line, refused};
+use super::shared::SignalsRead;
+use super::{
+    AGENTS, CLOSED_LOGS, CONFIG, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, Manifest, RECORDS,
+    SIGNALS, damaged, files, shared, whole_or_not_at_all,
+};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::target::open_store;
-use crate::memory::{Actor, BranchId, Memory, OpenMode, Setting, Snapshot, StampedRecord, View};
+use crate::memory::{
+    Actor, BranchId, Memory, MergeKind, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
+    check_closed_name, check_setting,
+};
 
 /// Records of one commit, and their bytes.
 const BATCH: (usize, usize) = (65_536, 64 << 20);
@@ -32,13 +39,12 @@ pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
 fn make(manifest: &Manifest, folder: &Path, part: &Path) -> Result<Value, CommandError> {
     let memory = open_store(part, OpenMode::CreateNew)?;
     let import = DumpReader { memory: &memory, who: actor::current(), manifest, folder };
-    let done =
-        import.branches().and_then(|()| import.settings()).and_then(|()| import.logs()).and_then(|()| import.check());
+    let done = import.all();
     let tip = memory.tip().to_string();
     let closed = memory.close();
-    done?;
+    let signals_ended = done?;
     closed?;
-    Ok(json!({ "branches": manifest.branches.len(), "tip": tip }))
+    Ok(json!({ "branches": manifest.branches.len(), "signals_ended": signals_ended, "tip": tip }))
 }
 
 struct DumpReader<'a> {
@@ -49,6 +55,26 @@ struct DumpReader<'a> {
 }
 
 impl DumpReader<'_> {
+    /// Takes in all there is, and checks what came of it; returns how many signals were left out, since they had ended.
+    fn all(&self) -> Result<u64, CommandError> {
+        self.users()?;
+        self.branches()?;
+        self.settings()?;
+        self.agents()?;
+        self.logs()?;
+        let signals_ended = self.signals()?;
+        self.check()?;
+        Ok(signals_ended)
+    }
+
+    /// Has the users be called as they were: the names under which they act depend on it.
+    fn users(&self) -> Result<(), CommandError> {
+        let mut users = self.manifest.users.iter();
+        users.try_for_each(|(uid, name)| {
+            self.memory.import_user(*uid, name).map_err(|error| refused(format!("{MANIFEST}, user {uid}"), error))
+        })
+    }
+
     /// Makes all branches. A base is what the parent was at the fork, so that parents take on the bases of their
     /// children one after the other, then their checkpoints, and in the end their present state.
     fn branches(&self) -> Result<(), CommandError> {
@@ -70,29 +96,18 @@ impl DumpReader<'_> {
             self.memory.chown(&self.who, branch, top.owner)?;
             return Ok(branch);
         }
-        self.become_state(branch, self.manifest.state(&top.base)?)?;
-        for (at, name) in names.iter().enumerate().skip(1) {
-            let owner = (at + 1 == names.len()).then_some(top.owner);
-            branch = self.memory.fork_from(&self.who, branch, name, None, owner)?;
+        self.become_state(branch, self.manifest.state(top.first_base())?)?;
+        for name in &names[1..names.len() - 1] {
+            branch = self.memory.fork_from(&self.who, branch, name, None, None)?;
         }
-        Ok(branch)
+        let forks = self.forks(branch, [top])?;
+        forks.first().map(|(_, branch)| *branch).ok_or_else(|| damaged("it has no branch"))
     }
 
     fn grow(&self, dumped: &DumpedBranch, branch: BranchId) -> Result<(), CommandError> {
         // It can't change once there are branches below.
         self.set(branch, dumped, Setting::Log)?;
-        let mut bases: BTreeMap<&str, Vec<&DumpedBranch>> = BTreeMap::new();
-        for child in self.children(&dumped.path) {
-            bases.entry(&child.base).or_default().push(child);
-        }
-        let mut children = Vec::new();
-        for (base, forks) in bases {
-            self.become_state(branch, self.manifest.state(base)?)?;
-            for child in forks {
-                let name = child.path.rsplit('/').next().unwrap_or_default();
-                children.push((child, self.memory.fork_from(&self.who, branch, name, None, Some(child.owner))?));
-            }
-        }
+        let children = self.forks(branch, self.children(&dumped.path))?;
         for checkpoint in &dumped.checkpoints {
             self.become_state(branch, self.manifest.state(&checkpoint.head)?)?;
             let text = Some(&*checkpoint.text).filter(|text| !text.is_empty());
@@ -100,6 +115,39 @@ impl DumpReader<'_> {
         }
         self.become_state(branch, &dumped.folder)?;
         children.into_iter().try_for_each(|(child, branch)| self.grow(child, branch))
+    }
+
+    /// Forks branches off one that takes on their bases, and has them propose what they propose.
+    fn forks<'b>(
+        &self,
+        parent: BranchId,
+        children: impl IntoIterator<Item = &'b DumpedBranch>,
+    ) -> Result<Vec<(&'b DumpedBranch, BranchId)>, CommandError> {
+        let mut bases: BTreeMap<&str, Vec<&DumpedBranch>> = BTreeMap::new();
+        for child in children {
+            bases.entry(child.first_base()).or_default().push(child);
+        }
+        let mut made = Vec::new();
+        for (base, forks) in bases {
+            self.become_state(parent, self.manifest.state(base)?)?;
+            for child in forks {
+                let name = child.path.rsplit('/').next().unwrap_or_default();
+                let branch = self.memory.fork_from(&self.who, parent, name, None, Some(child.owner))?;
+                if let Some(DumpedProposal { head, text, .. }) = &child.proposal {
+                    self.become_state(branch, self.manifest.state(head)?)?;
+                    let proposed = self.memory.propose(&self.who, branch, text);
+                    proposed.map_err(|error| refused(format!("{MANIFEST}, the proposal of {}", child.path), error))?;
+                }
+                made.push((child, branch));
+            }
+        }
+        for (child, branch) in made.iter().filter(|(child, _)| child.first_base() != child.base) {
+            // A pull gives it the base that it has by now. Without edits of its own nothing is in the way of that.
+            self.become_state(*branch, self.manifest.state(child.first_base())?)?;
+            self.become_state(parent, self.manifest.state(&child.base)?)?;
+            self.memory.merge(&self.who, *branch, MergeKind::Pull, false)?;
+        }
+        Ok(made)
     }
 
     fn children<'b>(&'b self, path: &'b str) -> impl Iterator<Item = &'b DumpedBranch> {
@@ -118,7 +166,7 @@ impl DumpReader<'_> {
     fn records(&self, branch: BranchId, path: &Path) -> Result<(), CommandError> {
         let before = self.memory.snapshot(&View::Branch(branch))?;
         let (mut named, mut batch, mut bytes) = (HashSet::<Arc<str>>::new(), Vec::new(), 0);
-        self.lines(path, |record| {
+        self.records_of(path, |record| {
             if !named.insert(record.id().clone()) {
                 return Err(damaged(format!("{} has the record {} twice", path.display(), record.id())));
             }
@@ -141,8 +189,16 @@ impl DumpReader<'_> {
     fn settings(&self) -> Result<(), CommandError> {
         for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
-            for setting in Setting::ALL {
+            let is_alone = |setting: &Setting| setting.is_shared() || dumped.inherits_rules.is_none();
+            // What an embedder is, is set where it is at work.
+            let settings = || Setting::ALL.into_iter().filter(|setting| *setting != Setting::Embedder);
+            for setting in settings().filter(is_alone) {
                 self.set(branch, dumped, setting)?;
+            }
+            if let Some(inherits_rules) = dumped.inherits_rules {
+                let value = |setting| Ok((setting, self.setting(dumped, setting)?));
+                let values = settings().map(value).collect::<Result<Vec<_>, CommandError>>()?;
+                self.memory.import_settings(&self.who, branch, &values, inherits_rules)?;
             }
             let mode =
                 u32::from_str_radix(&dumped.mode, 8).map_err(|_| damaged(format!("{} is no mode", dumped.mode)))?;
@@ -153,55 +209,109 @@ impl DumpReader<'_> {
         Ok(())
     }
 
-    /// Gives branches that have a log of their own its entries, and all their cursors.
+    /// Has the names of agents be held as they were, whoever uses them now: branches that have ended did, too.
+    fn agents(&self) -> Result<(), CommandError> {
+        let (Some(wanted), Some(top)) = (self.manifest.agents, self.manifest.branches.first()) else { return Ok(()) };
+        let root = self.memory.resolve(top.path.split('/').next().unwrap_or_default())?;
+        let path = self.folder.join(&top.folder).join(AGENTS);
+        let found = shared::read_agents(self.memory, &self.who, root, &path)?;
+        self.manifest.check_lines(&path, found, wanted)
+    }
+
+    /// Gives branches that have a log of their own its entries and those of logs that were closed into it, and all branches
+    /// their places in these.
     fn logs(&self) -> Result<(), CommandError> {
         for dumped in &self.manifest.branches {
-            let Some(log) = &dumped.log else { continue };
-            let branch = self.memory.resolve(&dumped.path)?;
-            let mut import = self.memory.import_log(&self.who, branch)?;
-            self.lines(&self.folder.join(&dumped.folder).join(LOG), |record| Ok(import.push(record)?))?;
-            let head = import.finish(log.archived)?.to_string();
-            check_head(format!("the log of {}", dumped.path), head, &log.head)?;
+            if dumped.log.is_none() && dumped.closed_logs.is_empty() {
+                continue;
+            }
+            let (folder, branch) = (self.folder.join(&dumped.folder), self.log_owner(dumped)?);
+            for DumpedClosedLog { name, log } in &dumped.closed_logs {
+                let what = format!("the closed log {name} of {}", dumped.path);
+                check_closed_name(name).map_err(|error| refused(format!("{MANIFEST}, {}", dumped.path), error))?;
+                let import = self.log(branch, &folder.join(CLOSED_LOGS).join(format!("{name}.jsonl")))?;
+                let head = import.finish_closed(log.archived, name).map_err(|error| refused(&what, error))?;
+                check_head(what, head.to_string(), &log.head)?;
+            }
+            if let Some(log) = &dumped.log {
+                let head = self.log(branch, &folder.join(LOG))?.finish(log.archived)?.to_string();
+                check_head(format!("the log of {}", dumped.path), head, &log.head)?;
+            }
         }
-        for dumped in self.manifest.branches.iter().filter(|dumped| dumped.cursor > 0) {
+        for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
             // Where the log of a branch above was not dumped, nothing of it was read.
-            if self.memory.shared_log(branch)?.entries() >= dumped.cursor {
+            let entries = self.memory.shared_log(branch)?.entries();
+            if (1..=entries).contains(&dumped.cursor) {
                 self.memory.move_cursor(&self.who, branch, dumped.cursor)?;
+            }
+            if (1..=entries).contains(&dumped.log_at_base) {
+                self.memory.import_log_at_base(&self.who, branch, dumped.log_at_base)?;
             }
         }
         Ok(())
     }
 
+    /// Returns a branch that must have a log of its own.
+    fn log_owner(&self, dumped: &DumpedBranch) -> Result<BranchId, CommandError> {
+        let branch = self.memory.resolve(&dumped.path)?;
+        if self.memory.shared_log(branch)?.owner == branch {
+            return Ok(branch);
+        }
+        Err(damaged(format!("{MANIFEST}: {} has no log of its own, and what belongs to one", dumped.path)))
+    }
+
+    /// Begins to give a branch the log of a file.
+    fn log(&self, branch: BranchId, path: &Path) -> Result<SharedLogImport<'_>, CommandError> {
+        let mut import = self.memory.import_log(&self.who, branch)?;
+        self.records_of(path, |record| Ok(import.push(record)?))?;
+        Ok(import)
+    }
+
+    /// Gives branches that have a log of their own its signals; returns how many had ended.
+    fn signals(&self) -> Result<u64, CommandError> {
+        let mut all_ended = 0;
+        for dumped in self.manifest.branches.iter().filter(|dumped| dumped.signals > 0) {
+            let branch = self.log_owner(dumped)?;
+            let path = self.folder.join(&dumped.folder).join(SIGNALS);
+            let SignalsRead { signals, ended } = shared::read_signals(self.memory, &self.who, branch, &path)?;
+            self.manifest.check_lines(&path, signals, dumped.signals)?;
+            all_ended += ended;
+        }
+        Ok(all_ended)
+    }
+
     /// Reads the records of a file.
-    fn lines(
+    fn records_of(
         &self,
         path: &Path,
         mut each: impl FnMut(StampedRecord) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
-        let failed = |error: std::io::Error| CommandError::file("read", path, &error);
-        let mut lines = BufReader::new(File::open(path).map_err(failed)?);
-        let (mut line, mut number) = (Vec::new(), 0);
-        loop {
-            line.clear();
-            if lines.read_until(b'\n', &mut line).map_err(failed)? == 0 {
-                return Ok(());
-            }
-            number += 1;
+        each_line(path, |line, number| {
             let record =
-                StampedRecord::parse(&line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
-            each(record)?;
-        }
+                StampedRecord::parse(line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
+            each(record)
+        })
     }
 
-    fn set(&self, branch: BranchId, dumped: &DumpedBranch, setting: Setting) -> Result<(), CommandError> {
+    /// Returns the value of a setting.
+    fn setting(&self, dumped: &DumpedBranch, setting: Setting) -> Result<String, CommandError> {
         let path = self.folder.join(&dumped.folder).join(CONFIG).join(setting.name());
         let value = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
         let value = value.strip_suffix('\n').unwrap_or(&value);
+        // What is unset may be no value to set.
+        if !value.is_empty() {
+            check_setting(setting, value).map_err(|error| refused(path.display(), error.into()))?;
+        }
+        Ok(value.to_owned())
+    }
+
+    fn set(&self, branch: BranchId, dumped: &DumpedBranch, setting: Setting) -> Result<(), CommandError> {
+        let value = self.setting(dumped, setting)?;
         if self.memory.setting(&View::Branch(branch), setting)? == value {
             return Ok(());
         }
-        Ok(self.memory.set(&self.who, branch, setting, value)?)
+        Ok(self.memory.set(&self.who, branch, setting, &value)?)
     }
 
     /// Refuses a store that is not what the manifest says.
@@ -214,6 +324,10 @@ impl DumpReader<'_> {
             for checkpoint in &dumped.checkpoints {
                 let label: Arc<str> = checkpoint.label.as_str().into();
                 check_head(format!("{path}@{label}"), head(View::Checkpoint(branch, label))?, &checkpoint.head)?;
+            }
+            if let (Some(wanted), Some(found)) = (&dumped.proposal, self.memory.proposed(branch)?) {
+                check_head(format!("the proposal of {path}"), found.state.head().to_string(), &wanted.head)?;
+                check_head(format!("the base of the proposal of {path}"), found.base.head().to_string(), &wanted.base)?;
             }
         }
         Ok(())

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG, DumpedBranch, DumpedCheckpoint, DumpedLog, FORMAT, LOG, MANIFEST, Manifest, RECORDS, VERSION, files,
-    whole_or_not_at_all,
+    AGENTS, CLOSED_LOGS, CONFIG, DumpedBranch, DumpedCheckpoint, DumpedClosedLog, DumpedLog, DumpedProposal, FORMAT,
+    LOG, MANIFEST, Manifest, PROPOSAL, RECORDS, SIGNALS, VERSION, files, shared, whole_or_not_at_all,
 };
 use crate::cli::failure::CommandError;
-use crate::memory::{BranchId, Export, Memory, OwnLog, Setting, Snapshot, View};
+use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
 
 /// Bytes of an export that are read at a time.
 const PIECE: usize = 1 << 20;
@@ -25,7 +26,7 @@ pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value
 }
 
 fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandError> {
-    let mut dump = DumpWriter { memory, out, states: BTreeMap::new(), records: 0 };
+    let mut dump = DumpWriter { memory, out, states: BTreeMap::new(), records: 0, leased: 0, reviews: 0 };
     let mut branches = Vec::new();
     let mut todo = vec![(top, PathBuf::from(&*memory.info(top)?.name))];
     while let Some((branch, folder)) = todo.pop() {
@@ -34,10 +35,17 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
         todo.extend(children.map(|(name, child)| (child, folder.join("branches").join(&*name))));
     }
     for (branch, dumped) in &branches {
-        dump.bases_and_checkpoints(*branch, dumped)?;
+        dump.other_states(*branch, dumped)?;
     }
-    let (states, records) = (dump.states, dump.records);
-    let report = json!({ "branches": branches.len(), "states": states.len(), "records": records, "tip": memory.tip().to_string() });
+    let agents = shared::write_agents(memory, top, &out.join(&branches[0].1.folder).join(AGENTS))?;
+    let DumpWriter { states, records, leased, reviews, .. } = dump;
+    let sum = |of: fn(&DumpedBranch) -> u64| branches.iter().map(|(_, dumped)| of(dumped)).sum::<u64>();
+    let report = json!({
+        "branches": branches.len(), "states": states.len(), "records": records, "agents": agents,
+        "signals": sum(|dumped| dumped.signals), "closed_logs": sum(|dumped| dumped.closed_logs.len() as u64),
+        "proposals": sum(|dumped| u64::from(dumped.proposal.is_some())), "tip": memory.tip().to_string(),
+        "left_out": { "lease_signals": leased, "reviews": reviews },
+    });
     let manifest = Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -45,6 +53,8 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
         tip: memory.tip().to_string(),
         branches: branches.into_iter().map(|(_, dumped)| dumped).collect(),
         states,
+        users: memory.users().into_iter().map(|(uid, name)| (uid, name.to_string())).collect(),
+        agents: Some(agents),
     };
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
     write_file(&out.join(MANIFEST), text.as_bytes())?;
@@ -57,6 +67,10 @@ struct DumpWriter<'a> {
     /// Where the state with each head stands.
     states: BTreeMap<String, PathBuf>,
     records: u64,
+    /// Signals that were left out, since they end with a lease.
+    leased: u64,
+    /// What approvers said of proposals, which is left out.
+    reviews: u64,
 }
 
 impl DumpWriter<'_> {
@@ -67,19 +81,14 @@ impl DumpWriter<'_> {
         self.state(&snapshot, folder)?;
         let config = self.out.join(folder).join(CONFIG);
         make_dir(&config)?;
-        for setting in Setting::ALL {
-            let value = memory.setting(&View::Branch(branch), setting)? + "\n";
-            write_file(&config.join(setting.name()), value.as_bytes())?;
+        let settings = memory.stored_settings(branch)?;
+        for (setting, value) in &settings.values {
+            write_file(&config.join(setting.name()), format!("{value}\n").as_bytes())?;
         }
-        let mut checkpoints = Vec::new();
-        for label in memory.checkpoints(branch)? {
-            let time = memory.checkpoint_time(branch, &label)?;
-            let head = memory.snapshot(&View::Checkpoint(branch, label.clone()))?.head().to_string();
-            let text = memory.checkpoint_text(branch, &label)?.to_string();
-            checkpoints.push((time, DumpedCheckpoint { label: label.to_string(), head, time: time.to_string(), text }));
-        }
-        checkpoints.sort_by_key(|(time, _)| *time);
-        let log = memory.own_log(branch)?.map(|log| self.log(&log, folder)).transpose()?;
+        let log = memory.own_log(branch)?.map(|log| self.log(&log, &folder.join(LOG))).transpose()?;
+        let closed_logs = self.closed_logs(branch, folder)?;
+        let (signals, leased) = shared::write_signals(memory, branch, &self.out.join(folder).join(SIGNALS))?;
+        self.leased += leased;
         Ok(DumpedBranch {
             path: info.path.to_string(),
             folder: folder.to_owned(),
@@ -88,14 +97,54 @@ impl DumpWriter<'_> {
             created: info.created.to_string(),
             head: snapshot.head().to_string(),
             base: memory.base(branch)?.head().to_string(),
-            checkpoints: checkpoints.into_iter().map(|(_, checkpoint)| checkpoint).collect(),
+            checkpoints: self.checkpoints(branch)?,
             log,
             cursor: memory.cursor(branch)?,
+            log_at_base: memory.log_at_base(branch)?,
+            closed_logs,
+            signals,
+            proposal: self.proposal(branch)?,
+            inherits_rules: Some(settings.inherits_rules),
         })
     }
 
+    /// Lists the checkpoints of a branch, by time.
+    fn checkpoints(&self, branch: BranchId) -> Result<Vec<DumpedCheckpoint>, CommandError> {
+        let memory = self.memory;
+        let mut checkpoints = Vec::new();
+        for label in memory.checkpoints(branch)? {
+            let time = memory.checkpoint_time(branch, &label)?;
+            let head = memory.snapshot(&View::Checkpoint(branch, label.clone()))?.head().to_string();
+            let text = memory.checkpoint_text(branch, &label)?.to_string();
+            checkpoints.push((time, DumpedCheckpoint { label: label.to_string(), head, time: time.to_string(), text }));
+        }
+        checkpoints.sort_by_key(|(time, _)| *time);
+        Ok(checkpoints.into_iter().map(|(_, checkpoint)| checkpoint).collect())
+    }
+
+    /// Tells what a branch proposes, without what was said of it: that is bound to persons and to hours.
+    fn proposal(&mut self, branch: BranchId) -> Result<Option<DumpedProposal>, CommandError> {
+        let Some(proposed) = self.memory.proposed(branch)? else { return Ok(None) };
+        self.reviews += proposed.reviews as u64;
+        let [head, base] = [&proposed.state, &proposed.base].map(|state| state.head().to_string());
+        Ok(Some(DumpedProposal { head, base, time: proposed.time.to_string(), text: proposed.text.to_string() }))
+    }
+
+    /// Writes the logs of branches that have ended below one.
+    fn closed_logs(&self, branch: BranchId, folder: &Path) -> Result<Vec<DumpedClosedLog>, CommandError> {
+        let (logs, folder) = (self.memory.own_closed_logs(branch)?, folder.join(CLOSED_LOGS));
+        if !logs.is_empty() {
+            make_dir(&self.out.join(&folder))?;
+        }
+        let closed = |(name, log): &(Arc<str>, OwnLog)| {
+            let log = self.log(log, &folder.join(format!("{name}.jsonl")))?;
+            Ok(DumpedClosedLog { name: name.to_string(), log })
+        };
+        logs.iter().map(closed).collect()
+    }
+
     /// Writes the states that no present one stands for.
-    fn bases_and_checkpoints(&mut self, branch: BranchId, dumped: &DumpedBranch) -> Result<(), CommandError> {
+    fn other_states(&mut self, branch: BranchId, dumped: &DumpedBranch) -> Result<(), CommandError> {
         if !self.states.contains_key(&dumped.base) {
             self.state(&self.memory.base(branch)?, &dumped.folder.join("base"))?;
         }
@@ -106,13 +155,21 @@ impl DumpWriter<'_> {
                 self.state(&self.memory.snapshot(&view)?, &folder)?;
             }
         }
+        if let Some(proposed) = self.memory.proposed(branch)? {
+            let folder = dumped.folder.join(PROPOSAL);
+            for (state, folder) in [(&proposed.state, folder.clone()), (&proposed.base, folder.join("base"))] {
+                if !self.states.contains_key(&state.head().to_string()) {
+                    self.state(state, &folder)?;
+                }
+            }
+        }
         Ok(())
     }
 
-    /// Writes the entries of a branch's own log. What it remembers of events follows from them.
-    fn log(&self, log: &OwnLog, folder: &Path) -> Result<DumpedLog, CommandError> {
+    /// Writes the entries of a log. What it remembers of events follows from them.
+    fn log(&self, log: &OwnLog, path: &Path) -> Result<DumpedLog, CommandError> {
         let is_entry = |line: &[u8]| !line.starts_with(b"{\"id\":\"@");
-        export(&log.records, &self.out.join(folder).join(LOG), is_entry)?;
+        export(&log.records, &self.out.join(path), is_entry)?;
         Ok(DumpedLog { entries: log.entries, archived: log.archived, head: log.records.head().to_string() })
     }
 

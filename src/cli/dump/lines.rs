@@ -1,0 +1,79 @@
+//! JSON Lines of a dump. What is wrong with one is told with its file and number.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::damaged;
+use crate::cli::failure::CommandError;
+use crate::memory::{Error, Kind};
+
+/// Gives each line of a file with its number, counted from 1.
+pub fn each_line(
+    path: &Path,
+    mut each: impl FnMut(&[u8], usize) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::file("read", path, &error);
+    let mut lines = BufReader::new(File::open(path).map_err(failed)?);
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            return Ok(());
+        }
+        number += 1;
+        each(&line, number)?;
+    }
+}
+
+/// Gives what each line of a file says, with the words for that line; returns how many there are.
+pub fn each_value<T: DeserializeOwned>(
+    path: &Path,
+    mut each: impl FnMut(T, &str) -> Result<(), CommandError>,
+) -> Result<u64, CommandError> {
+    let mut count = 0;
+    each_line(path, |line, number| {
+        let place = format!("{}, line {number}", path.display());
+        let value = serde_json::from_slice(line).map_err(|error| {
+            // Its own words count the lines of the one that it was given.
+            let words = error.to_string();
+            damaged(format!("{place}: {}", words.split(" at line 1 ").next().unwrap_or_default()))
+        })?;
+        count += 1;
+        each(value, &place)
+    })?;
+    Ok(count)
+}
+
+/// Writes a line for each value; returns how many there are.
+pub fn write_values<T: Serialize>(
+    path: &Path,
+    values: impl IntoIterator<Item = Result<T, CommandError>>,
+) -> Result<u64, CommandError> {
+    let failed = |error: std::io::Error| CommandError::file("written", path, &error);
+    let mut lines = BufWriter::new(File::create(path).map_err(failed)?);
+    let mut count = 0;
+    for value in values {
+        serde_json::to_writer(&mut lines, &value?).map_err(|error| failed(error.into()))?;
+        lines.write_all(b"\n").map_err(failed)?;
+        count += 1;
+    }
+    lines.flush().map_err(failed)?;
+    lines.get_ref().sync_all().map_err(failed)?;
+    Ok(count)
+}
+
+/// Returns the failure of an import that a store refused, with the place in the dump. What can't be one is damage of the dump.
+pub fn refused(place: impl std::fmt::Display, error: Error) -> CommandError {
+    match error.kind() {
+        Kind::Invalid | Kind::TooLarge | Kind::Exists => damaged(format!("{place}: {error}")),
+        _ => {
+            let mut failure = CommandError::from(error);
+            failure.message = format!("{place}: {}", failure.message);
+            failure
+        }
+    }
+}
