@@ -177,11 +177,11 @@ pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance,
     out.push(b'\n');
 }
 
-/// Returns what is left of an entry that is purged: who wrote it and when. Its line keeps its length, since offsets in
-/// `entries.jsonl` rest on that.
+/// Returns what is left of an entry that is purged: its labels, and with its stamp who wrote it and when. Its line keeps its
+/// length, since offsets in `entries.jsonl` rest on that.
 pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
     let metadata: Map<String, Value> = serde_json::from_str(&version.content.metadata).unwrap_or_default();
-    let kept = metadata.into_iter().filter(|(key, _)| key == OFFSET_KEY).collect();
+    let kept = metadata.into_iter().filter(|(key, _)| [OFFSET_KEY, KIND_KEY, EVENT_KEY].contains(&&**key)).collect();
     let left = RecordContent { vector: None, text: None, metadata: canonical(kept) };
     let length = |content: &RecordContent| {
         let mut line = Vec::new();

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, BranchId, Hash, Memory, MergeKind, OpenMode, ReviewRequest, Setting, SharedLogEntryInput, SharedLogPosition,
-    View,
+    Actor, BranchId, Hash, Memory, MergeKind, OpenMode, PurgeOptions, ReviewRequest, Setting, SharedLogEntryInput,
+    SharedLogPosition, View,
 };
 use serde_json::{Value, json};
 
@@ -69,6 +69,8 @@ fn fill(memory: &Memory) {
     memory.set(&who(), kept, Setting::Rules, "** whole append").unwrap();
     case(memory, main, &[r#"{"text":"first","event_id":"e"}"#, r#"{"text":"second","vector":[1,2]}"#]);
     case(memory, main, &[r#"{"text":"of another case"}"#]);
+    let purged = format!("shared/log/closed/{}/1", memory.closed_logs(main).unwrap()[0]);
+    memory.purge(&who(), main, &[purged], PurgeOptions::default()).unwrap();
     let fix = proposing(memory, main);
     let team = memory.fork(&who(), main, "team", None).unwrap();
     memory.set(&who(), team, Setting::Log, "own").unwrap();
