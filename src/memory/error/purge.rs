@@ -24,7 +24,7 @@ pub enum PurgeError {
     /// Branches of other owners have some of it.
     #[error("versions of it are in branches of other owners: {branches}")]
     NotOwner {
-        /// Name paths of some of them.
+        /// Name paths of some of those that are open to everybody, or that there are none.
         branches: String,
     },
     /// Another purge is under way.

@@ -215,19 +215,22 @@ impl Memory {
         who.uid == 0 || main == Some(who.uid)
     }
 
-    /// Refuses who may not take something out of all these branches.
+    /// Refuses who may not take something out of all these branches. It names those that are open to everybody: what a closed
+    /// branch holds and what is below it is its owner's alone to tell.
     fn check_owner(&self, who: &Actor, catalog: &Catalog, holders: &BTreeSet<BranchId>) -> Result<(), Error> {
         if self.is_privileged(who, catalog) {
             return Ok(());
         }
-        let live = holders.iter().filter_map(|id| catalog.branches.get(id)).map(|it| (it.uid, &*it.path));
-        let ended = catalog.retained.ended.values().filter(|it| holders.contains(&it.id)).map(|it| (it.uid, &*it.path));
-        let others: Vec<&str> = live.chain(ended).filter(|(uid, _)| *uid != who.uid).map(|(_, path)| path).collect();
+        let live = holders.iter().filter_map(|id| catalog.branches.get(id)).map(|it| (it.uid, it.id));
+        let ended = catalog.retained.ended.values().filter(|it| holders.contains(&it.id)).map(|it| (it.uid, it.id));
+        let others: Vec<BranchId> = live.chain(ended).filter(|(uid, _)| *uid != who.uid).map(|(_, id)| id).collect();
         if others.is_empty() {
             return Ok(());
         }
-        let (shown, more) = (others.iter().take(5).copied().collect::<Vec<_>>().join(", "), others.len() > 5);
-        Err(PurgeError::NotOwner { branches: shown + if more { ", …" } else { "" } }.into())
+        let open: Vec<&str> = others.into_iter().filter_map(|id| open_path(catalog, id)).collect();
+        let (shown, more) = (open.iter().take(5).copied().collect::<Vec<_>>().join(", "), open.len() > 5);
+        let named = if open.is_empty() { "none of which is open to all".into() } else { shown };
+        Err(PurgeError::NotOwner { branches: named + if more { ", …" } else { "" } }.into())
     }
 
     /// Lets go of what was worked out from states that had it.
@@ -410,6 +413,19 @@ fn checked_item(item: &str) -> Result<Arc<str>, Error> {
         Some(_) => Err(PurgeError::Item(item.to_owned()).into()),
         None => check_record_id(item).map(|()| item.into()).map_err(|_| PurgeError::Item(item.to_owned()).into()),
     }
+}
+
+/// Returns the name path of a living branch if everybody may read it and all branches above it.
+fn open_path(catalog: &Catalog, id: BranchId) -> Option<&str> {
+    let branch = catalog.branches.get(&id)?;
+    let mut at = Some(branch);
+    while let Some(above) = at {
+        if above.mode & 0o5 != 0o5 {
+            return None;
+        }
+        at = above.parent.and_then(|parent| catalog.branches.get(&parent));
+    }
+    Some(&branch.path)
 }
 
 #[cfg(test)]
