@@ -21,6 +21,8 @@ mod file_search;
 mod files;
 /// Steps that leave nothing behind where they fail.
 mod guard;
+/// Many users, each against all others.
+mod isolation;
 /// Starting, ending, dying, coming back.
 mod lifecycle;
 /// Whose files are in forks, after merges and after chown(2).
