@@ -18,7 +18,7 @@ const VIEWS_MAX: usize = 512;
 /// Files and bytes that a question indexes itself.
 const INLINE: (usize, u64) = (1_024, 2 << 20);
 /// How long a question waits for what others are indexing.
-const WAIT: Duration = Duration::from_millis(250);
+const WAIT: Duration = Duration::from_millis(100);
 /// How often a look is begun again that found damage in the index.
 const ROUNDS: usize = 4;
 
