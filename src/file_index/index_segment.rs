@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::content::IndexKey;
 use super::passage::PassageKey;
 use crate::object::{BlobStore, Hash};
-use crate::segment::{Container, ContainerWriter, SegmentError};
+use crate::segment::{Container, ContainerWriter, DerivedFiles, SegmentError};
 use crate::text::Postings;
 
 /// Kind byte of the file.
@@ -58,16 +58,22 @@ pub struct IndexSegment {
     backing: Backing,
     contents: u32,
     rows: u32,
+    /// The vectors that embedders made of its passages.
+    pub(super) derived: DerivedFiles,
     /// Whether bytes of it were found to be wrong: from then on it is in nobody's way.
     is_broken: AtomicBool,
 }
 
 impl IndexSegment {
+    fn new(backing: Backing, contents: u32, rows: u32) -> IndexSegment {
+        IndexSegment { backing, contents, rows, derived: DerivedFiles::default(), is_broken: AtomicBool::new(false) }
+    }
+
     /// Takes sections that were just made.
     pub(super) fn in_memory(sections: Sections) -> IndexSegment {
         let contents = (sections[KEYS].len() / IndexKey::BYTES) as u32;
         let rows = (sections[PLACES].len() / PLACE_BYTES) as u32;
-        IndexSegment { backing: Backing::Memory(sections), contents, rows, is_broken: AtomicBool::new(false) }
+        IndexSegment::new(Backing::Memory(sections), contents, rows)
     }
 
     /// Opens a file; reads and checks its footer, nothing else.
@@ -80,10 +86,7 @@ impl IndexSegment {
             && lengths[PLACES] == rows * PLACE_BYTES as u64
             && lengths[PASSAGE_KEYS] == rows * PASSAGE_KEY_BYTES as u64;
         match (adds_up, u32::try_from(contents), u32::try_from(rows)) {
-            (true, Ok(contents), Ok(rows)) => {
-                let is_broken = AtomicBool::new(false);
-                Ok(Arc::new(IndexSegment { backing: Backing::File(file), contents, rows, is_broken }))
-            }
+            (true, Ok(contents), Ok(rows)) => Ok(Arc::new(IndexSegment::new(Backing::File(file), contents, rows))),
             _ => Err(file.damaged(FIRSTS, "its sections are not of one length")),
         }
     }

@@ -1,4 +1,5 @@
-//! The index of files: which passages of which contents hold which words.
+//! The index of files: which passages of which contents hold which words, and their vectors where there is an
+//! embedder.
 //!
 //! It is one index for the whole store. What is indexed are contents: each distinct one once, whatever branches and paths
 //! have it, in immutable segments as Lucene's, in memory at first and in files later. What a branch sees of it is a
@@ -11,6 +12,7 @@
 mod access;
 mod builder;
 mod content;
+mod derived;
 mod index_segment;
 mod passage;
 mod permitted;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::object::Context;
+use crate::object::{Context, Hash};
 
 /// Bytes of a passage from which on no further paragraph is added.
 const TARGET_BYTES: usize = 1_200;
@@ -59,9 +59,16 @@ impl Passage {
 pub struct PassageKey(pub [u8; 16]);
 
 impl PassageKey {
+    /// Returns by what the vector of the passage is found, beside those of other texts.
+    pub fn vector_key(&self) -> Hash {
+        let mut bytes = [0; 32];
+        bytes[..self.0.len()].copy_from_slice(&self.0);
+        Hash(bytes)
+    }
+
     /// Returns the key of a passage's text.
     pub fn of(text: &str) -> PassageKey {
-        let hash = crate::object::Hash::of(&PASSAGE_CONTEXT, text.as_bytes());
+        let hash = Hash::of(&PASSAGE_CONTEXT, text.as_bytes());
         PassageKey(hash.0.first_chunk().copied().unwrap_or_default())
     }
 }

@@ -112,6 +112,11 @@ impl VisiblePart {
         self.repeated.get(&row).copied().unwrap_or(1)
     }
 
+    /// Goes through the rows that some file shows.
+    pub fn shown(&self) -> impl Iterator<Item = u32> {
+        self.rows.iter()
+    }
+
     /// Returns whether each row is shown by one file.
     pub fn is_all(&self) -> bool {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())

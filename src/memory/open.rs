@@ -108,7 +108,7 @@ impl Memory {
         let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
-        let file_index = FileIndex::open(&segments.blobs, loaded.file_index);
+        let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());
         let reserve = Reserve::open(disk.clone(), if writing { environment.reserve } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {

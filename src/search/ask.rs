@@ -11,7 +11,9 @@ use super::clock::QueryTimer;
 use super::derived::DerivedVectors;
 use super::file_scan::{FileScan, FileSource};
 use super::fusion::fuse;
+use super::passage_search::NearHit;
 use super::scan::{Scan, Scored};
+use super::top::Ranked;
 use super::vector_search::{SearchParams, nearest};
 use super::{Mode, Query, SearchError, bm25_search};
 use crate::branch::BranchVersion;
@@ -80,10 +82,11 @@ pub fn ask(
         }
         scans.push(Scan::new(number, &place.state, place.derived.as_ref(), query.filter.as_ref(), &clock)?);
     }
-    let file_scan = files.map(|source| FileScan::new(&source.files, query.filter.as_ref(), &clock));
+    let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &clock));
     let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
+    let near = |vector: &PreparedVector, k| near(&scans, file_scan.as_ref(), (vector, query), k);
     let make = HitBuilder { places, files, query, blocks: Blocks::default() };
-    let (hits, exact) = hits_of(&scans, make, &wanted, worded)?;
+    let (hits, exact) = hits_of(make, &wanted, near, worded)?;
     Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
 
@@ -137,44 +140,60 @@ fn dim_of(state: &BranchVersion) -> Option<usize> {
     })
 }
 
+/// Returns the `k` records and passages that are worth most to a vector, best first, and whether none can be missing.
+fn near(
+    scans: &[Scan<'_>],
+    files: Option<&FileScan<'_>>,
+    (vector, query): (&PreparedVector, &Query),
+    k: usize,
+) -> Result<(Vec<NearHit>, bool), SearchError> {
+    let records = nearest(scans, vector, k, SearchParams { exact: query.exact, ef: query.ef })?;
+    let record = |found: Scored<f32>| {
+        let (id, payload) = (HitKey::Record(found.id, found.place), HitRow::Record(found.row));
+        Ranked { score: found.score, id, payload }
+    };
+    let mut all: Vec<NearHit> = records.found.into_iter().map(record).collect();
+    if let Some(files) = files {
+        all.extend(files.nearest(vector, k)?);
+        all.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.id.cmp(&other.id)));
+        all.truncate(k);
+    }
+    Ok((all, records.exact))
+}
+
 /// Returns the hits, and whether they are proven to be the best.
 fn hits_of(
-    scans: &[Scan<'_>],
     mut make: HitBuilder<'_>,
     wanted: &ResolvedQuery,
+    near: impl Fn(&PreparedVector, usize) -> Result<(Vec<NearHit>, bool), SearchError>,
     worded: impl Fn(&str, usize) -> Result<Vec<WordHit>, SearchError>,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
     let query = make.query;
-    let effort = SearchParams { exact: query.exact, ef: query.ef };
     match (&wanted.vector, &wanted.text) {
         (Some(vector), None) => {
-            let nearest = nearest(scans, vector, query.k, effort)?;
-            let mut hit = |found: &Scored<f32>| {
+            let (found, exact) = near(vector, query.k)?;
+            let mut hit = |found: &NearHit| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
                 make.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
             };
-            Ok((nearest.found.iter().map(&mut hit).collect::<Result<_, _>>()?, nearest.exact))
+            Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, exact))
         }
         (None, Some(text)) => {
             let found = worded(text, query.k)?;
             let mut hit = |found: &WordHit| {
                 let explain = || json!({ "mode": "text", "score": found.score });
-                make.word_hit(found, Score::Double(found.score), explain)
+                make.hit(found, Score::Double(found.score), None, explain)
             };
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
             let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
-            let near = nearest(scans, vector, depth, effort)?;
+            let (near, exact) = near(vector, depth)?;
             let worded = worded(text, depth)?;
-            Ok((make.fused(&near.found, &worded, vector)?, near.exact))
+            Ok((make.fused(&near, &worded, vector)?, exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
-}
-
-fn key<S>(found: &Scored<S>) -> HitKey {
-    HitKey::Record(found.id.clone(), found.place)
 }
 
 /// Returns the metadata of an entry without what its log keeps there.
@@ -195,27 +214,19 @@ struct HitBuilder<'a> {
 impl HitBuilder<'_> {
     fn hit<S>(
         &mut self,
-        found: &Scored<S>,
+        found: &Ranked<S, HitKey, HitRow>,
         score: Score,
         distance: Option<f32>,
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
-        self.record((&found.row, &found.id, found.place), score, distance, explain)
-    }
-
-    /// Makes a hit of what was found by its words.
-    fn word_hit(
-        &mut self,
-        found: &WordHit,
-        score: Score,
-        explain: impl FnOnce() -> Value,
-    ) -> Result<Hit, SegmentError> {
         match (&found.id, &found.payload) {
-            (HitKey::Record(id, place), HitRow::Record(row)) => self.record((row, id, *place), score, None, explain),
+            (HitKey::Record(id, place), HitRow::Record(row)) => {
+                self.record((row, id, *place), score, distance, explain)
+            }
             (HitKey::File { path, line, .. }, HitRow::File(row)) => {
                 let path = format!("files/{}", String::from_utf8_lossy(path));
                 let file = FileLine { path: path.into(), line: *line };
-                self.passage(row, file, score, explain)
+                self.passage((row, file), score, distance, explain)
             }
             _ => unreachable!("a key is of what it names"),
         }
@@ -223,9 +234,9 @@ impl HitBuilder<'_> {
 
     fn passage(
         &self,
-        row: &FileRow,
-        file: FileLine,
+        (row, file): (&FileRow, FileLine),
         score: Score,
+        distance: Option<f32>,
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         let source = self.files.expect("only what is searched has hits");
@@ -235,7 +246,7 @@ impl HitBuilder<'_> {
             entry_id: None,
             file: Some(file),
             score,
-            distance: None,
+            distance,
             source: source.source.clone(),
             branch: source.branch.clone(),
             stamp: None,
@@ -284,13 +295,13 @@ impl HitBuilder<'_> {
     /// Fuses the two lists by their ranks.
     fn fused(
         &mut self,
-        near: &[Scored<f32>],
+        near: &[NearHit],
         worded: &[WordHit],
         vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
-        let near_keys: Vec<HitKey> = near.iter().map(key).collect();
+        let near_keys: Vec<HitKey> = near.iter().map(|found| found.id.clone()).collect();
         let word_keys: Vec<HitKey> = worded.iter().map(|found| found.id.clone()).collect();
-        let by_vector: HashMap<&HitKey, &Scored<f32>> = near_keys.iter().zip(near).collect();
+        let by_vector: HashMap<&HitKey, &NearHit> = near_keys.iter().zip(near).collect();
         let by_words: HashMap<&HitKey, &WordHit> = word_keys.iter().zip(worded).collect();
         let mut hits = Vec::new();
         for fused in fuse([&near_keys, &word_keys]).into_iter().take(self.query.k) {
@@ -306,7 +317,7 @@ impl HitBuilder<'_> {
             let score = Score::Double(fused.score);
             hits.push(match (near, worded) {
                 (Some(found), _) => self.hit(found, score, distance, explain)?,
-                (None, Some(found)) => self.word_hit(found, score, explain)?,
+                (None, Some(found)) => self.hit(found, score, None, explain)?,
                 (None, None) => continue,
             });
         }

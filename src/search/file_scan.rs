@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::SearchError;
 use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, floor};
 use super::clock::QueryTimer;
+use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::matched_terms::TERM_STEPS;
 use crate::file_index::{FilePath, IndexSegment, PassagePlace, PermittedFiles};
@@ -12,7 +13,7 @@ use crate::segment::SegmentError;
 use crate::text::{MaxScore, Scorer};
 
 /// Steps that it takes to find the files that show a passage.
-const PATH_STEPS: usize = 64;
+pub(super) const PATH_STEPS: usize = 64;
 
 /// Reads the text of a passage from a file.
 pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassagePlace, u64) -> Result<String, SegmentError> + 'a;
@@ -25,6 +26,8 @@ pub struct FileSource<'a> {
     pub branch: Arc<str>,
     /// What is indexed.
     pub files: PermittedFiles,
+    /// The vectors that an embedder made of their passages.
+    pub derived: Option<DerivedVectors>,
     /// Reads what is shown.
     pub read: &'a PassageReader<'a>,
 }
@@ -33,17 +36,19 @@ pub struct FileSource<'a> {
 pub struct FileScan<'a> {
     /// What is searched.
     pub files: &'a PermittedFiles,
+    /// The vectors that an embedder made of their passages.
+    pub(super) derived: Option<&'a DerivedVectors>,
     /// The time limit.
     pub clock: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
-    is_wanted: bool,
+    pub(super) is_wanted: bool,
 }
 
 impl<'a> FileScan<'a> {
     /// Prepares a search.
-    pub fn new(files: &'a PermittedFiles, filter: Option<&Filter>, clock: &'a QueryTimer<'a>) -> FileScan<'a> {
+    pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, clock: &'a QueryTimer<'a>) -> FileScan<'a> {
         let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
-        FileScan { files, clock, is_wanted }
+        FileScan { files: &source.files, derived: source.derived.as_ref(), clock, is_wanted }
     }
 
     /// Offers the passages that hold some of the terms.

@@ -5,7 +5,7 @@
 //! searched by a walk through their graph where that costs less; the answer then says that it is
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
 //! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union. Passages of files are
-//! one more place, found by their words.
+//! one more place, found by their words, and by their vectors where there is an embedder.
 
 mod answer;
 mod ask;
@@ -16,6 +16,7 @@ mod file_scan;
 mod filter;
 mod fusion;
 mod matched_terms;
+mod passage_search;
 mod pool;
 mod query;
 mod scan;

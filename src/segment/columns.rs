@@ -21,11 +21,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::stem_cache::StemCache;
 use super::totals::RowTotals;
-use super::{Blocks, Container, DerivedFile, GraphFile, SegmentError};
+use super::{Blocks, Container, DerivedFiles, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time};
 use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
-use crate::sync::RwLock;
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
@@ -91,7 +90,7 @@ pub struct Segment {
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
     pub(super) stems: StemCache,
     /// The vectors that embedders made of its texts, as far as they are made: one file for each embedder.
-    pub(super) derived: RwLock<Vec<Arc<DerivedFile>>>,
+    pub(super) derived: DerivedFiles,
 }
 
 impl Segment {
@@ -124,7 +123,7 @@ impl Segment {
             stamps,
             graphs: Default::default(),
             stems: StemCache::default(),
-            derived: RwLock::default(),
+            derived: DerivedFiles::default(),
         })
     }
 

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use super::{Container, ContainerWriter, Segment, SegmentError};
 use crate::object::{BlobStore, CodecError, Hash, Reader, Writer};
 use crate::record::{DerivedVector, text_hash};
+use crate::sync::RwLock;
+use crate::vector::Code;
 
 const NUMBERS: usize = 0;
 const TEXTS: usize = 1;
@@ -63,7 +65,42 @@ pub struct DerivedColumns<'a> {
     pub residuals: &'a [f32],
 }
 
+/// The files of derived vectors that something has: one of each embedder.
+#[derive(Default)]
+pub struct DerivedFiles(RwLock<Vec<Arc<DerivedFile>>>);
+
+impl DerivedFiles {
+    /// Adds a file, in place of the one of the same embedder.
+    pub fn attach(&self, derived: Arc<DerivedFile>) {
+        let mut files = self.0.write();
+        files.retain(|file| file.embedder() != derived.embedder());
+        files.push(derived);
+    }
+
+    /// Lets go of those of all embedders but some.
+    pub fn retain(&self, keep: impl Fn(&Hash) -> bool) {
+        self.0.write().retain(|file| keep(&file.embedder()));
+    }
+
+    /// Returns all.
+    pub fn all(&self) -> Vec<Arc<DerivedFile>> {
+        self.0.read().clone()
+    }
+
+    /// Returns the one of an embedder.
+    pub fn of(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
+        self.0.read().iter().find(|file| file.embedder() == *embedder).cloned()
+    }
+}
+
 impl DerivedColumns<'_> {
+    /// Returns the code of the vector of a number, and its length.
+    pub fn code(&self, number: u32) -> (Code<'_>, f32) {
+        let (at, dim) = (number as usize, self.codes.len() / self.norms.len());
+        let bytes = &self.codes[at * dim..(at + 1) * dim];
+        (Code { bytes, scale: self.scales[at], residual: self.residuals[at] }, self.norms[at])
+    }
+
     /// Returns the number of the vector of a row, if it has one.
     #[inline]
     pub fn number(&self, row: u32) -> Option<u32> {
@@ -186,6 +223,12 @@ pub struct DerivableTexts {
 }
 
 impl DerivableTexts {
+    /// Takes rows that each want the vector of a text, by its hash.
+    pub fn of(hashes: impl Iterator<Item = Hash>) -> DerivableTexts {
+        let hashes: Vec<Option<Hash>> = hashes.map(Some).collect();
+        DerivableTexts { replaced: vec![false; hashes.len()], hashes }
+    }
+
     /// Reads the texts of all rows, and calls `each` with those that want a vector.
     pub fn read(segment: &Segment, mut each: impl FnMut(u32, Hash, &str)) -> Result<DerivableTexts, SegmentError> {
         let (mut hashes, mut replaced) = (Vec::new(), Vec::new());
@@ -260,24 +303,22 @@ impl Segment {
     /// Gives the segment the vectors that an embedder made for it, in place of those that it made before.
     pub fn attach_derived(&self, derived: Arc<DerivedFile>) {
         if derived.segment() == self.name() {
-            let mut files = self.derived.write();
-            files.retain(|file| file.embedder() != derived.embedder());
-            files.push(derived);
+            self.derived.attach(derived);
         }
     }
 
     /// Lets go of the vectors of all embedders but some.
     pub fn retain_derived(&self, keep: impl Fn(&Hash) -> bool) {
-        self.derived.write().retain(|file| keep(&file.embedder()));
+        self.derived.retain(keep);
     }
 
     /// Returns the files of derived vectors that it has.
     pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
-        self.derived.read().clone()
+        self.derived.all()
     }
 
     /// Returns the vectors that an embedder made for it.
     pub fn derived(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
-        self.derived.read().iter().find(|file| file.embedder() == *embedder).cloned()
+        self.derived.of(embedder)
     }
 }

@@ -25,7 +25,7 @@ pub use blocks::Blocks;
 pub use columns::Segment;
 pub use container::{Container, container_kind};
 pub use container_writer::ContainerWriter;
-pub use derived_file::{DerivableTexts, DerivedColumns, DerivedCounts, DerivedFile};
+pub use derived_file::{DerivableTexts, DerivedColumns, DerivedCounts, DerivedFile, DerivedFiles};
 pub use graph_file::{GraphFile, write_graph};
 pub use row::Row;
 pub use totals::RowTotals;

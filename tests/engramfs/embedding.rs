@@ -1,5 +1,7 @@
 //! Derived vectors: made behind the writers' backs, shared, in no head, and said where they are missing.
 
+mod passages;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -152,6 +152,7 @@ impl Memory {
         let indexed = index_contents(claim.contents.clone(), self.packs());
         self.storage.file_index.publish(claim, indexed);
         self.merge_in_memory()?;
+        self.maintenance.embedding.wake();
         Ok(true)
     }
 
@@ -186,7 +187,9 @@ impl Memory {
                 let live = live_contents(catalog);
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
                 let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
+                file.iter().for_each(|file| self.derive_index(file, &memory));
                 index.replace(&memory, file);
+                self.forget_written_passages();
             }
             let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
             if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare {
@@ -229,6 +232,7 @@ impl Memory {
         let mut merged = merge_segments(segments, |key| live.contains(key))?;
         if segments.iter().any(|segment| segment.name().is_some()) {
             merged = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
+            merged.iter().for_each(|merged| self.derive_index(merged, segments));
         }
         self.storage.file_index.replace(segments, merged);
         Ok(())
@@ -288,7 +292,7 @@ impl Memory {
     }
 
     /// Returns the branches that have files, without those that have just the files of their parents.
-    fn branches_with_files(&self) -> Vec<BranchId> {
+    pub(in crate::memory) fn branches_with_files(&self) -> Vec<BranchId> {
         let catalog = self.catalog().clone();
         let has_own = |(_, branch): &(&BranchId, &BranchRef)| {
             let parent = branch.parent.and_then(|parent| catalog.branches.get(&parent));

@@ -276,6 +276,7 @@ impl Memory {
         let thinned = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
+        manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
         let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
             manifest::write(&self.disk, &manifest, parts, &self.key)

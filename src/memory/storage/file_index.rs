@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::file_index::{IndexKey, IndexSegment, IndexableContent, Indexed, SegmentSet};
 use crate::memory::{Error, Kind};
 use crate::object::{BlobStore, Hash};
+use crate::segment::{DerivedFile, container_kind};
 use crate::sync::{Condvar, Mutex};
 
 /// So many segments of about one size become one.
@@ -57,8 +58,9 @@ impl Drop for Claim<'_> {
 }
 
 impl FileIndex {
-    /// Opens the files that a manifest names. One that is missing or damaged is as good as none.
-    pub fn open(blobs: &BlobStore, named: Vec<Hash>) -> FileIndex {
+    /// Opens the files that a manifest names, and the vectors of their passages among the sidecars. One that is missing or
+    /// damaged is as good as none.
+    pub fn open(blobs: &BlobStore, named: Vec<Hash>, sidecars: &BTreeSet<Hash>) -> FileIndex {
         let open = |name: &Hash| match IndexSegment::open(blobs, *name) {
             Ok(segment) => Some(segment),
             Err(error) => {
@@ -68,7 +70,21 @@ impl FileIndex {
         };
         let set = SegmentSet { version: 1, segments: named.iter().filter_map(open).collect() };
         let state = FileIndexState { set: Arc::new(set), named, ..FileIndexState::default() };
-        FileIndex { state: Mutex::new(state), settled: Condvar::default() }
+        let index = FileIndex { state: Mutex::new(state), settled: Condvar::default() };
+        if !index.set().segments.is_empty() {
+            index.attach(blobs, sidecars);
+        }
+        index
+    }
+
+    fn attach(&self, blobs: &BlobStore, sidecars: &BTreeSet<Hash>) {
+        let is_derived = |name: &&Hash| container_kind(blobs, **name).is_ok_and(|kind| kind == DerivedFile::KIND);
+        for name in sidecars.iter().filter(is_derived) {
+            match DerivedFile::open(blobs, *name) {
+                Ok(derived) => self.attach_derived(&Arc::new(derived)),
+                Err(error) => log::warn!("vectors of passages are made again: {error}"),
+            }
+        }
     }
 
     /// Returns the segments.
@@ -96,9 +112,20 @@ impl FileIndex {
         names.into_iter().collect()
     }
 
+    /// Returns the files of derived vectors that the present segments have.
+    pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
+        self.set().segments.iter().flat_map(|segment| segment.derived_files()).collect()
+    }
+
+    /// Gives a file of derived vectors to the segment that it is of, if that is here.
+    pub fn attach_derived(&self, derived: &Arc<DerivedFile>) {
+        self.set().segments.iter().for_each(|segment| segment.attach_derived(derived.clone()));
+    }
+
     /// Returns all files that must stay: those of the present segments, and those that the manifest names.
     pub fn live(&self) -> HashSet<Hash> {
         let mut live: HashSet<Hash> = self.names().into_iter().collect();
+        live.extend(self.derived_files().iter().map(|file| file.name()));
         live.extend(&self.state.lock().named);
         live
     }

@@ -103,10 +103,8 @@ impl Memory {
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
         let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
-        let embedded = embed_query(&standing, &places, query, left)?;
-        late().map_or(Ok(()), Err)?;
-        let asking = embedded.query.as_ref().unwrap_or(query);
-        let wants_files = asking.scope.iter().any(|name| name == "files") && asking.may_use_words();
+        let is_found = query.may_use_words() || standing.vectors.is_some();
+        let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
         let missing = searchable.as_ref().map_or(0, |searchable| searchable.missing);
         let files = searchable.map(|SearchableFiles { files, .. }| files);
@@ -114,8 +112,17 @@ impl Memory {
             let files = files.as_ref().expect("only what is searched is read");
             files.text((segment, place), inode, self.packs())
         };
-        let source =
-            files.clone().map(|files| FileSource { source: "files".into(), branch: path.clone(), files, read: &read });
+        let derived = standing.vectors.clone();
+        let source = files.clone().map(|files| FileSource {
+            source: "files".into(),
+            branch: path.clone(),
+            files,
+            derived,
+            read: &read,
+        });
+        let embedded = embed_query(&standing, (&places, source.as_ref()), query, left)?;
+        late().map_or(Ok(()), Err)?;
+        let asking = embedded.query.as_ref().unwrap_or(query);
         let asked = ask(&places, source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if asked.reason.is_some() { asked.reason } else { embedded.reason };
         if missing > 0 && asked.mode != Mode::Vector {
@@ -155,7 +162,7 @@ impl EmbeddedQuery {
 /// Embeds the text of a query that has no vector, where that is of use. No lock is held meanwhile.
 fn embed_query(
     standing: &EmbeddingStanding,
-    places: &[SearchSource],
+    (places, files): (&[SearchSource], Option<&FileSource<'_>>),
     query: &Query,
     limit: Duration,
 ) -> Result<EmbeddedQuery, Error> {
@@ -169,7 +176,7 @@ fn embed_query(
         return as_it_is(reason, Some(obstacle.reason()));
     }
     let (Some(slot), Some(vectors)) = (&standing.slot, &standing.vectors) else { return as_it_is(None, None) };
-    let (mut waiting, mut records, mut has_vectors) = (0, 0, false);
+    let (mut waiting, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
     for SearchSource { state, derived, .. } in places {
         waiting += derived.as_ref().map_or(Ok(0), |derived| derived.waiting(state))?;
         records += state.totals().records;
@@ -177,7 +184,7 @@ fn embed_query(
     }
     let reason = (waiting > 0).then(|| format!("{waiting} of {records} records are not embedded yet"));
     if !has_vectors {
-        return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "no record has a vector".to_owned())));
+        return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));
     }
     match slot.embed_query(text, vectors.dim, limit) {
         Ok(vector) => {

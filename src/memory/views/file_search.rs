@@ -164,6 +164,7 @@ impl Memory {
             let indexed = index_contents(claim.contents.clone(), self.packs());
             index.publish(claim, indexed);
             self.merge_in_memory()?;
+            self.maintenance.embedding.wake();
         }
         // What is much is not waited for.
         if files.counts().1 <= INLINE.0 as u64 && may_wait() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::EmbedderSlot;
 use crate::branch::{BranchVersion, Visible};
+use crate::file_index::IndexSegment;
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -12,7 +13,7 @@ use crate::record::DerivedVector;
 use crate::segment::{DerivableTexts, Segment};
 
 /// Texts that are looked for at a time.
-const TEXTS_AT_ONCE: usize = 512;
+pub(super) const TEXTS_AT_ONCE: usize = 512;
 
 /// A set of vectors, and below which root branches it counts, or is to.
 pub(super) struct EmbeddingGoal {
@@ -26,10 +27,13 @@ pub(super) enum EmbeddingTask {
     Embed(Vec<(Hash, String)>, Option<Arc<Segment>>),
     /// All texts of a segment are embedded that can be: its file is to be written.
     Write(Arc<Segment>),
+    /// The same for passages of files.
+    WritePassages(Arc<IndexSegment>),
 }
 
 impl Memory {
-    /// Returns what is to be done next for a set: texts of unsealed versions first, then segments, the smallest first.
+    /// Returns what is to be done next for a set: texts of unsealed versions first, then segments, the smallest first, then
+    /// passages of files.
     pub(super) fn next_embedding(
         &self,
         slot: &EmbedderSlot,
@@ -47,7 +51,7 @@ impl Memory {
                 return Ok(Some(task));
             }
         }
-        Ok(None)
+        self.next_passages(slot, goal)
     }
 
     fn unsealed_texts(

@@ -2,11 +2,13 @@
 //! they count.
 //!
 //! Each embedder has a thread. Vectors of unsealed versions are in memory, found by the text's hash; those of a
-//! segment's rows are in a file beside it, as its graph is, which a seal writes and the thread for older segments.
+//! segment's rows are in a file beside it, as its graph is, which a seal writes and the thread for older segments. The same
+//! goes for passages of files and the segments of their index.
 //! Both are shared by all branches. A vector belongs to a *set*: what one embedder made in one generation. The set that
 //! counts below a root branch stands in a signed entry; `reembed` makes another one beside it, and then has that count.
 
 mod collect;
+mod passages;
 mod reembed;
 mod slot;
 mod standing;

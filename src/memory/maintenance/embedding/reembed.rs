@@ -76,5 +76,7 @@ impl Memory {
             .collect();
         slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
         self.storage.segments.all().iter().for_each(|segment| segment.retain_derived(|set| live.contains(set)));
+        let index = self.storage.file_index.set();
+        index.segments.iter().for_each(|segment| segment.retain_derived(|set| live.contains(set)));
     }
 }

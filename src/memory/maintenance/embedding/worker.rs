@@ -20,7 +20,7 @@ const DOCUMENTS_LIMIT: Duration = Duration::from_secs(120);
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Vectors of a segment that are worth a file before all are there, if they are a share of those in the file before.
-const UNWRITTEN_MIN: usize = 4096;
+pub(super) const UNWRITTEN_MIN: usize = 4096;
 const UNWRITTEN_SHARE: usize = 4;
 
 /// What stopped the work.
@@ -137,6 +137,10 @@ impl EmbeddingWorker {
                 Some(EmbeddingTask::Write(segment)) => {
                     memory.write_derived(&self.slot, goal, &segment)?;
                     (self.unwritten, self.unnamed) = (None, true);
+                }
+                Some(EmbeddingTask::WritePassages(segment)) => {
+                    memory.write_passages(&self.slot, goal, &segment)?;
+                    self.unnamed = true;
                 }
                 Some(EmbeddingTask::Embed(texts, segment)) => {
                     drop(memory);

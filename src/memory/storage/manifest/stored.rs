@@ -115,6 +115,11 @@ impl Stored {
         self.parts.iter().map(|part| part.name).chain(self.sidecars.iter().copied())
     }
 
+    /// Returns the names of the graphs and files of derived vectors that the manifest names.
+    pub fn sidecars(&self) -> &BTreeSet<Hash> {
+        &self.sidecars
+    }
+
     /// Notes which graphs and files of derived vectors the manifest on disk names.
     pub(in crate::memory) fn note_sidecars(&mut self, sidecars: BTreeSet<Hash>) {
         self.sidecars = sidecars;

@@ -1,0 +1,211 @@
+//! Passages of files: which are to be embedded next, and the files of their vectors.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::EmbedderSlot;
+use super::collect::{EmbeddingGoal, EmbeddingTask, TEXTS_AT_ONCE};
+use super::worker::UNWRITTEN_MIN;
+use crate::file_index::{FileReader, IndexSegment, PermittedFiles, VisiblePart};
+use crate::memory::catalog::View;
+use crate::memory::storage::file_index::in_memory;
+use crate::memory::{Error, Memory};
+use crate::object::Hash;
+use crate::record::DerivedVector;
+use crate::search::DerivedVectors;
+use crate::segment::{DerivableTexts, DerivedFile};
+
+/// What of the passages has no vector yet.
+#[derive(Default)]
+struct PassageSearch {
+    seen: HashSet<Hash>,
+    /// Texts to embed, by the key of their passage.
+    texts: Vec<(Hash, String)>,
+    /// Vectors that another segment has.
+    found: Vec<(Hash, Arc<DerivedVector>)>,
+}
+
+impl Memory {
+    /// Returns what is to be done next for passages that some branch below the root branches shows.
+    pub(super) fn next_passages(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+    ) -> Result<Option<EmbeddingTask>, Error> {
+        let vectors = slot.vectors(&goal.record);
+        if let Some(segment) = self.unwritten_passages(&vectors, UNWRITTEN_MIN)? {
+            return Ok(Some(EmbeddingTask::WritePassages(segment)));
+        }
+        match self.search_passages(slot, goal, &vectors) {
+            Ok(search) => {
+                if !search.found.is_empty() {
+                    slot.insert(&goal.record, search.found);
+                    self.maintenance.embedding.step();
+                }
+                if !search.texts.is_empty() {
+                    return Ok(Some(EmbeddingTask::Embed(search.texts, None)));
+                }
+            }
+            // They are indexed again, and then embedded.
+            Err(_) if self.storage.file_index.drop_broken() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        Ok(self.unwritten_passages(&slot.vectors(&goal.record), 1)?.map(EmbeddingTask::WritePassages))
+    }
+
+    fn search_passages(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+        vectors: &DerivedVectors,
+    ) -> Result<PassageSearch, Error> {
+        // What is embedded is shown to those alone who may read it.
+        let everything = FileReader { uid: 0, groups: Vec::new(), knows_all_groups: true };
+        let (catalog, mut search) = (self.catalog().clone(), PassageSearch::default());
+        for branch in self.branches_with_files() {
+            let is_wanted = catalog.branches.get(&branch).is_some_and(|branch| goal.roots.contains(&branch.root));
+            let files = if is_wanted { self.visible_files(&View::Branch(branch))? } else { None };
+            let Some(files) = files else { continue };
+            let files = files.permitted(&everything)?;
+            for part in files.parts() {
+                self.search_part((&files, part), slot, vectors, &mut search)?;
+            }
+        }
+        Ok(search)
+    }
+
+    fn search_part(
+        &self,
+        (files, part): (&PermittedFiles, &VisiblePart),
+        slot: &EmbedderSlot,
+        vectors: &DerivedVectors,
+        search: &mut PassageSearch,
+    ) -> Result<(), Error> {
+        let file = part.segment.derived(&vectors.embedder);
+        let columns = file.as_ref().map(|file| file.columns()).transpose()?;
+        for row in part.shown() {
+            if search.texts.len() == TEXTS_AT_ONCE {
+                break;
+            }
+            let place = part.segment.place(row)?;
+            let key = place.key.vector_key();
+            let is_done = columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
+            if is_done || vectors.recent.contains_key(&key) || slot.is_refused(&key) || !search.seen.insert(key) {
+                continue;
+            }
+            if let Some(vector) = self.stored_passage(&vectors.embedder, &key)? {
+                search.found.push((key, Arc::new(DerivedVector::new(vector))));
+            } else if let Some(file) = files.files_of(&part.segment, row)?.first() {
+                search.texts.push((key, files.text((&part.segment, &place), file.inode, self.packs())?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the vector of a passage out of the files of a set.
+    fn stored_passage(&self, set: &Hash, key: &Hash) -> Result<Option<Vec<f32>>, Error> {
+        for segment in &self.storage.file_index.set().segments {
+            if let Some(file) = segment.derived(set)
+                && let Some(vector) = file.find(key)?
+            {
+                return Ok(Some(vector.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a segment in a file of which so many vectors are in memory alone.
+    fn unwritten_passages(&self, vectors: &DerivedVectors, least: usize) -> Result<Option<Arc<IndexSegment>>, Error> {
+        if vectors.recent.is_empty() {
+            return Ok(None);
+        }
+        for segment in self.storage.file_index.set().segments.iter().filter(|segment| segment.name().is_some()) {
+            let file = segment.derived(&vectors.embedder);
+            let columns = file.as_ref().map(|file| file.columns()).transpose()?;
+            let is_stored = |row: u32| columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
+            let keys = segment.vector_keys()?.into_iter().zip(0u32..);
+            let unwritten = keys.filter(|(key, row)| vectors.recent.contains_key(key) && !is_stored(*row));
+            if unwritten.take(least).count() == least {
+                return Ok(Some(segment.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the vectors of a segment's passages that are there by now, and puts them in use. The next seal has the manifest
+    /// name the file.
+    pub(super) fn write_passages(
+        &self,
+        slot: &EmbedderSlot,
+        goal: &EmbeddingGoal,
+        segment: &Arc<IndexSegment>,
+    ) -> Result<(), Error> {
+        self.install_passages(segment, &slot.vectors(&goal.record))?;
+        self.forget_passages(slot, segment)?;
+        self.maintenance.embedding.step();
+        Ok(())
+    }
+
+    fn install_passages(&self, segment: &Arc<IndexSegment>, vectors: &DerivedVectors) -> Result<(), Error> {
+        let Some(name) = segment.name() else { return Ok(()) };
+        let (set, keys) = (vectors.embedder, segment.vector_keys()?);
+        let find = |key: &Hash| {
+            let stored = || self.stored_passage(&set, key).ok().flatten().map(DerivedVector::new).map(Arc::new);
+            vectors.recent.get(key).cloned().or_else(stored)
+        };
+        if !keys.iter().any(|key| find(key).is_some()) {
+            return Ok(());
+        }
+        let row_bytes = vectors.dim as u64 * 5 + 64;
+        let _room = self.take_room(keys.len() as u64 * row_bytes)?;
+        let blobs = &self.storage.segments.blobs;
+        // Nothing names the file before it is attached.
+        let _publishing = blobs.publishing();
+        let name = DerivableTexts::of(keys.into_iter()).write(blobs, &name, (&set, vectors.dim), &find)?;
+        let file = DerivedFile::open(blobs, name)?;
+        file.columns()?;
+        segment.attach_derived(Arc::new(file));
+        Ok(())
+    }
+
+    /// Lets go of vectors in memory that stand in a segment's files, and that no segment in memory needs.
+    fn forget_passages(&self, slot: &EmbedderSlot, segment: &IndexSegment) -> Result<(), Error> {
+        let mut needed = HashSet::new();
+        for segment in in_memory(&self.storage.file_index.set()) {
+            needed.extend(segment.vector_keys()?);
+        }
+        let keys = segment.vector_keys()?;
+        for file in segment.derived_files() {
+            let is_stored = |key: &&Hash| !needed.contains(*key) && matches!(file.find(key), Ok(Some(_)));
+            slot.forget(&file.embedder(), keys.iter().filter(is_stored).copied());
+        }
+        Ok(())
+    }
+
+    /// Gives a segment of the index that was just written the vectors that there are of its passages: those in memory, and
+    /// those beside the segments that it takes the place of.
+    pub(in crate::memory) fn derive_index(&self, segment: &Arc<IndexSegment>, before: &[Arc<IndexSegment>]) {
+        let mut sets: Vec<DerivedVectors> =
+            self.maintenance.embedding.slots().iter().flat_map(|slot| slot.sets()).collect();
+        for file in before.iter().flat_map(|segment| segment.derived_files()) {
+            if sets.iter().all(|set| set.embedder != file.embedder()) {
+                let recent = Default::default();
+                sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });
+            }
+        }
+        if let Err(error) = sets.iter().try_for_each(|set| self.install_passages(segment, set)) {
+            log::warn!("passages are embedded again: {error}");
+        }
+    }
+
+    /// Lets go of vectors in memory that stand beside the segments that are in files.
+    pub(in crate::memory) fn forget_written_passages(&self) {
+        for slot in self.maintenance.embedding.slots() {
+            for segment in &self.storage.file_index.set().segments {
+                if let Err(error) = self.forget_passages(&slot, segment) {
+                    log::debug!("vectors of passages stay in memory: {error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The passages of files that are nearest to a vector. All that the caller may read are looked at: their vectors are one
+//! embedder's, and there is no graph over them.
+
+use std::sync::Arc;
+
+use super::SearchError;
+use super::bm25_search::{FileRow, HitKey, HitRow};
+use super::derived::DerivedVectors;
+use super::file_scan::{FileScan, FileSource, PATH_STEPS};
+use super::top::{Ranked, Top};
+use crate::file_index::{FilePath, IndexSegment, VisiblePart};
+use crate::segment::{DerivedColumns, SegmentError};
+use crate::vector::{Code, PreparedVector};
+
+/// Steps that it takes to compare a vector's code.
+const CODE_STEPS: usize = 4;
+
+/// What answers by its vector.
+pub type NearHit = Ranked<f32, HitKey, HitRow>;
+
+/// The nearest so far.
+type NearestRows = Top<f32, HitKey, HitRow>;
+
+impl FileScan<'_> {
+    /// Returns the `k` passages that are worth most to the query, best first; those without a vector are none of them.
+    pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<NearHit>, SearchError> {
+        let mut top = Top::new(k);
+        if let Some(derived) = self.derived.filter(|derived| self.is_wanted && derived.dim == query.vector().len()) {
+            for part in self.files.parts() {
+                self.gather(part, derived, query, &mut top)?;
+            }
+        }
+        self.clock.check()?;
+        Ok(top.into_sorted())
+    }
+
+    fn gather(
+        &self,
+        part: &VisiblePart,
+        derived: &DerivedVectors,
+        query: &PreparedVector,
+        top: &mut NearestRows,
+    ) -> Result<(), SearchError> {
+        let file = part.segment.derived(&derived.embedder);
+        let columns = file.as_ref().map(|file| file.columns()).transpose()?;
+        let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
+        for row in part.shown() {
+            self.clock.spend(CODE_STEPS)?;
+            if let (Some(number), Some(file), Some(columns)) = (number(row), &file, &columns) {
+                if may_enter(top, query, columns.code(number)) {
+                    let (vector, (_, norm)) = (file.vector(number)?, columns.code(number));
+                    self.offer_near(&part.segment, row, query.score(vector, norm), top)?;
+                }
+            } else if !derived.recent.is_empty()
+                && let Some(found) = derived.recent.get(&part.segment.place(row)?.key.vector_key())
+                && may_enter(top, query, (found.code(), found.norm))
+            {
+                self.offer_near(&part.segment, row, query.score(&found.vector, found.norm), top)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn offer_near(
+        &self,
+        segment: &Arc<IndexSegment>,
+        row: u32,
+        score: f32,
+        top: &mut NearestRows,
+    ) -> Result<(), SearchError> {
+        if top.worst().is_some_and(|worst| score < worst) {
+            return Ok(());
+        }
+        self.clock.spend(PATH_STEPS)?;
+        let place = segment.place(row)?;
+        for FilePath { path, inode } in self.files.files_of(segment, row)? {
+            let key = HitKey::File { path, line: place.line, start: place.start };
+            top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), place, inode }));
+        }
+        Ok(())
+    }
+}
+
+impl FileSource<'_> {
+    /// Tells whether any passage has a vector.
+    pub fn has_vectors(&self) -> Result<bool, SegmentError> {
+        let Some(derived) = &self.derived else { return Ok(false) };
+        for part in self.files.parts() {
+            if part.segment.derived(&derived.embedder).is_some_and(|file| file.counts().embedded > 0) {
+                return Ok(true);
+            }
+            // Those of a segment in memory are all in memory, too.
+            if part.segment.name().is_none() && !derived.recent.is_empty() {
+                for row in part.shown() {
+                    if derived.recent.contains_key(&part.segment.place(row)?.key.vector_key()) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Tells whether a vector may be among the nearest, by its code.
+fn may_enter(top: &NearestRows, query: &PreparedVector, (code, norm): (Code<'_>, f32)) -> bool {
+    let Some(worst) = top.worst() else { return true };
+    query.bounds(query.compared(code, norm)).1 >= worst
+}
