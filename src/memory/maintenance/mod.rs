@@ -9,6 +9,7 @@ pub mod gc;
 pub mod indexer;
 pub mod purge;
 pub mod purge_mark;
+pub mod purge_report;
 pub mod purge_search;
 pub mod purge_signals;
 pub mod relocated_states;

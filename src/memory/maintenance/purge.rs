@@ -13,10 +13,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::compact::Sparse;
 use super::purge_mark::PurgeMark;
+use super::purge_report::PurgeReport;
 use super::purge_search::PurgeSearch;
 use super::purge_signals::is_signal;
 use super::relocations::Compaction;
@@ -38,6 +39,8 @@ use crate::object::Hash;
 #[derive(Default)]
 pub(in crate::memory) struct PurgeState {
     pub(super) is_running: AtomicBool,
+    /// Whether somebody has it told what one would do: that reads every state that is kept.
+    is_tried: AtomicBool,
     is_unfinished: AtomicBool,
 }
 
@@ -63,18 +66,6 @@ pub struct PurgeOptions {
     pub copies: bool,
     /// Says what would go, and changes nothing.
     pub dry_run: bool,
-}
-
-/// What went so far.
-#[derive(Default)]
-pub(super) struct PurgeReport {
-    versions: BTreeSet<(Arc<str>, Hash)>,
-    branches: BTreeSet<Arc<str>>,
-    /// Names of what says the same and stays.
-    copies: BTreeSet<Arc<str>>,
-    /// Names that nothing had.
-    not_found: Vec<Arc<str>>,
-    entry: Option<Hash>,
 }
 
 impl Memory {
@@ -111,6 +102,7 @@ impl Memory {
     ) -> Result<Value, Error> {
         let mut search = PurgeSearch::new(items, options.copies);
         if options.dry_run {
+            let _tried = Running::begin(&self.maintenance.purge.is_tried)?;
             return self.would_purge(who, branch, &mut search);
         }
         let _running = Running::begin(&self.maintenance.purge.is_running)?;
@@ -210,7 +202,7 @@ impl Memory {
     }
 
     /// Tells whether a user may purge everything: root, and the owner of `main`, whose store it is.
-    fn is_privileged(&self, who: &Actor, catalog: &Catalog) -> bool {
+    pub(super) fn is_privileged(&self, who: &Actor, catalog: &Catalog) -> bool {
         let main = catalog.roots.get("main").and_then(|main| catalog.branches.get(main)).map(|main| main.uid);
         who.uid == 0 || main == Some(who.uid)
     }
@@ -342,41 +334,6 @@ impl Memory {
     }
 }
 
-impl PurgeReport {
-    /// Nothing went: no state had any of these.
-    pub fn of_missing(not_found: Vec<Arc<str>>) -> PurgeReport {
-        PurgeReport { not_found, ..PurgeReport::default() }
-    }
-
-    /// Notes what says the same under other names, in branches that the caller may look into.
-    fn look_for_copies(
-        &mut self,
-        memory: &Memory,
-        who: &Actor,
-        branch: BranchId,
-        search: &PurgeSearch,
-    ) -> Result<(), Error> {
-        let catalog = memory.catalog().clone();
-        let is_privileged = memory.is_privileged(who, &catalog);
-        let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
-        let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
-        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).apply(&seen)?.versions;
-        self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
-        Ok(())
-    }
-
-    pub fn to_json(&self, dry_run: bool) -> Value {
-        let names =
-            |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();
-        let items: BTreeSet<&str> = self.versions.iter().map(|(item, _)| &**item).collect();
-        let branches: Vec<&str> = self.branches.iter().map(|path| &**path).collect();
-        json!({
-            "versions": self.versions.len(), "items": items, "branches": branches, "copies": names(&mut self.copies.iter()),
-            "not_found": names(&mut self.not_found.iter()), "dry_run": dry_run, "entry": self.entry.map(|entry| entry.to_string()),
-        })
-    }
-}
-
 /// Returns what a purge took out, as decisions on merges name it.
 fn quoted_by(purge: &Entry) -> PurgedItems {
     let gone = &purge.detail.conflicts;
@@ -489,5 +446,21 @@ mod tests {
         memory.close().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(disk);
         verify_on(&disk, &VerifyOptions::default()).unwrap();
+    }
+
+    /// It reads every state that is kept, and any owner of a branch may ask for it.
+    #[test]
+    fn one_dry_run_is_worked_out_at_a_time() {
+        let memory = open(&ForgetfulDisk::new());
+        let main = memory.root("main").unwrap();
+        let dry_run = || {
+            let options = PurgeOptions { dry_run: true, copies: false };
+            memory.purge(&who(), main, &["none".into()], options).unwrap_err().code()
+        };
+        assert_eq!(dry_run(), "nothing_to_purge");
+        let tried = Running::begin(&memory.maintenance.purge.is_tried).unwrap();
+        assert_eq!(dry_run(), "purge_running");
+        drop(tried);
+        assert_eq!(dry_run(), "nothing_to_purge");
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::purge::{PurgeOptions, PurgeReport, Running, nothing_found};
+use super::purge::{PurgeOptions, Running, nothing_found};
+use super::purge_report::PurgeReport;
 use crate::memory::catalog::BranchId;
 use crate::memory::{Actor, Error, Kind, Memory};
 

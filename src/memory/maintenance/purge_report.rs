@@ -1,0 +1,59 @@
+//! What a purge tells of what it took out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::purge_search::PurgeSearch;
+use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::merging::purge::Purge;
+use crate::memory::{Actor, Error, Memory};
+use crate::object::Hash;
+
+/// What went so far.
+#[derive(Default)]
+pub(super) struct PurgeReport {
+    pub versions: BTreeSet<(Arc<str>, Hash)>,
+    pub branches: BTreeSet<Arc<str>>,
+    /// Names of what says the same and stays.
+    pub copies: BTreeSet<Arc<str>>,
+    /// Names that nothing had.
+    pub not_found: Vec<Arc<str>>,
+    pub entry: Option<Hash>,
+}
+
+impl PurgeReport {
+    /// Nothing went: no state had any of these.
+    pub fn of_missing(not_found: Vec<Arc<str>>) -> PurgeReport {
+        PurgeReport { not_found, ..PurgeReport::default() }
+    }
+
+    /// Notes what says the same under other names, in branches that the caller may look into.
+    pub fn look_for_copies(
+        &mut self,
+        memory: &Memory,
+        who: &Actor,
+        branch: BranchId,
+        search: &PurgeSearch,
+    ) -> Result<(), Error> {
+        let catalog = memory.catalog().clone();
+        let is_privileged = memory.is_privileged(who, &catalog);
+        let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
+        let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
+        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).apply(&seen)?.versions;
+        self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
+        Ok(())
+    }
+
+    pub fn to_json(&self, dry_run: bool) -> Value {
+        let names =
+            |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();
+        let items: BTreeSet<&str> = self.versions.iter().map(|(item, _)| &**item).collect();
+        let branches: Vec<&str> = self.branches.iter().map(|path| &**path).collect();
+        json!({
+            "versions": self.versions.len(), "items": items, "branches": branches, "copies": names(&mut self.copies.iter()),
+            "not_found": names(&mut self.not_found.iter()), "dry_run": dry_run, "entry": self.entry.map(|entry| entry.to_string()),
+        })
+    }
+}
