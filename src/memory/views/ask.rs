@@ -182,7 +182,9 @@ fn embed_query(
         records += state.totals().records;
         has_vectors |= state.totals().vectors > 0 || derived.as_ref().is_some_and(|derived| derived.has_any(state));
     }
-    let reason = (waiting > 0).then(|| format!("{waiting} of {records} records are not embedded yet"));
+    let of_files = || (files.is_some() && slot.is_working()).then(|| "files are still being embedded".to_owned());
+    let of_records = (waiting > 0).then(|| format!("{waiting} of {records} records are not embedded yet"));
+    let reason = of_records.or_else(of_files);
     if !has_vectors {
         return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));
     }

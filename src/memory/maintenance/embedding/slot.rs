@@ -93,6 +93,12 @@ impl EmbedderSlot {
         !state.stop
     }
 
+    /// Tells whether there may be texts without a vector.
+    pub(in crate::memory) fn is_working(&self) -> bool {
+        let state = self.lock();
+        state.look || state.busy
+    }
+
     /// Waits until there is nothing to do, or the embedder does not answer.
     pub(super) fn rest(&self) {
         let works = |state: &mut SlotState| (state.look || state.busy) && !state.stop && state.missing.is_none();
