@@ -154,7 +154,8 @@ impl JournalReading<'_> {
             split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
         let log_record = parse_log_record(bytes, seq).map_err(|error| self.first_wrong(error))?;
         let segment = |name: &Hash| self.source.segments.get(name);
-        let context = PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment };
+        let context =
+            PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment, is_replayed: true };
         let prepared = prepare(&context, &log_record).map_err(|error| match error.kind() {
             super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
             super::Kind::Damaged => self.first_wrong(error),

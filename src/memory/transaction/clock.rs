@@ -105,7 +105,10 @@ impl Memory {
                 (writer.seq + 1, LogRecord { time: now, planned: now, uid: who.uid, command: Command::Clock });
             let segment = |name: &_| self.storage.segments.get(name);
             let prepare = |catalog: &_, log_record: &_| {
-                prepare(&PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment }, log_record)
+                prepare(
+                    &PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment, is_replayed: false },
+                    log_record,
+                )
             };
             self.execute_planned(&mut writer, log_record, prepare)?.1
         };

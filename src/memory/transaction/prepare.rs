@@ -43,11 +43,18 @@ pub struct PlanContext<'a> {
     pub packs: &'a dyn Packs,
     /// Opens the segment of a bulk commit.
     pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
+    /// Whether it was done once, maybe by an earlier release.
+    pub is_replayed: bool,
 }
 
 impl<'a> PlanContext<'a> {
     fn merge_context(&self, log_record: &LogRecord) -> MergeContext<'a> {
         MergeContext { catalog: self.catalog, packs: self.packs, time: log_record.planned }
+    }
+
+    /// Checks the name of a branch or checkpoint. One that an earlier release took stays, also where it is reserved by now.
+    fn check_name(&self, name: &str) -> Result<(), Error> {
+        if self.is_replayed { Ok(()) } else { Ok(check_name(name)?) }
     }
 
     /// Notes the head that the log holds of a command that was replayed, or the entry that can't be.
@@ -87,7 +94,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
         }
         Command::Checkpoint { branch, label, text, log } => {
             let branch = catalog.branch(*branch)?;
-            let prepared = checkpoint(catalog, log_record, branch, label, text)?;
+            let prepared = checkpoint(context, log_record, branch, label, text)?;
             let Some(growth) = log else { return Ok(prepared) };
             let logged = shared_log::prepare_append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
             Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::step))
@@ -109,7 +116,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
             context.recorded(replayed, outcome.head)
         }
         Command::Discard(branch) => discard(catalog, log_record, catalog.branch(*branch)?),
-        Command::Rename(branch, name) => rename(catalog, log_record, catalog.branch(*branch)?, name),
+        Command::Rename(branch, name) => rename(context, log_record, catalog.branch(*branch)?, name),
         Command::Config(branch, setting, value) => {
             config(catalog, log_record, catalog.branch(*branch)?, *setting, value)
         }
@@ -155,7 +162,7 @@ fn root(
     name: &Arc<str>,
     settings: &Settings,
 ) -> Result<PreparedCommand, Error> {
-    check_name(name)?;
+    context.check_name(name)?;
     if context.catalog.roots.contains_key(name) {
         return Err(exists(&**name));
     }
@@ -174,7 +181,7 @@ fn fork(
     from: Option<&StateSource>,
     owner: Option<u32>,
 ) -> Result<PreparedCommand, Error> {
-    check_name(name)?;
+    context.check_name(name)?;
     let parent = context.catalog.branch(parent)?;
     if parent.children.contains_key(name) {
         return Err(exists(format!("{}/{name}", parent.path)));
@@ -324,13 +331,14 @@ pub(super) fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created:
 }
 
 fn checkpoint(
-    catalog: &Catalog,
+    context: &PlanContext<'_>,
     log_record: &LogRecord,
     branch: &Branch,
     label: &Arc<str>,
     text: &Arc<str>,
 ) -> Result<PreparedCommand, Error> {
-    check_name(label)?;
+    context.check_name(label)?;
+    let catalog = context.catalog;
     if branch.checkpoints.contains_key(label) {
         return Err(BranchError::CheckpointExists(label.to_string()).into());
     }
@@ -363,12 +371,13 @@ fn discard(catalog: &Catalog, log_record: &LogRecord, branch: &Branch) -> Result
 }
 
 fn rename(
-    catalog: &Catalog,
+    context: &PlanContext<'_>,
     log_record: &LogRecord,
     branch: &Branch,
     name: &Arc<str>,
 ) -> Result<PreparedCommand, Error> {
-    check_name(name)?;
+    context.check_name(name)?;
+    let catalog = context.catalog;
     if branch.parent.is_none() {
         return Err(BranchError::RootName(branch.name.to_string()).into());
     }
@@ -457,4 +466,31 @@ fn resolve(
     let detail = Detail { label: Some(id.clone()), text: Some(text.into()), ..Detail::default() };
     let prepared = about(catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
     Ok(prepared.step(CatalogChange::Resolve(branch.id, id.clone(), resolution.clone())))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, Memory, OpenMode};
+    use crate::object::Time;
+
+    /// A name may be reserved by a later release than the one that gave it to a branch.
+    #[test]
+    fn a_name_that_is_reserved_by_now_can_be_replayed_and_not_given() {
+        let environment = Environment::real(Actor { uid: 0, gid: 0, name: "root".into() });
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let catalog = memory.catalog().clone();
+        let segment = |name: &Hash| memory.storage.segments.get(name);
+        let fork = |is_replayed| {
+            let packs = &memory.storage.trees;
+            let context = PlanContext { catalog: &catalog, seq: 9, packs, segment: &segment, is_replayed };
+            let (parent, name) = (catalog.roots["main"], "vectors".into());
+            let command = Command::Fork { parent, name, from: None, owner: None };
+            prepare(&context, &LogRecord { time: Time(1), planned: Time(1), uid: 0, command })
+        };
+        assert!(fork(true).is_ok());
+        assert_eq!(fork(false).err().map(|error| error.kind()), Some(Kind::Invalid));
+    }
 }

@@ -239,7 +239,10 @@ impl Memory {
         let seq = log_tail.seq + 1;
         self.execute_planned(log_tail, LogRecord { time, planned: time, uid, command }, |catalog, log_record| {
             let segment = |name: &Hash| self.storage.segments.get(name);
-            prepare(&PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment }, log_record)
+            prepare(
+                &PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment, is_replayed: false },
+                log_record,
+            )
         })
     }
 
