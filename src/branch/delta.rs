@@ -135,12 +135,12 @@ impl BranchVersion {
             match input.byte()? {
                 code::NOTHING => {
                     state.delete(&id, Time(0))?;
-                    state.graves.remove(&id);
+                    state.deletions.remove(&id);
                 }
                 code::DELETED => {
                     let time = Time(input.signed()?);
                     state.delete(&id, time)?;
-                    state.mourn(&id, time);
+                    state.note_deleted(&id, time);
                 }
                 code::VERSION => {
                     let (hash, modified) = (input.hash()?, Time(input.signed()?));

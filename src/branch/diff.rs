@@ -60,7 +60,7 @@ pub fn touched_at_most(
     most: usize,
 ) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let Some(mut ids) = candidates(old, new, most)? else { return Ok(None) };
-    for change in old.graves.diff(&new.graves) {
+    for change in old.deletions.diff(&new.deletions) {
         ids.insert(id_of(&change).clone());
         if ids.len() > most {
             return Ok(None);

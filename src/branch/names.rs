@@ -125,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_names_what_is_reserved() {
+        let page = include_str!("../../docs/SEMANTICS.md");
+        let (_, names) = page.split_once("\n## Names\n").expect("the page has that section");
+        let names = names.split("\n## ").next().unwrap_or_default();
+        let quoted: Vec<&str> = names.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).collect();
+        for name in RESERVED {
+            assert!(quoted.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn record_ids_are_unicode_without_slash_and_control() {
         assert!(check_record_id("Ünïcode id: 7 (x)").is_ok());
         for bad in ["", ".hidden", "a/b", "a\0b", "a\nb", "a\u{85}b"] {

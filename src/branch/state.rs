@@ -32,7 +32,7 @@ pub struct BranchVersion {
     pub(super) unsealed: MemTable,
     pub(super) sum: Arc<SetHash>,
     pub(super) totals: RowTotals,
-    pub(super) graves: OrdMap<Arc<str>, Time>,
+    pub(super) deletions: OrdMap<Arc<str>, Time>,
     pub(super) files: Tree,
     pub(super) head: OnceLock<Hash>,
 }
@@ -89,12 +89,12 @@ impl BranchVersion {
 
     /// Returns when a record was deleted, if it was and is not there again.
     pub fn deleted_at(&self, id: &str) -> Option<Time> {
-        self.graves.get(id).copied()
+        self.deletions.get(id).copied()
     }
 
     /// Returns how many ids have a time of their delete.
     pub fn deletes(&self) -> usize {
-        self.graves.len()
+        self.deletions.len()
     }
 
     /// Returns the visible version of a record.
@@ -114,7 +114,7 @@ impl BranchVersion {
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
         self.take_out(&id)?;
-        self.graves.remove(&id);
+        self.deletions.remove(&id);
         match row {
             Row::Unsealed(version) => {
                 self.unsealed.insert(version);
@@ -132,7 +132,7 @@ impl BranchVersion {
         let there = self.take_out(id)?;
         self.drop_unseen();
         if there {
-            self.graves.insert(id.into(), time);
+            self.deletions.insert(id.into(), time);
         }
         Ok(there)
     }
@@ -144,16 +144,16 @@ impl BranchVersion {
         }
         self.take_out(id)?;
         self.drop_unseen();
-        match other.graves.get(id) {
-            Some(time) => self.graves.insert(id.clone(), *time),
-            None => self.graves.remove(id),
+        match other.deletions.get(id) {
+            Some(time) => self.deletions.insert(id.clone(), *time),
+            None => self.deletions.remove(id),
         };
         Ok(())
     }
 
     /// Notes when a record that is not there was deleted, where other means than a delete removed it.
-    pub fn mourn(&mut self, id: &str, time: Time) {
-        self.graves.insert(id.into(), time);
+    pub fn note_deleted(&mut self, id: &str, time: Time) {
+        self.deletions.insert(id.into(), time);
     }
 
     /// Makes all rows of a segment visible; ids must be distinct in it.
@@ -161,7 +161,7 @@ impl BranchVersion {
         let mut hints = vec![0; self.layers.len()];
         for row in 0..segment.rows() {
             let id = segment.id(row)?;
-            self.graves.remove(id);
+            self.deletions.remove(id);
             if let Some(old) = self.find_onwards(id, &mut hints)? {
                 self.hide(&old)?;
             }

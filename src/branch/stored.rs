@@ -18,8 +18,8 @@ impl BranchVersion {
             out.hash(&layer.segment.name());
             layer.visible.write(out);
         }
-        out.number(self.graves.len() as u64);
-        for (id, time) in &self.graves {
+        out.number(self.deletions.len() as u64);
+        for (id, time) in &self.deletions {
             out.text(id).signed(time.0);
         }
     }
@@ -38,10 +38,18 @@ impl BranchVersion {
             let segment = segment(&input.hash()?).ok_or(CodecError::Number)?;
             layers.push(Layer { segment, visible: Visible::read(input)? });
         }
-        let mut graves = OrdMap::new();
+        let mut deletions = OrdMap::new();
         for _ in 0..input.length()? {
-            graves.insert(input.text()?.into(), Time(input.signed()?));
+            deletions.insert(input.text()?.into(), Time(input.signed()?));
         }
-        Ok(BranchVersion { layers, unsealed: MemTable::default(), sum, totals, graves, files, head: OnceLock::new() })
+        Ok(BranchVersion {
+            layers,
+            unsealed: MemTable::default(),
+            sum,
+            totals,
+            deletions,
+            files,
+            head: OnceLock::new(),
+        })
     }
 }

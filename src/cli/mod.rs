@@ -1,4 +1,4 @@
-//! The command line: the commands in `commands/`, and the only room that prints.
+//! The command line: the commands in `commands/`, and the only module that prints.
 //!
 //! Data goes to standard output, everything else to standard error. A verb acts on a [`Target`](target::Target), a branch reached
 //! through its mount or straight in its store, and is written once against both.

@@ -1,4 +1,4 @@
-//! The only room that opens data files: one trait between engramfs and the disk.
+//! The only module that opens data files: one trait between engramfs and the disk.
 //!
 //! [`RealDisk`] is the folder a store lives in. [`ForgetfulDisk`] keeps everything in memory and can lose
 //! power at any moment. [`FaultyDisk`] wraps either and fails the N-th call. One contract suite runs over all.

@@ -11,7 +11,7 @@
 //! with lists and objects, the far end of long strings, elements of very long lists, and paths
 //! beyond a number.
 //!
-//! This room uses nothing of ours: it knows rows, not records, and neither files nor filters.
+//! This module uses nothing of ours: it knows rows, not records, and neither files nor filters.
 
 mod column;
 mod column_writer;

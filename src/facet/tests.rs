@@ -1,4 +1,4 @@
-//! The room against its own promises: what comes back, and what damage does.
+//! The module against its own promises: what comes back, and what damage does.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -64,7 +64,7 @@ impl BranchStates {
     }
 
     /// Ends a branch: open handles find it gone, everything else is dropped with the last of them.
-    pub fn bury(&self, branch: BranchId) {
+    pub fn forget(&self, branch: BranchId) {
         if let Some(state) = self.states.lock().remove(&branch) {
             state.gone.store(true, Ordering::Release);
         }
@@ -79,7 +79,7 @@ mod tests {
     fn a_buried_branch_is_gone_for_those_who_hold_it() {
         let states = BranchStates::default();
         let state = states.of(BranchId(1));
-        states.bury(BranchId(1));
+        states.forget(BranchId(1));
         assert!(state.is_gone());
         assert!(!states.of(BranchId(1)).is_gone());
     }

@@ -46,7 +46,7 @@ impl LineProtocol for Ctl {
         let parent = memory.info(branch)?.parent.filter(|_| verb.ends_branch());
         let line = verb.run(&VerbContext { memory, actor: &place.actor(), branch, viewer })?.to_line();
         if verb.ends_branch() {
-            place.mount.states.bury(branch);
+            place.mount.states.forget(branch);
         }
         if let Some(parent) = parent {
             // The branch's own file has gone with it.

@@ -16,7 +16,7 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = concat!("`", stringify!($name), "` of errno(3).")] pub const $name: Errno = Errno(libc::$name);)*
 
-            /// Returns the number's name, as `errors` prints it; `E` for one that this room never
+            /// Returns the number's name, as `errors` prints it; `E` for one that this module never
             /// gives.
             pub fn name(self) -> &'static str {
                 match self {

@@ -64,8 +64,8 @@ pub(super) type RequestOutcome = Result<String, Failure>;
 /// read, and the first write after a read starts a new queue.
 pub(super) struct LineSession<S: LineProtocol> {
     place: OpenContext,
-    speech: S,
-    talk: Mutex<SessionState>,
+    protocol: S,
+    state: Mutex<SessionState>,
     /// A request is being done, with no lock held.
     busy: AtomicBool,
 }
@@ -82,32 +82,32 @@ struct SessionState {
     requests: usize,
     /// Whether anything was ever written; if not, the handle shows the last answer given to its
     /// user.
-    spoke: bool,
+    has_written: bool,
     /// What a silent handle shows, fixed at its first read.
-    overheard: Option<CountedBuffer>,
+    last_answer: Option<CountedBuffer>,
 }
 
 impl<S: LineProtocol> LineSession<S> {
-    pub fn new(place: OpenContext, speech: S) -> LineSession<S> {
-        let talk = SessionState {
+    pub fn new(place: OpenContext, protocol: S) -> LineSession<S> {
+        let state = SessionState {
             anchor: Anchor::default(),
             tail: Vec::new(),
             answer: new_answer(&place),
             read_to: 0,
             requests: 0,
-            spoke: false,
-            overheard: None,
+            has_written: false,
+            last_answer: None,
             refused: None,
         };
-        LineSession { place, speech, talk: Mutex::ranked(Rank::Handle, talk), busy: AtomicBool::new(false) }
+        LineSession { place, protocol, state: Mutex::ranked(Rank::Handle, state), busy: AtomicBool::new(false) }
     }
 
     /// Refuses what goes on with a line that was refused.
     fn refuse_rest(&self, data: &[u8]) -> Option<Failure> {
-        let mut talk = self.talk.lock();
-        let failure = talk.refused.as_mut()?.refuse(data);
+        let mut state = self.state.lock();
+        let failure = state.refused.as_mut()?.refuse(data);
         if failure.is_none() {
-            talk.refused = None;
+            state.refused = None;
         }
         failure
     }
@@ -141,7 +141,7 @@ impl<S: LineProtocol> LineSession<S> {
     /// Blank lines ask for nothing.
     fn understand(&self, line: &[u8]) -> Result<Option<S::Request>, Failure> {
         let line = std::str::from_utf8(line).map_err(|_| InputRefusal::LineNotUtf8)?;
-        if line.trim().is_empty() { Ok(None) } else { self.speech.parse(line.trim_end_matches('\r')).map(Some) }
+        if line.trim().is_empty() { Ok(None) } else { self.protocol.parse(line.trim_end_matches('\r')).map(Some) }
     }
 
     /// Does requests; returns how many, and why not all.
@@ -150,11 +150,12 @@ impl<S: LineProtocol> LineSession<S> {
             return (0, None);
         }
         let (first, answer) = {
-            let talk = self.talk.lock();
-            (talk.requests, talk.answer.clone())
+            let state = self.state.lock();
+            (state.requests, state.answer.clone())
         };
         let room = UNREAD_BYTES_MAX.checked_sub(answer.lock().len());
-        let outcomes = room.map(|room| self.speech.perform_all(&self.place, requests, first, room)).unwrap_or_default();
+        let outcomes =
+            room.map(|room| self.protocol.perform_all(&self.place, requests, first, room)).unwrap_or_default();
         let (mut done, mut failure) = (0, None);
         for outcome in outcomes {
             match outcome {
@@ -166,7 +167,7 @@ impl<S: LineProtocol> LineSession<S> {
             }
             done += 1;
         }
-        self.talk.lock().requests = first + (done + 1).min(requests.len());
+        self.state.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
             self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
         }
@@ -178,24 +179,24 @@ impl<S: LineProtocol> LineSession<S> {
 
     /// Does the line whose end never came.
     fn finish_line(&self) -> Result<(), Failure> {
-        let refused = self.talk.lock().refused.take();
+        let refused = self.state.lock().refused.take();
         if let Some(failure) = refused.and_then(RefusedLine::untold) {
             return Err(failure);
         }
         // Whoever is busy has taken the tail with him.
-        if self.talk.lock().tail.is_empty() {
+        if self.state.lock().tail.is_empty() {
             return Ok(());
         }
         let _turn = SessionTurn::begin(&self.busy)?;
-        let tail = std::mem::take(&mut self.talk.lock().tail);
+        let tail = std::mem::take(&mut self.state.lock().tail);
         let done = self.understand(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
         done.inspect_err(|failure| self.answer_refusal(failure))
     }
 
     /// Answers a refused request, where that has an answer.
     fn answer_refusal(&self, failure: &Failure) {
-        let Some(line) = self.speech.refusal(failure) else { return };
-        let answer = self.talk.lock().answer.clone();
+        let Some(line) = self.protocol.refusal(failure) else { return };
+        let answer = self.state.lock().answer.clone();
         if answer.lock().len() > UNREAD_BYTES_MAX {
             return;
         }
@@ -207,13 +208,13 @@ impl<S: LineProtocol> LineSession<S> {
 
     /// Starts a write at `offset`: returns the beginning of its first line.
     fn begin(&self, offset: u64) -> Vec<u8> {
-        let mut talk = self.talk.lock();
-        talk.spoke = true;
-        if talk.anchor.wrote(offset) {
-            talk.answer = new_answer(&self.place);
-            talk.read_to = 0;
+        let mut state = self.state.lock();
+        state.has_written = true;
+        if state.anchor.wrote(offset) {
+            state.answer = new_answer(&self.place);
+            state.read_to = 0;
         }
-        std::mem::take(&mut talk.tail)
+        std::mem::take(&mut state.tail)
     }
 }
 
@@ -224,19 +225,19 @@ impl<S: LineProtocol> File for LineSession<S> {
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.finish_line()?;
-        let mut talk = self.talk.lock();
-        let talk = &mut *talk;
-        let place = talk.anchor.place(offset);
-        let bytes = if talk.spoke {
-            part(&talk.answer.lock(), place, size)
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let place = state.anchor.place(offset);
+        let bytes = if state.has_written {
+            part(&state.answer.lock(), place, size)
         } else {
-            if talk.overheard.is_none() {
+            if state.last_answer.is_none() {
                 let last = self.place.mount.answers.get(&self.place.view, S::CHANNEL, self.place.caller.uid)?;
-                talk.overheard = Some(self.place.counted(last)?);
+                state.last_answer = Some(self.place.counted(last)?);
             }
-            part(talk.overheard.as_deref().unwrap_or_default(), place, size)
+            part(state.last_answer.as_deref().unwrap_or_default(), place, size)
         };
-        talk.read_to = talk.read_to.max(place + bytes.len() as u64);
+        state.read_to = state.read_to.max(place + bytes.len() as u64);
         Ok(bytes)
     }
 
@@ -250,7 +251,7 @@ impl<S: LineProtocol> File for LineSession<S> {
         let taken = self.take_write(&tail, data, rest).inspect_err(|failure| {
             self.answer_refusal(failure);
             if !tail.is_empty() {
-                self.talk.lock().refused = Some(RefusedLine::new(failure.clone(), data));
+                self.state.lock().refused = Some(RefusedLine::new(failure.clone(), data));
             }
         })?;
         if rest > 0 {
@@ -259,9 +260,9 @@ impl<S: LineProtocol> File for LineSession<S> {
         if taken == data.len() {
             tail.extend_from_slice(&data[rest..]);
         }
-        let mut talk = self.talk.lock();
-        talk.anchor.wrote(offset + taken as u64);
-        talk.tail = tail;
+        let mut state = self.state.lock();
+        state.anchor.wrote(offset + taken as u64);
+        state.tail = tail;
         Ok(taken)
     }
 
@@ -270,8 +271,8 @@ impl<S: LineProtocol> File for LineSession<S> {
     }
 
     fn is_readable(&self) -> bool {
-        let talk = self.talk.lock();
-        !talk.spoke || !talk.tail.is_empty() || talk.answer.lock().len() as u64 > talk.read_to
+        let state = self.state.lock();
+        !state.has_written || !state.tail.is_empty() || state.answer.lock().len() as u64 > state.read_to
     }
 
     fn outlives_branch(&self) -> bool {

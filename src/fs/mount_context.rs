@@ -157,7 +157,7 @@ impl MountContext {
                 continue;
             };
             if is_gone {
-                self.states.bury(branch);
+                self.states.forget(branch);
                 self.answers.forget(branch);
             }
             self.notifier.send_all(state.take_waiting());

@@ -168,7 +168,7 @@ pub(super) enum ControlNode {
 }
 
 /// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
-/// and its own file in this room.
+/// and its own file in this module.
 const FIXED: [(&str, ControlNode); 21] = [
     ("README.md", ControlNode::Document(Document::Readme)),
     ("vectors", ControlNode::Vectors),

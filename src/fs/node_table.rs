@@ -70,7 +70,7 @@ impl NodeTable {
     }
 
     /// Notes the length that the kernel is about to be told of a node.
-    pub fn tell_length(&self, number: u64, length: u64) {
+    pub fn note_length(&self, number: u64, length: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
             known.length = length;
         }

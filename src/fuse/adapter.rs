@@ -21,7 +21,7 @@ use super::dispatch::{Call, Dispatcher};
 use super::kernel;
 use super::reply::{
     answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space, answer_written,
-    answer_xattr, caller, file_attr, guard, kind, manner, time_set,
+    answer_xattr, caller, file_attr, guard, kind, open_flags, time_set,
 };
 use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
 
@@ -219,7 +219,7 @@ impl fuser::Filesystem for Adapter {
         let (caller, drops_pages, call) = (caller(request), self.drops_pages, Call::of("open", request));
         let open = move |fs: &Filesystem| {
             let handle = fs.open(caller, ino.0, flags.0)?;
-            Ok((handle, manner(fs, drops_pages, handle)))
+            Ok((handle, open_flags(fs, drops_pages, handle)))
         };
         if self.fs.may_block(ino.0) {
             // What is generated is generated now, and that may take long.
@@ -242,7 +242,7 @@ impl fuser::Filesystem for Adapter {
         let (caller, drops_pages) = (caller(request), self.drops_pages);
         let create = move |fs: &Filesystem, name: &OsStr| {
             let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
-            Ok((entry, handle, manner(fs, drops_pages, handle)))
+            Ok((entry, handle, open_flags(fs, drops_pages, handle)))
         };
         self.dispatcher.serve(Call::of("create", request), name, create, |created| answer_created(reply, created));
     }

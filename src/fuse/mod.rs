@@ -1,5 +1,5 @@
 //! The kernel's side: the protocol's adapter, and mounting, serving and unmounting by our own means.
-//! The only room that names fuser.
+//! The only module that names fuser.
 
 mod adapter;
 mod attachment;

@@ -89,7 +89,7 @@ const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// Returns how an open file behaves. Who writes a file whole has no use for pages, and without them
 /// the kernel copies once less and does not ask for the rights of the file first.
-pub(super) fn manner(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
+pub(super) fn open_flags(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
     if !fs.keeps_pages(handle) {
         GENERATED
     } else if drops_pages && fs.goes_past_pages(handle) {

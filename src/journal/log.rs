@@ -182,11 +182,11 @@ impl Journal {
 
     /// Appends a frame of content, with what vouches for it, and returns the position of the content
     /// in the file.
-    pub fn append_content(&self, head: &[u8], content: &[u8], vouching: &[u8]) -> Result<u64, JournalError> {
+    pub fn append_content(&self, head: &[u8], content: &[u8], chunk_hashes: &[u8]) -> Result<u64, JournalError> {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
         let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
-        self.write(&mut tail, Kind::Content, &[&length, head], &[content, vouching])?;
+        self.write(&mut tail, Kind::Content, &[&length, head], &[content, chunk_hashes])?;
         tail.told = tail.length;
         Ok(at)
     }

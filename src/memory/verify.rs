@@ -352,13 +352,13 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
             }
             return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
         };
-        check_stranger(blobs, hash)?;
+        check_unreferenced(blobs, hash)?;
     }
     Ok(())
 }
 
 /// Checks a file that nothing names: it must be whole, of whatever kind it is.
-fn check_stranger(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
+fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     if let Ok(archive) = Archive::open(blobs, name) {
         return Ok(archive.verify()?);
     }

@@ -13,7 +13,7 @@
 //! through a visibility bitmap, and scanned records), makes one [`Scorer`] of the sums, and every
 //! part then gives the same bits that one fresh index over the visible records would give.
 //!
-//! This room uses nothing of ours: it knows rows, not ids, and neither files nor branches.
+//! This module uses nothing of ours: it knows rows, not ids, and neither files nor branches.
 
 mod bm25;
 mod language;

@@ -1,4 +1,4 @@
-//! The room against a plain reading of its own promises, on random documents.
+//! The module against a plain reading of its own promises, on random documents.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

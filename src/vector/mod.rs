@@ -1,8 +1,7 @@
 //! Vectors as plain arithmetic: metrics, distance kernels and the compact int8 copy of a vector.
 //!
-//! This is a room of the cellar. It knows no record, no branch and no file: slices go in, numbers
-//! come out. [`PreparedVector`] is the door for whoever answers a query; the free functions serve
-//! those who store vectors.
+//! It knows no record, no branch and no file: slices go in, numbers come out. Queries use [`PreparedVector`], writers of
+//! segments the free functions.
 //!
 //! **Invariant: equal bits in, equal bits out.** Each kernel adds in one fixed order that depends on
 //! the length alone, and multiplies and adds without fusing. So a score is the same on every

@@ -60,15 +60,15 @@ impl<'a> DirectWrite<'a> {
         })
     }
 
-    /// Takes bytes with what [`DirectWrite::vouching`] gave for them; nothing if it does not belong to them.
+    /// Takes bytes with what [`DirectWrite::chunk_hashes`] gave for them; nothing if it does not belong to them.
     pub fn vouched(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
         // With more chunks there are fewer bytes, so one number fits at most.
         let least = content.len() / (LENGTH + HASH_BYTES);
-        let (bytes, vouching) = (least..least + 3).find_map(|chunks| {
-            let (bytes, vouching) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
-            (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, vouching))
+        let (bytes, chunk_hashes) = (least..least + 3).find_map(|chunks| {
+            let (bytes, chunk_hashes) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
+            (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, chunk_hashes))
         })?;
-        DirectWrite::new(offset, bytes).filter(|stretch| stretch.vouching() == vouching)
+        DirectWrite::new(offset, bytes).filter(|stretch| stretch.chunk_hashes() == chunk_hashes)
     }
 
     /// Returns the bytes.
@@ -77,7 +77,7 @@ impl<'a> DirectWrite<'a> {
     }
 
     /// Returns the hashes as bytes, which vouch for those that are written.
-    pub fn vouching(&self) -> Vec<u8> {
+    pub fn chunk_hashes(&self) -> Vec<u8> {
         // No zeros stand for zeros: a part of a file that was never written has them.
         let zeros = || Hash::of(&CHUNK_CONTEXT, &[]);
         self.hashes.iter().flat_map(|hash| hash.unwrap_or_else(zeros).0).collect()

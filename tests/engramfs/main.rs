@@ -73,13 +73,15 @@ mod refusals;
 mod reverts;
 /// Bytes that go wrong while a store is open.
 mod served;
-/// Random steps that fail, made fewer.
+/// Shared logs: what is in them after crashes and on failing disks.
 mod shared_log;
+/// Random steps that fail, made fewer.
 mod shrink;
 /// Room that comes back: packs that are thinned and combined.
 mod space;
-/// States by label, entry and time.
+/// Who wrote what and when, in queries.
 mod stamps;
+/// States by label, entry and time.
 mod states;
 /// Histories that note what was acknowledged.
 mod story;

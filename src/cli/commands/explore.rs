@@ -64,15 +64,15 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let exploration =
         Exploration { target: &target, run, score, candidates: &candidates, jobs, timeout, at_least, keep };
     let failed = |error| CommandError::file("watched over", Path::new("/proc/self"), &error);
-    let crew = Arc::new(SupervisorPool::new().map_err(failed)?);
+    let pool = Arc::new(SupervisorPool::new().map_err(failed)?);
     let _watcher = Watcher::start({
-        let crew = crew.clone();
-        move |_| crew.interrupt()
+        let pool = pool.clone();
+        move |_| pool.interrupt()
     })
     .map_err(failed)?;
-    let mut explored = exploration.explore(&crew);
-    let refusals = promote_best(&exploration, &mut explored, &crew);
-    if crew.is_interrupted() && !explored.iter().any(|candidate| candidate.outcome == Outcome::Promoted) {
+    let mut explored = exploration.explore(&pool);
+    let refusals = promote_best(&exploration, &mut explored, &pool);
+    if pool.is_interrupted() && !explored.iter().any(|candidate| candidate.outcome == Outcome::Promoted) {
         exploration.clean_up(&explored, false);
         return Err(interrupted(&target));
     }
@@ -93,11 +93,11 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 fn promote_best(
     exploration: &Exploration<'_>,
     explored: &mut [CandidateResult],
-    crew: &SupervisorPool,
+    pool: &SupervisorPool,
 ) -> Vec<CommandError> {
     let mut refusals = Vec::new();
     for number in Ranking::new(explored).good() {
-        if crew.is_interrupted() {
+        if pool.is_interrupted() {
             break;
         }
         let note = Ranking::new(explored).note(exploration);

@@ -12,22 +12,22 @@ const TRIES: usize = 8;
 
 impl Exploration<'_> {
     /// Takes a candidate from its fork to its score.
-    pub(super) fn explore_one(&self, crew: &SupervisorPool, number: usize) -> CandidateResult {
+    pub(super) fn explore_one(&self, pool: &SupervisorPool, number: usize) -> CandidateResult {
         let (outcome, detail) = (Outcome::Failed, String::new());
         let mut explored = CandidateResult { number, branch: None, score: None, outcome, detail };
-        if let Err(error) = self.run_and_score(crew, &mut explored) {
+        if let Err(error) = self.run_and_score(pool, &mut explored) {
             (explored.outcome, explored.detail) = (Outcome::Failed, error.message);
         }
         explored
     }
 
-    fn run_and_score(&self, crew: &SupervisorPool, explored: &mut CandidateResult) -> Result<(), CommandError> {
+    fn run_and_score(&self, pool: &SupervisorPool, explored: &mut CandidateResult) -> Result<(), CommandError> {
         let name = self.fork(explored.number)?;
         let directory = self.directory(&name);
         explored.branch = Some(CandidateBranch { name: name.clone(), ended: 0, head: String::new() });
         // So its ttl counts from our end, however long a command takes that writes nothing.
         let lease = Mounted::new(&directory).lease()?;
-        let mut supervisor = crew.start().map_err(|error| {
+        let mut supervisor = pool.start().map_err(|error| {
             CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
         })?;
         let ended = self.ask(&mut supervisor, &name, explored.number, self.run);

@@ -68,16 +68,16 @@ pub struct CandidateBranch {
 
 impl Exploration<'_> {
     /// Runs and scores all candidates, some at a time, and returns what became of them in their order.
-    pub fn explore(&self, crew: &SupervisorPool) -> Vec<CandidateResult> {
+    pub fn explore(&self, pool: &SupervisorPool) -> Vec<CandidateResult> {
         let next = AtomicUsize::new(0);
         let explored = Mutex::new(Vec::new());
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= self.candidates.len() || crew.is_interrupted() {
+                if number >= self.candidates.len() || pool.is_interrupted() {
                     return;
                 }
-                let found = self.explore_one(crew, number);
+                let found = self.explore_one(pool, number);
                 explored.lock().unwrap_or_else(PoisonError::into_inner).push(found);
             }
         };

@@ -33,7 +33,7 @@ struct PoolMembers {
 
 /// A supervisor.
 pub struct Supervised<'a> {
-    crew: &'a SupervisorPool,
+    pool: &'a SupervisorPool,
     pid: Pid,
     child: Child,
     answers: BufReader<ChildStdout>,
@@ -61,7 +61,7 @@ impl SupervisorPool {
         let (Some(input), Some(answers)) = (input, answers) else { return Err(io::ErrorKind::BrokenPipe.into()) };
         members.known.insert(pid);
         members.inputs.insert(pid, input);
-        Ok(Supervised { crew: self, pid, child, answers: BufReader::new(answers) })
+        Ok(Supervised { pool: self, pid, child, answers: BufReader::new(answers) })
     }
 
     /// Ends all supervisors and what they run, now; no other one starts.
@@ -85,11 +85,11 @@ impl Supervised<'_> {
     pub fn run(&mut self, job: &SupervisedCommand) -> Option<SupervisedEnd> {
         let line = serde_json::to_string(job).ok()? + "\n";
         // Taken out meanwhile: a full pipe must not keep others from their own, nor an interruption from ending us.
-        let mut input = self.crew.members().inputs.remove(&self.pid)?;
+        let mut input = self.pool.members().inputs.remove(&self.pid)?;
         let written = input.write_all(line.as_bytes());
         {
-            let mut members = self.crew.members();
-            if !self.crew.is_interrupted() {
+            let mut members = self.pool.members();
+            if !self.pool.is_interrupted() {
                 members.inputs.insert(self.pid, input);
             }
         }
@@ -103,9 +103,9 @@ impl Supervised<'_> {
 impl Drop for Supervised<'_> {
     /// Ends it and all that it runs, and waits for that.
     fn drop(&mut self) {
-        drop(self.crew.members().inputs.remove(&self.pid));
+        drop(self.pool.members().inputs.remove(&self.pid));
         let ended = self.child.wait();
-        let mut members = self.crew.members();
+        let mut members = self.pool.members();
         members.known.remove(&self.pid);
         if !ended.is_ok_and(|status| status.success()) {
             end_orphans(&members.known, LINGER);

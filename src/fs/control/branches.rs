@@ -35,7 +35,7 @@ pub(super) fn discard(
         let line = serde_json::json!({ "status": "discarded", "branch": &*info.path, "undo": undo });
         keep_in_ctl(mount, parent, caller, format!("{line}\n"));
     }
-    mount.states.bury(branch);
+    mount.states.forget(branch);
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &B
     check_settled(handles, branch)?;
     let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
     let outcome = mount.memory.merge_if(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
-    mount.states.bury(branch.id);
+    mount.states.forget(branch.id);
     Ok(outcome.to_json())
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::attr::{attr, name_lifetime, unborn};
+use super::attr::{attr, attr_of_new, name_lifetime};
 use super::{ControlNodeOps, branches, signals, tree, vectors};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs};
 use crate::fs::errno::{Errno, Failure};
@@ -44,7 +44,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn entry(&self) -> Result<EntryAttr, Failure> {
         let attr = self.attributes(self.fs.nodes.number(self.node), None)?;
         let ino = self.fs.nodes.remember(self.node);
-        self.fs.nodes.tell_length(ino, attr.size);
+        self.fs.nodes.note_length(ino, attr.size);
         Ok(EntryAttr { attr: Attr { ino, ..attr }, generation: 0, lifetime: self.name_lifetime() })
     }
 
@@ -62,12 +62,12 @@ impl NodeOperations for ControlNodeOps<'_> {
             (Ok(attr), _) => {
                 let handle = handle.filter(|_| !node.shows_no_length());
                 let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
-                fs.nodes.tell_length(ino, length);
+                fs.nodes.note_length(ino, length);
                 Ok(attr.sized(length))
             }
             (Err(Failure::Plain(Errno::ENOENT)), FsNode::Record(view, _)) => {
                 let handle = handle.or_else(|| fs.handles.on(node)).ok_or(Errno::ENOENT)?;
-                unborn(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
+                attr_of_new(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
             }
             (Err(failure), _) => Err(failure),
         }

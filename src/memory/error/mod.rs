@@ -1,4 +1,4 @@
-//! The errors of the front door: what happened, and how the caller can react.
+//! The errors of `Memory`: what happened, and how the caller can react.
 
 mod agent;
 mod branch;

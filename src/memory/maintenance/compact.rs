@@ -60,7 +60,7 @@ pub(in crate::memory) struct Sparse {
 
 impl Memory {
     /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
-    /// freed. For who holds `sealing`.
+    /// freed. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
@@ -78,8 +78,8 @@ impl Memory {
         Ok(freed)
     }
 
-    /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. For who holds
-    /// `sealing`, with the catalog that the manifest names.
+    /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The
+    /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names.
     pub(in crate::memory) fn thin(&self, stored: &mut Stored) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog().clone())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();

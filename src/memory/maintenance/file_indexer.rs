@@ -178,7 +178,7 @@ impl Memory {
 
     /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
     /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
-    /// are. For who holds `sealing`.
+    /// are. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn flush_file_index(&self, catalog: &Catalog, spare: u64) -> Vec<Hash> {
         let flush = || -> Result<(), Error> {
             let index = &self.storage.file_index;

@@ -62,7 +62,7 @@ impl Memory {
     }
 
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
-    /// bytes that freed. For who holds `sealing`.
+    /// bytes that freed. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn collect(
         &self,
         stored: &mut Stored,
@@ -90,7 +90,7 @@ impl Memory {
         Ok((states, bytes))
     }
 
-    /// Collects on a disk that is full. For who holds `sealing`.
+    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
         self.collect(stored, self.now(), CompactionPolicy::TIGHT)
     }
@@ -194,7 +194,7 @@ impl Memory {
         Ok(count)
     }
 
-    /// Removes the files that nothing reaches. Called by who holds `sealing`, with the catalog that the manifest names:
+    /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog that the manifest names:
     /// what went out of use since then is needed still, by an opening after a crash.
     pub(in crate::memory) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {

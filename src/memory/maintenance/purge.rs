@@ -260,7 +260,7 @@ impl Memory {
         self.finish_purge(&mut self.storage.manifest.lock())
     }
 
-    /// Has the bytes of a purge go whose entry is written; does nothing where there is none. For who holds `sealing`.
+    /// Has the bytes of a purge go whose entry is written; does nothing where there is none. The caller holds the lock of `storage.manifest`.
     fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.purge_behind(mark.before)? {

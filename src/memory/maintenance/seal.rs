@@ -186,7 +186,7 @@ impl Memory {
         self.seal_alone(&mut self.storage.manifest.lock(), compaction).map(drop)
     }
 
-    /// Like [`Memory::seal_and_compact`], for who holds `sealing`; returns the catalog that the new manifest names. On a full
+    /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog that the new manifest names. On a full
     /// disk it uses the reserve.
     pub(in crate::memory) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
         let before = DiskBeforeSeal::look(self)?;

@@ -28,7 +28,7 @@ pub(in crate::memory) struct ConflictAck {
     to: HashSet<u32>,
 }
 
-type Showings = HashMap<Arc<str>, ConflictAck>;
+type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and then wrote.
 pub(in crate::memory) struct WrittenSince {
@@ -42,7 +42,7 @@ pub(in crate::memory) struct WrittenSince {
 /// What was shown of one branch, by the ids of the conflicts, and what of it was written since.
 #[derive(Default)]
 struct BranchAcks {
-    shown: Showings,
+    shown: ShownConflicts,
     written: Vec<WrittenSince>,
 }
 

@@ -170,7 +170,7 @@ fn whole(
             counts.put += 1;
         } else {
             counts.deleted += 1;
-            state.mourn(&change.id, time);
+            state.note_deleted(&change.id, time);
         }
     }
     Ok((state, counts))

@@ -51,8 +51,8 @@ pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
 }
 
 /// Returns what the code of a long write covers: the hashes stand for its content, but for zeros at its end.
-fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], vouching: &'a [u8]) -> [&'a [u8]; 3] {
-    [head, length, vouching]
+fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], chunk_hashes: &'a [u8]) -> [&'a [u8]; 3] {
+    [head, length, chunk_hashes]
 }
 
 fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
@@ -74,10 +74,11 @@ impl LogTail {
         let time = edit.by.time;
         let mut after = files.before.clone();
         after.place_ends(*inode, stretch, time, memory.packs())?;
-        let (head, vouching) = (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.vouching());
+        let (head, chunk_hashes) =
+            (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
         no_longer_hurried();
-        let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &vouching));
-        let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &vouching);
+        let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
+        let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         self.link = code;
         after.place(*inode, stretch, (journal.file(), at), time)?;
@@ -104,7 +105,7 @@ impl LogTail {
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
-        self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.vouching()))?;
+        self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()))?;
         let files = FilesBefore::of(catalog, head.by.branch)?;
         let (mut after, time) = (files.before.clone(), head.by.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);

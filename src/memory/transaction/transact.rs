@@ -1,4 +1,4 @@
-//! The one way in which anything changes: prepare, sign, append, enact.
+//! Every command is prepared, signed, appended to the journal and applied to the catalog here, and nowhere else.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

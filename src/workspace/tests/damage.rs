@@ -3,7 +3,7 @@
 use super::super::{
     FileKind, NoPacks, Pack, ROOT, Tree, TreeError, packs_of, read_snapshot, write_packs, write_snapshot,
 };
-use super::{Cellar, Random, create, random_op, write};
+use super::{PackStore, Random, create, random_op, write};
 use crate::disk::Disk;
 use crate::object::{Hash, Time, Writer};
 
@@ -58,8 +58,8 @@ fn a_circle_of_directories_is_refused() {
 }
 
 /// Flips one bit of a file in the blob store.
-fn flip(cellar: &Cellar, name: &Hash, offset: u64, bit: usize) {
-    let file = cellar.disk.open_write(&cellar.blobs.path(name)).unwrap();
+fn flip(pack_store: &PackStore, name: &Hash, offset: u64, bit: usize) {
+    let file = pack_store.disk.open_write(&pack_store.blobs.path(name)).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
@@ -67,38 +67,38 @@ fn flip(cellar: &Cellar, name: &Hash, offset: u64, bit: usize) {
 
 #[test]
 fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
-    let cellar = Cellar::new();
+    let pack_store = PackStore::new();
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
     let bytes: Vec<u8> = (0..70_000u32).map(|number| (number * 7 % 251) as u8 + 1).collect();
     write(&mut tree, file, 0, &bytes);
-    let tree = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap().settle(&tree);
+    let tree = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap().settle(&tree);
     let pack = packs_of(std::iter::once(&tree)).into_iter().next().unwrap();
-    let snapshot = write_snapshot(&cellar.blobs, &tree).unwrap();
+    let snapshot = write_snapshot(&pack_store.blobs, &tree).unwrap();
     let mut random = Random(4);
     for name in [pack, snapshot] {
-        let length = cellar.blobs.open(&name).unwrap().len().unwrap();
+        let length = pack_store.blobs.open(&name).unwrap().len().unwrap();
         for _ in 0..300 {
             let (offset, bit) = (random.below(length as usize) as u64, random.below(8));
-            flip(&cellar, &name, offset, bit);
-            let fresh = Opened(&cellar);
+            flip(&pack_store, &name, offset, bit);
+            let fresh = Opened(&pack_store);
             match tree.read(file, 0, 80_000, &fresh) {
                 Ok(read) => assert!(read == bytes),
                 Err(error) => assert_eq!((super::variant(&error), name), ("Segment".to_owned(), pack)),
             }
-            if let Ok(read) = read_snapshot(&cellar.blobs, snapshot) {
+            if let Ok(read) = read_snapshot(&pack_store.blobs, snapshot) {
                 assert_eq!(read.hash(), tree.hash());
             }
-            flip(&cellar, &name, offset, bit);
+            flip(&pack_store, &name, offset, bit);
         }
     }
-    assert!(Pack::open(&cellar.blobs, pack).unwrap().verify().is_ok());
-    assert_eq!(tree.read(file, 0, 80_000, &cellar).unwrap(), bytes);
+    assert!(Pack::open(&pack_store.blobs, pack).unwrap().verify().is_ok());
+    assert_eq!(tree.read(file, 0, 80_000, &pack_store).unwrap(), bytes);
     assert!(matches!(tree.read(file, 0, 1, &NoPacks), Err(TreeError::Segment(_))));
 }
 
 /// Opens a pack again each time, so that nothing counts as checked.
-struct Opened<'a>(&'a Cellar);
+struct Opened<'a>(&'a PackStore);
 
 impl super::super::Packs for Opened<'_> {
     fn pack(&self, name: &Hash) -> Result<std::sync::Arc<Pack>, crate::segment::SegmentError> {

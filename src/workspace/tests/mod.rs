@@ -1,4 +1,4 @@
-//! What tests of this room share: chance from a seed, short hands for ops, and packs in memory.
+//! What tests of this module share: chance from a seed, short hands for ops, and packs in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -77,21 +77,21 @@ pub(super) fn added_up(tree: &Tree) -> TreeTotals {
 }
 
 /// A blob store in memory and the packs on it.
-pub(super) struct Cellar {
+pub(super) struct PackStore {
     pub disk: ForgetfulDisk,
     pub blobs: BlobStore,
     open: Mutex<HashMap<Hash, Arc<Pack>>>,
 }
 
-impl Cellar {
-    pub fn new() -> Cellar {
+impl PackStore {
+    pub fn new() -> PackStore {
         let disk = ForgetfulDisk::new();
         let blobs = BlobStore::new(Arc::new(disk.clone()), "segments").unwrap();
-        Cellar { disk, blobs, open: Mutex::default() }
+        PackStore { disk, blobs, open: Mutex::default() }
     }
 }
 
-impl Packs for Cellar {
+impl Packs for PackStore {
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
         let mut open = self.open.lock().unwrap();
         if let Some(pack) = open.get(name) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::chunks::Chunks;
 use super::super::{DirectWrite, FileOp, NoPacks, Packs, Tree, TreeError, write_packs};
 use super::plain::{Plain, assert_alike};
-use super::{Cellar, Random, added_up, random_op, variant};
+use super::{PackStore, Random, added_up, random_op, variant};
 use crate::disk::{Disk, DiskFile, ForgetfulDisk};
 use crate::object::Time;
 
@@ -70,8 +70,8 @@ fn random_ops_do_what_a_plain_tree_does_and_fail_where_it_fails() {
 }
 
 /// Returns the same tree with all its chunks in packs.
-fn sealed(tree: &Tree, cellar: &Cellar) -> Tree {
-    let sealed = write_packs(&cellar.blobs, cellar, std::iter::once(tree)).unwrap().settle(tree);
+fn sealed(tree: &Tree, pack_store: &PackStore) -> Tree {
+    let sealed = write_packs(&pack_store.blobs, pack_store, std::iter::once(tree)).unwrap().settle(tree);
     assert!(!sealed.is_unsealed());
     assert_eq!(sealed.hash(), tree.hash());
     sealed
@@ -81,16 +81,16 @@ fn sealed(tree: &Tree, cellar: &Cellar) -> Tree {
 fn random_ops_do_the_same_when_chunks_are_sealed_now_and_then() {
     for seed in 100..120 {
         let (mut random, mut tree, mut plain) = (Random(seed), Tree::default(), Plain::new());
-        let cellar = Cellar::new();
+        let pack_store = PackStore::new();
         for time in 1..250 {
             let op = random_op(&mut random, tree.next_inode());
-            step(&mut tree, &mut plain, &op, time, &cellar);
+            step(&mut tree, &mut plain, &op, time, &pack_store);
             if random.chance(20) {
-                tree = sealed(&tree, &cellar);
-                check(&tree, &plain, &cellar);
+                tree = sealed(&tree, &pack_store);
+                check(&tree, &plain, &pack_store);
             }
         }
-        check(&tree, &plain, &cellar);
+        check(&tree, &plain, &pack_store);
     }
 }
 
@@ -106,13 +106,19 @@ impl Stays {
     }
 
     /// Does what a write does, if it has a whole chunk.
-    fn write(&mut self, tree: &mut Tree, op: &FileOp, time: i64, cellar: &Cellar) -> Option<Result<(), TreeError>> {
+    fn write(
+        &mut self,
+        tree: &mut Tree,
+        op: &FileOp,
+        time: i64,
+        pack_store: &PackStore,
+    ) -> Option<Result<(), TreeError>> {
         let FileOp::Write { inode, offset, bytes } = op else { return None };
         let stretch = DirectWrite::new(*offset, bytes)?;
-        let mut content = [bytes, &stretch.vouching()[..]].concat();
+        let mut content = [bytes, &stretch.chunk_hashes()[..]].concat();
         assert_eq!(DirectWrite::vouched(*offset, &content).unwrap().bytes(), &bytes[..]);
         self.file.write_all_at(&content, self.length).unwrap();
-        let ends = tree.place_ends(*inode, &stretch, Time(time), cellar);
+        let ends = tree.place_ends(*inode, &stretch, Time(time), pack_store);
         let done = ends.and_then(|()| tree.place(*inode, &stretch, (&self.file, self.length), Time(time)));
         self.length += content.len() as u64;
         let zeros = bytes.iter().all(|byte| *byte == 0);
@@ -141,7 +147,7 @@ fn random_ops_do_the_same_when_long_writes_stay_in_a_file() {
     let mut stayed = 0;
     for seed in 200..220 {
         let (mut random, mut tree, mut plain) = (Random(seed), Tree::default(), Plain::new());
-        let cellar = Cellar::new();
+        let pack_store = PackStore::new();
         let mut stays = Stays::new(&ForgetfulDisk::new());
         for time in 1..250 {
             let op = match random.chance(6) {
@@ -149,47 +155,49 @@ fn random_ops_do_the_same_when_long_writes_stay_in_a_file() {
                 false => random_op(&mut random, tree.next_inode()),
             };
             let before = tree.clone();
-            match stays.write(&mut tree, &op, time, &cellar) {
+            match stays.write(&mut tree, &op, time, &pack_store) {
                 Some(done) => {
                     stayed += u32::from(done.is_ok());
-                    compare((&before, &tree), &mut plain, &op, time, done, &cellar);
+                    compare((&before, &tree), &mut plain, &op, time, done, &pack_store);
                 }
-                None => step(&mut tree, &mut plain, &op, time, &cellar),
+                None => step(&mut tree, &mut plain, &op, time, &pack_store),
             }
             if random.chance(20) {
-                tree = sealed(&tree, &cellar);
+                tree = sealed(&tree, &pack_store);
             }
             if random.chance(20) {
-                check(&tree, &plain, &cellar);
+                check(&tree, &plain, &pack_store);
             }
         }
-        check(&tree, &plain, &cellar);
+        check(&tree, &plain, &pack_store);
     }
     assert!(stayed > 100, "only {stayed} writes stayed in the file");
 }
 
 #[test]
 fn what_is_wrong_in_the_file_is_refused_and_never_read_nor_sealed() {
-    let (mut tree, cellar, disk) = (Tree::default(), Cellar::new(), ForgetfulDisk::new());
+    let (mut tree, pack_store, disk) = (Tree::default(), PackStore::new(), ForgetfulDisk::new());
     let inode = super::create(&mut tree, super::super::ROOT, b"long");
     let mut stays = Stays::new(&disk);
     let bytes = [[7; 65_536], [8; 65_536]].concat();
     let op = FileOp::Write { inode, offset: 0, bytes: bytes.clone().into() };
-    stays.write(&mut tree, &op, 1, &cellar).unwrap().unwrap();
-    assert_eq!(tree.read(inode, 65_530, 9, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 8, 8, 8]);
+    stays.write(&mut tree, &op, 1, &pack_store).unwrap().unwrap();
+    assert_eq!(tree.read(inode, 65_530, 9, &pack_store).unwrap(), [7, 7, 7, 7, 7, 7, 8, 8, 8]);
     disk.flip("long", 65_536 + 9, 1).unwrap();
-    assert_eq!(tree.read(inode, 0, 65_536, &cellar).unwrap(), &bytes[..65_536]);
+    assert_eq!(tree.read(inode, 0, 65_536, &pack_store).unwrap(), &bytes[..65_536]);
     for refused in [
-        tree.read(inode, 65_530, 20, &cellar).map(drop),
-        tree.clone().apply(&FileOp::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &cellar).map(drop),
+        tree.read(inode, 65_530, 20, &pack_store).map(drop),
+        tree.clone()
+            .apply(&FileOp::Write { inode, offset: 65_540, bytes: vec![1].into() }, Time(2), &pack_store)
+            .map(drop),
         tree.delta_from(&Tree::default()).map(drop),
-        write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).map(drop),
+        write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).map(drop),
     ] {
         assert!(matches!(refused, Err(TreeError::Segment(_))), "{refused:?}");
     }
     // What keeps none of its bytes does not look at them.
-    tree.apply(&FileOp::Write { inode, offset: 65_536, bytes: vec![1; 65_536].into() }, Time(3), &cellar).unwrap();
-    assert_eq!(tree.read(inode, 65_530, 7, &cellar).unwrap(), [7, 7, 7, 7, 7, 7, 1]);
+    tree.apply(&FileOp::Write { inode, offset: 65_536, bytes: vec![1; 65_536].into() }, Time(3), &pack_store).unwrap();
+    assert_eq!(tree.read(inode, 65_530, 7, &pack_store).unwrap(), [7, 7, 7, 7, 7, 7, 1]);
 }
 
 #[test]

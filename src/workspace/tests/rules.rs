@@ -1,4 +1,4 @@
-//! Single rules of POSIX and of the room, where chance seldom comes by.
+//! Single rules of POSIX and of the module, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
 use super::super::{Attrs, FILE_BYTES_MAX, FileOp, Make, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrHow};

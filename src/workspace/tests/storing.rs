@@ -2,7 +2,7 @@
 
 use super::super::{NoPacks, ROOT, Tree, packs_of, read_snapshot, write_packs, write_snapshot};
 use super::plain::{Plain, assert_alike};
-use super::{Cellar, Random, added_up, create, random_op, write};
+use super::{PackStore, Random, added_up, create, random_op, write};
 use crate::object::Time;
 
 /// Without orphans, which are not stored.
@@ -12,28 +12,28 @@ fn whole(tree: &Tree) -> Tree {
     tree
 }
 
-fn assert_same(one: &Tree, other: &Tree, cellar: &Cellar) {
-    assert_alike(&Plain::of(one, cellar), &Plain::of(other, cellar));
+fn assert_same(one: &Tree, other: &Tree, pack_store: &PackStore) {
+    assert_alike(&Plain::of(one, pack_store), &Plain::of(other, pack_store));
     assert_eq!((one.hash(), one.totals(), one.next_inode()), (other.hash(), other.totals(), other.next_inode()));
     assert_eq!(other.totals(), added_up(other));
 }
 
 #[test]
 fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
-    let cellar = Cellar::new();
+    let pack_store = PackStore::new();
     for seed in 0..40 {
         let (mut random, mut base) = (Random(seed), Tree::default());
         for time in 0..random.below(150) {
-            let _ = base.apply(&random_op(&mut random, base.next_inode()), Time(time as i64), &cellar);
+            let _ = base.apply(&random_op(&mut random, base.next_inode()), Time(time as i64), &pack_store);
         }
         base = whole(&base);
         // Two forks hand out the same numbers for different things.
         let mut forks = [base.clone(), base.clone()];
         for fork in &mut forks {
             for time in 0..random.below(100) {
-                let _ = fork.apply(&random_op(&mut random, fork.next_inode()), Time(time as i64), &cellar);
+                let _ = fork.apply(&random_op(&mut random, fork.next_inode()), Time(time as i64), &pack_store);
                 if random.chance(40) {
-                    *fork = write_packs(&cellar.blobs, &cellar, std::iter::once(&*fork)).unwrap().settle(fork);
+                    *fork = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&*fork)).unwrap().settle(fork);
                 }
             }
         }
@@ -43,12 +43,12 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
             for to in all {
                 let delta = to.delta_from(from).unwrap();
                 let back = from.with_delta(&delta).unwrap();
-                assert_same(to, &back, &cellar);
+                assert_same(to, &back, &pack_store);
                 assert!(back.delta_from(from).unwrap() == delta, "the same tree has another delta");
             }
         }
-        let name = write_snapshot(&cellar.blobs, &forks[0]).unwrap();
-        assert_same(&forks[0], &read_snapshot(&cellar.blobs, name).unwrap(), &cellar);
+        let name = write_snapshot(&pack_store.blobs, &forks[0]).unwrap();
+        assert_same(&forks[0], &read_snapshot(&pack_store.blobs, name).unwrap(), &pack_store);
     }
 }
 
@@ -66,7 +66,7 @@ fn a_delta_is_as_small_as_the_change() {
 
 #[test]
 fn equal_content_is_stored_once_also_across_packs() {
-    let cellar = Cellar::new();
+    let pack_store = PackStore::new();
     let mut random = Random(1);
     let block: Vec<u8> = (0..65_536).map(|_| random.below(256) as u8).collect();
     let mut tree = Tree::default();
@@ -75,25 +75,25 @@ fn equal_content_is_stored_once_also_across_packs() {
         write(&mut tree, file, 0, &block);
         write(&mut tree, file, 65_536 * 3, &block);
     }
-    let mut packed = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap();
-    let length = super::super::Pack::open(&cellar.blobs, packed.name().unwrap()).unwrap().length();
+    let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
+    let length = super::super::Pack::open(&pack_store.blobs, packed.name().unwrap()).unwrap().length();
     assert!(length < 70_000, "{length}");
     let mut tree = packed.settle(&tree);
     let file = create(&mut tree, ROOT, b"later");
     write(&mut tree, file, 0, &block);
     write(&mut tree, file, 65_536, &[0; 65_536]);
-    let mut packed = write_packs(&cellar.blobs, &cellar, std::iter::once(&tree)).unwrap();
+    let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
     assert_eq!(packed.name(), None);
     let tree = packed.settle(&tree);
     assert!(!tree.is_unsealed());
     assert_eq!(packs_of(std::iter::once(&tree)).len(), 1);
-    assert_eq!(tree.read(file, 0, 65_536, &cellar).unwrap(), block);
-    assert_eq!(tree.read(file, 65_536, 65_536, &cellar).unwrap(), [0; 65_536]);
+    assert_eq!(tree.read(file, 0, 65_536, &pack_store).unwrap(), block);
+    assert_eq!(tree.read(file, 65_536, 65_536, &pack_store).unwrap(), [0; 65_536]);
 }
 
 #[test]
 fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
-    let cellar = Cellar::new();
+    let pack_store = PackStore::new();
     let mut base = Tree::default();
     for number in 0..1000 {
         let file = create(&mut base, ROOT, format!("{number}").as_bytes());
@@ -101,7 +101,7 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     }
     let (mut one, mut other) = (base.clone(), base.clone());
     let sealed = [base.clone(), one.clone()];
-    let mut packed = write_packs(&cellar.blobs, &cellar, sealed.iter()).unwrap();
+    let mut packed = write_packs(&pack_store.blobs, &pack_store, sealed.iter()).unwrap();
     let (new, appended) = (create(&mut one, ROOT, b"new"), one.lookup(ROOT, b"5").unwrap());
     write(&mut one, new, 0, b"since");
     write(&mut one, appended, 100, b"since");
@@ -113,8 +113,8 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     assert_eq!((settled[1].hash(), settled[2].hash()), (head_one, head_other));
     assert!(settled[0].nodes.diff(&settled[1].nodes).count() <= 3);
     assert!(settled[0].nodes.diff(&settled[2].nodes).count() <= 2);
-    assert_eq!(settled[1].read(appended, 95, 50, &cellar).unwrap(), b"\x06\x06\x06\x06\x06since");
+    assert_eq!(settled[1].read(appended, 95, 50, &pack_store).unwrap(), b"\x06\x06\x06\x06\x06since");
     for (settled, unsealed) in settled.iter().zip([&base, &one, &other]) {
-        assert_alike(&Plain::of(settled, &cellar), &Plain::of(unsealed, &NoPacks));
+        assert_alike(&Plain::of(settled, &pack_store), &Plain::of(unsealed, &NoPacks));
     }
 }
