@@ -218,9 +218,10 @@ impl Query {
         query.checked()
     }
 
-    /// Returns whether its answer may depend on words: it has a text, or names a record, and does not ask for vectors alone.
+    /// Returns whether its answer may depend on words: it has a text, or names a record. In mode `vector`, too: where there is
+    /// no vector to compare with, words answer.
     pub fn may_use_words(&self) -> bool {
-        (self.text.is_some() || self.id.is_some()) && self.mode != Some(Mode::Vector)
+        self.text.is_some() || self.id.is_some()
     }
 
     /// Passes a query on when it asks for something, and for one thing.
