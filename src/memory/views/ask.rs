@@ -10,6 +10,8 @@ use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
 
+/// Of the time that is left, what the embedder may take: three parts of four. Where it does not answer, words still do.
+const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 /// How often a question is put again that found damage in the index of files.
 const ROUNDS: usize = 3;
 
@@ -159,12 +161,13 @@ impl EmbeddedQuery {
     }
 }
 
-/// Embeds the text of a query that has no vector, where that is of use. No lock is held meanwhile.
+/// Embeds the text of a query that has no vector, where that is of use, in a share of the time that is left. No lock is held
+/// meanwhile.
 fn embed_query(
     standing: &EmbeddingStanding,
     (places, files): (&[SearchSource], Option<&FileSource<'_>>),
     query: &Query,
-    limit: Duration,
+    left: Duration,
 ) -> Result<EmbeddedQuery, Error> {
     let as_it_is = |reason: Option<String>, obstacle| Ok(EmbeddedQuery { query: None, reason, obstacle });
     let Some(text) = query.text.as_deref().filter(|_| query.vector.is_none() && query.mode != Some(Mode::Text)) else {
@@ -188,7 +191,8 @@ fn embed_query(
     if !has_vectors {
         return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));
     }
-    match slot.embed_query(text, vectors.dim, limit) {
+    let (share, of) = EMBEDDING_SHARE;
+    match slot.embed_query(text, vectors.dim, left / of * share) {
         Ok(vector) => {
             Ok(EmbeddedQuery { query: Some(Query { vector: Some(vector), ..query.clone() }), reason, obstacle: None })
         }
