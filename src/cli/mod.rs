@@ -165,8 +165,11 @@ fn refuse(error: &clap::Error, as_json: bool) -> Exit {
 
 fn start_log() {
     let filter = env_logger::Env::default().filter_or("ENGRAMFS_LOG", "warn");
+    // That module dumps the bytes of requests, among them the key of an embedding server: no filter may ask for it.
+    let mut builder = env_logger::Builder::from_env(filter);
+    builder.filter_module("ureq_proto::util", ::log::LevelFilter::Off);
     // Only a second log in one process fails.
-    let _ = env_logger::Builder::from_env(filter).try_init();
+    let _ = builder.try_init();
 }
 
 #[cfg(test)]
