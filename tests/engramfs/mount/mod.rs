@@ -13,6 +13,8 @@ mod bytes;
 mod crash_files;
 /// What a branch was, and taking back what was done.
 mod earlier;
+/// Embedders, and what is found by its meaning.
+mod embedding;
 /// Several candidates, of which the best is promoted.
 mod explore;
 /// Notes that are found by their words, by who may read them.
@@ -94,7 +96,13 @@ impl Site {
 
     /// Serves the store until the guard is dropped; returns once the mount answers.
     pub fn serve(&self, options: &[&str]) -> Server {
+        self.serve_with(options, &[])
+    }
+
+    /// The same with these environment variables.
+    pub fn serve_with(&self, options: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut child = engramfs(&["mount", "--foreground", "--json"])
+            .envs(variables.iter().copied())
             .args([&self.store, &self.mnt])
             .args(options)
             .stdout(Stdio::piped())

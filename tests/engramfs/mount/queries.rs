@@ -22,7 +22,7 @@ fn circle() -> Mounted {
     mount
 }
 
-fn ask(mount: &Mounted, branch: &str, query: &Value) -> Vec<Value> {
+pub(super) fn ask(mount: &Mounted, branch: &str, query: &Value) -> Vec<Value> {
     let mut file = File::options().read(true).write(true).open(mount.at(&format!("{branch}/query"))).unwrap();
     file.write_all(format!("{query}\n").as_bytes()).unwrap();
     let mut answer = String::new();
