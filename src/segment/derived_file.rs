@@ -101,10 +101,10 @@ impl DerivedColumns<'_> {
         (Code { bytes, scale: self.scales[at], residual: self.residuals[at] }, self.norms[at])
     }
 
-    /// Returns the number of the vector of a row, if it has one.
+    /// Returns the number of the vector of a row, if it has one that is there.
     #[inline]
     pub fn number(&self, row: u32) -> Option<u32> {
-        self.numbers.get(row as usize).copied().filter(|number| *number < WAITING)
+        self.numbers.get(row as usize).copied().filter(|number| (*number as usize) < self.norms.len())
     }
 
     /// Tells whether a row's text is not embedded yet.

@@ -84,3 +84,31 @@ fn a_payload_shorter_than_its_fixed_part_is_damaged() {
     let name = forged(&blobs, |sections, _| sections[PAYLOAD_ENDS].fill(0));
     assert!(is_damaged(Segment::open(&blobs, name).unwrap().row_totals(0)));
 }
+
+/// Writes a file of derived vectors of one row and one vector of two numbers, whose footer and row say this.
+fn forged_vectors(blobs: &BlobStore, (dim, vectors): (u64, u64), number: u32) -> Hash {
+    let (number, hash, floats) = (number.to_le_bytes(), [7; 32], [0; 8]);
+    let mut out = ContainerWriter::new(blobs).unwrap();
+    for section in [&number[..], &hash, &floats, &[1, 2], &floats[..4], &floats[..4], &floats[..4]] {
+        out.begin().unwrap();
+        out.write(section).unwrap();
+    }
+    let mut extra = Writer::new();
+    extra.hash(&Hash([1; 32])).hash(&Hash([2; 32])).number(1).number(dim).number(vectors);
+    extra.number(1).number(0).number(0);
+    out.finish(DerivedFile::KIND, extra.as_slice()).unwrap()
+}
+
+#[test]
+fn derived_vectors_that_are_not_there_are_nobodys() {
+    let blobs = blobs();
+    let open = |footer, number| DerivedFile::open(&blobs, forged_vectors(&blobs, footer, number));
+    let whole = open((2, 1), 0).unwrap();
+    assert!(whole.verify().is_ok() && whole.columns().unwrap().number(0) == Some(0));
+    for footer in [(u64::from(u32::MAX), u64::from(u32::MAX)), (3, 1), (2, 2), (1 << 40, 1)] {
+        assert!(is_damaged(open(footer, 0)), "{footer:?}");
+    }
+    let file = open((2, 1), 1).unwrap();
+    assert!(is_damaged(file.verify()));
+    assert_eq!(file.columns().unwrap().number(0), None);
+}
