@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use super::timeline::{BranchFacts, LineTotals, TimelineStep};
 use crate::lineage::{SignedEntry, read_entry_chunk};
 use crate::memory::Error;
-use crate::object::{BlobStore, Hash, Reader};
+use crate::object::{BlobStore, CodecError, Hash, Reader};
 use crate::segment::{Blocks, Container};
 
 /// Kind byte of the file.
@@ -84,12 +84,7 @@ impl Archive {
 
     /// Opens an archive whose entries nothing else tells.
     pub fn find(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
-        let file = Archive::open(blobs, name)?;
-        let mut extra = Reader::new(file.extra());
-        let numbers = (|| Ok((extra.number()?, extra.number()?)))();
-        let (first, count) = numbers.map_err(|error: crate::object::CodecError| {
-            Error::damaged(format!("the archive {name} is damaged: {error}"))
-        })?;
+        let [first, count, ..] = archive_numbers(&Archive::open(blobs, name)?)?;
         Ok(Archive::new(name, first, count))
     }
 
@@ -108,10 +103,7 @@ impl Archive {
             return Ok(opened);
         }
         let file = Archive::open(blobs, self.name)?;
-        let mut extra = Reader::new(file.extra());
-        let numbers = (|| Ok([extra.number()?, extra.number()?, extra.number()?, extra.number()?]))();
-        let [first, count, branches, steps] =
-            numbers.map_err(|error: crate::object::CodecError| self.damaged(&error.to_string()))?;
+        let [first, count, branches, steps] = archive_numbers(&file)?;
         if (first, count) != (self.first, self.count) {
             return Err(self.damaged("it holds other entries than the manifest says"));
         }
@@ -160,11 +152,12 @@ impl Archive {
             _ => self.numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW)?,
         };
         let [end, places] = self.numbers(blobs, CHUNKS, number * CHUNK_ROW)?;
-        let length = end.checked_sub(start).ok_or_else(|| self.damaged("entries end before they begin"))?;
+        let length = end.checked_sub(start).filter(|_| place < places && places <= self.count);
+        let length = length.ok_or_else(|| self.damaged("entries end before they begin"))?;
         let bytes = self.file(blobs)?.read(ENTRIES, start, length, blocks)?;
         let entries = read_entry_chunk(&bytes, self.first + place)
             .map_err(|error| self.damaged(&format!("an entry can't be read: {error}")))?;
-        if places.checked_sub(place) == Some(entries.len() as u64) {
+        if places - place == entries.len() as u64 {
             return Ok(entries);
         }
         Err(self.damaged("a chunk holds more or fewer entries than its index says"))
@@ -211,7 +204,7 @@ impl Archive {
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
         let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW)?;
-        if start > end || end > self.opened(blobs)?.steps {
+        if start >= end || end > self.opened(blobs)?.steps {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
         Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
@@ -256,6 +249,26 @@ impl Archive {
         let [seq, own, merged, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
         Ok(TimelineStep { seq, totals: LineTotals { own, merged, lineage, events } })
     }
+}
+
+/// Returns the numbers of the first entry, entries, branches and steps, checked against the lengths of the sections.
+fn archive_numbers(file: &Container) -> Result<[u64; 4], Error> {
+    let damaged = |reason: &str| Error::damaged(format!("the archive {} is damaged: {reason}", file.name()));
+    let mut extra = Reader::new(file.extra());
+    let parsed = (|| Ok([extra.number()?, extra.number()?, extra.number()?, extra.number()?]))();
+    let [first, count, branches, steps] = parsed.map_err(|error: CodecError| damaged(&error.to_string()))?;
+    for (section, count, width) in
+        [(HASHES, count, HASH_ROW), (BRANCHES, branches, BRANCH_ROW), (STEPS, steps, STEP_ROW)]
+    {
+        if Some(file.section_length(section)?) != count.checked_mul(width) {
+            return Err(damaged("a section has another length than its rows"));
+        }
+    }
+    // Entries count from 1, and their numbers end in good time.
+    if first == 0 || count == 0 || first.checked_add(count).is_none() {
+        return Err(damaged("it has no entries that there could be"));
+    }
+    Ok([first, count, branches, steps])
 }
 
 fn facts(parent: u64, rights: u64) -> BranchFacts {

@@ -357,3 +357,24 @@ fn what_is_left_of_histories_reads_as_before_and_goes_on() {
         assert_eq!((&report["archived"], &report["archived_missing"]), (&(first - 1).into(), &serde_json::json!([])));
     }
 }
+
+/// Numbers that no archive has led to sums beyond 64 bits.
+#[test]
+fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
+    let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), crate::segment::FOLDER).unwrap();
+    let forged = |numbers: [u64; 4], hashes: u64| {
+        let mut out = crate::segment::ContainerWriter::new(&blobs).unwrap();
+        for rows in [0, 0, hashes * archive::HASH_ROW, 0, 0, 0] {
+            out.begin().unwrap();
+            out.write(&vec![0; rows as usize]).unwrap();
+        }
+        let mut extra = crate::object::Writer::new();
+        numbers.into_iter().for_each(|number| _ = extra.number(number));
+        Archive::find(&blobs, out.finish(archive::KIND, extra.as_slice()).unwrap())
+    };
+    assert_eq!(forged([5, 2, 0, 0], 2).unwrap().last(), 6);
+    for numbers in [[0, 2, 0, 0], [u64::MAX, 2, 0, 0], [5, u64::MAX, 0, 0], [5, 3, 0, 0], [5, 2, 1, 0], [5, 2, 0, 1]] {
+        assert!(forged(numbers, 2).is_err(), "{numbers:?}");
+    }
+    assert!(forged([5, 0, 0, 0], 0).is_err());
+}
