@@ -342,3 +342,18 @@ fn damaged_bytes_never_panic_or_loop_and_never_name_a_row_that_is_not_there() {
         }
     }
 }
+
+/// Found by a fuzz target: the merge of an index that has one term twice gave its rows twice.
+#[test]
+fn a_term_that_stands_twice_in_a_damaged_index_is_merged_once() {
+    let mut writer = PostingsWriter::new();
+    writer.add(0, Some("heron"), &Value::Null);
+    writer.add(1, Some("heros"), &Value::Null);
+    let mut bytes = writer.finish();
+    let at = bytes.windows(5).position(|name| name == b"heros").unwrap();
+    bytes[at..at + 5].copy_from_slice(b"heron");
+    let damaged = Postings::open(&bytes).unwrap();
+    let merged = PostingsWriter::merged(&[damaged], |_, row| Some(row)).finish();
+    let rows: Vec<(u32, u32)> = Postings::open(&merged).unwrap().term("heron").unwrap().collect();
+    assert!(rows == [(0, 1)] || rows == [(1, 1)], "{rows:?}");
+}

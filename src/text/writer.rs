@@ -152,8 +152,10 @@ struct List {
 }
 
 impl List {
+    /// Adds a row behind the last one. What a damaged index has twice, or out of order, is left out.
     fn push(&mut self, row: u32, count: u32) {
-        put_varint(&mut self.blocks, row - self.next_row);
+        let Some(gap) = row.checked_sub(self.next_row) else { return };
+        put_varint(&mut self.blocks, gap);
         put_varint(&mut self.blocks, count - 1);
         self.next_row = row + 1;
         self.postings += 1;
