@@ -237,7 +237,8 @@ impl<'a> HistoryReader<'a> {
         FoundEntry { signed, line, skip: offset.saturating_sub(before.totals.events) }.checked(at.0)
     }
 
-    /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is.
+    /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that contradict
+    /// one another lead to no line.
     pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let (of, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {
@@ -249,17 +250,17 @@ impl<'a> HistoryReader<'a> {
             if entry.branch_id != at.0 {
                 // A child was merged: what is new of it.
                 let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged;
-                (at, wanted, list) = ((entry.branch_id, hit.seq), merged + rest, LineList::Own);
+                (at, wanted, list) = ((entry.branch_id, hit.seq), merged.saturating_add(rest), LineList::Own);
                 continue;
             }
             let mut line = Vec::with_capacity(1024);
             signed.write_line(&mut line);
-            let lead = (value(&hit)? - value(&before)?).saturating_sub(line.len() as u64);
+            let lead = value(&hit)?.saturating_sub(value(&before)?).saturating_sub(line.len() as u64);
             if rest >= lead {
                 return FoundEntry { signed, line, skip: rest - lead }.checked(of);
             }
             // A fork or pull: what is new of the parent.
-            wanted = before.totals.lineage - before.totals.own + rest;
+            wanted = before.totals.lineage.saturating_sub(before.totals.own).saturating_add(rest);
             (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }
         Err(misplaced(of))

@@ -378,3 +378,38 @@ fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
     }
     assert!(forged([5, 0, 0, 0], 0).is_err());
 }
+
+/// Found by a fuzz target: differences of such totals fell below zero.
+#[test]
+fn totals_that_contradict_one_another_lead_to_no_line() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    let fork = memory.fork(&who(1), main, "x", None).unwrap();
+    put(&memory, 1, fork, "a", 1);
+    memory.merge(&who(1), fork, MergeKind::Merge, false).unwrap();
+    memory.seal().unwrap();
+    let (blobs, epoch) = (&memory.storage.segments.blobs, memory.history.epoch());
+    let (whole, file) = (&epoch.archives[0], epoch.archives[0].file(blobs).unwrap());
+    let mut refused = 0;
+    for (at, total) in
+        (0..file.section_length(archive::STEPS).unwrap()).step_by(8).flat_map(|at| [(at, 0), (at, u64::MAX)])
+    {
+        let mut out = crate::segment::ContainerWriter::new(blobs).unwrap();
+        for number in 0..=archive::BEFORE {
+            let mut section = file.read_section(number).unwrap();
+            if number == archive::STEPS {
+                section[at as usize..][..8].copy_from_slice(&total.to_le_bytes());
+            }
+            out.begin().unwrap();
+            out.write(&section).unwrap();
+        }
+        let name = out.finish(archive::KIND, file.extra()).unwrap();
+        let history = History::new(&[ArchiveName { name, count: whole.count }], epoch.start);
+        let reader = HistoryReader::of(blobs, history.epoch());
+        for (branch, offset) in [(main, 0), (main, 900), (fork, 0), (fork, 900)] {
+            let read = reader.lines((HistoryFile::Lineage, branch.0, whole.last()), offset, 4096, &|_| Ok(true));
+            refused += usize::from(read.is_err());
+        }
+    }
+    assert!(refused > 0);
+}
