@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::branch::{BranchVersion, RetainedState, write_state_file};
 use engramfs::disk::{Disk, ForgetfulDisk};
+use engramfs::file_index::{IndexableContent, index_contents};
 use engramfs::graph::{GraphBuilder, Params, VectorRows, build};
 use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
 use engramfs::lineage::{
@@ -17,7 +18,8 @@ use engramfs::memory::{
     Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit, Setting, Time,
 };
 use engramfs::object::{BlobStore, Hash, Reader};
-use engramfs::segment::{Blocks, Container, FOLDER, Segment};
+use engramfs::record::DerivedVector;
+use engramfs::segment::{Blocks, Container, DerivableTexts, FOLDER, Segment};
 use engramfs::text::PostingsWriter;
 use engramfs::vector::Metric;
 use engramfs::workspace::{Attrs, NoPacks, RangeOp, RenameHow, Tree, XattrHow};
@@ -33,6 +35,18 @@ impl Corpus {
         std::fs::create_dir_all(&folder)?;
         Ok(std::fs::write(folder.join(name), bytes)?)
     }
+
+    /// Checks that every target has an input: a format that changed may have left one without.
+    fn is_complete(&self) -> Outcome {
+        for target in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets"))? {
+            let target = target?.path();
+            let name = target.file_stem().ok_or("a target has a name")?;
+            if !self.0.join(name).is_dir() {
+                return Err(format!("{} has no input", target.display()).into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Puts the length of the first part in front, as the targets' `split` takes it.
@@ -46,10 +60,13 @@ fn main() -> Outcome {
     store(&corpus)?;
     graphs(&corpus)?;
     indexes(&corpus)?;
+    derived(&corpus)?;
+    passages(&corpus)?;
     trees(&corpus)?;
     states(&corpus)?;
     entries(&corpus)?;
-    texts(&corpus)
+    texts(&corpus)?;
+    corpus.is_complete()
 }
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -177,7 +194,7 @@ fn files(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
         corpus.put("container", &format!("kind-{kind:02x}-{number}"), &[&[kind][..], &bytes].concat())?;
         let file = Container::open(&blobs, name, kind)?;
         match kind {
-            7 => {
+            _ if Segment::open(&blobs, name).is_ok() => {
                 corpus.put("segment", &format!("store-{number}"), &bytes)?;
                 Segment::open(&blobs, name)?.version(0, &mut Blocks::default())?;
                 corpus.put("postings", &format!("store-{number}"), &joined(b"the fox", file.section(12)?))?;
@@ -187,6 +204,7 @@ fn files(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
                 }
             }
             6 => parts.push(file.section(0)?.to_vec()),
+            10 => corpus.put("archive", &format!("store-{number}"), &bytes)?,
             0x70 => {
                 let tree = delta_over(&name, file.slice(2, 0, 32)?);
                 corpus.put("pack", &format!("store-{number}"), &joined(&tree, &bytes))?;
@@ -252,6 +270,42 @@ fn indexes(corpus: &Corpus) -> Outcome {
     let facets = facets.finish();
     corpus.put("facets", "many-number", &joined(b"n\n17", &facets))?;
     corpus.put("facets", "many-string", &joined(b"s\n\"fox odd 2\"", &facets))
+}
+
+/// Vectors of all texts of a segment, and of some of them.
+fn derived(corpus: &Corpus) -> Outcome {
+    let disk = ForgetfulDisk::new();
+    let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER)?;
+    let [_, full, _] = engramfs_fuzz::states();
+    let segment = &full.layers().first().ok_or("a segment")?.segment;
+    let (mut hashes, embedder) = (Vec::new(), Hash([9; 32]));
+    let texts = DerivableTexts::read(segment, |_, hash, _| hashes.push(hash))?;
+    for (name, count) in [("all", hashes.len()), ("some", 1)] {
+        let vector = |place: usize| Arc::new(DerivedVector::new(vec![place as f32, 0.5, -1.0, 2.0]));
+        let find = |wanted: &Hash| hashes[..count].iter().position(|hash| hash == wanted).map(vector);
+        let file = texts.write(&blobs, &segment.name(), (&embedder, 4), &find)?;
+        corpus.put("derived_file", name, &disk.bytes(&blobs.path(&file))?)?;
+    }
+    Ok(())
+}
+
+/// A segment of the index of files: of a text with headings, a plain one, and one that is no text.
+fn passages(corpus: &Corpus) -> Outcome {
+    let mut tree = Tree::default();
+    let texts = [("a.md", "# Fox\n\nquick\n\n## Dog\n\nlazy\n"), ("b.txt", "the fox sleeps\n"), ("c.bin", "\0")];
+    for (inode, (name, text)) in (2..).zip(texts) {
+        let name = FileName::new(name.as_bytes())?;
+        let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1, gid: 2 };
+        tree.apply(&make, Time(1), &NoPacks)?;
+        tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(2), &NoPacks)?;
+    }
+    let nodes = (2..5).filter_map(|inode| tree.node(inode).ok());
+    let contents = nodes.filter_map(|node| IndexableContent::of(node)).collect();
+    let segment = index_contents(contents, &NoPacks).segment.ok_or("contents")?;
+    let disk = ForgetfulDisk::new();
+    let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER)?;
+    let name = segment.persist(&blobs)?.name().ok_or("a file")?;
+    corpus.put("index_segment", "three-files", &disk.bytes(&blobs.path(&name))?)
 }
 
 fn states(corpus: &Corpus) -> Outcome {
@@ -355,6 +409,7 @@ fn entries(corpus: &Corpus) -> Outcome {
                 plan: hash,
                 not_merged: vec!["files/cache".into()],
             }),
+            ..Default::default()
         };
         let entry = Entry {
             seq: 7 + number as u64,

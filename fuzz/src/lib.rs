@@ -8,7 +8,7 @@ use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{RecordEdit, RecordInput, RecordPatch};
 use engramfs::object::{BlobStore, Hash, Time};
 use engramfs::record::{Provenance, RecordContent, Version};
-use engramfs::search::{Query, SearchError, SearchResult, SearchSource, ask};
+use engramfs::search::{DerivedVectors, Query, SearchError, SearchResult, SearchSource, ask};
 use engramfs::segment::{FOLDER, Row, Segment, write_segment};
 use engramfs::vector::Metric;
 
@@ -99,7 +99,18 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
 
 /// Answers a query from a state of a branch.
 pub fn answer(state: Arc<BranchVersion>, metric: Metric, query: &Query) -> Result<SearchResult, SearchError> {
-    ask(&[SearchSource { source: "branch".into(), state, derived: None }], None, metric, None, query, "", &|| None)
+    answer_with(None, state, metric, query)
+}
+
+/// The same, with the vectors that an embedder made.
+pub fn answer_with(
+    derived: Option<DerivedVectors>,
+    state: Arc<BranchVersion>,
+    metric: Metric,
+    query: &Query,
+) -> Result<SearchResult, SearchError> {
+    let place = SearchSource { source: "branch".into(), state, derived, is_log: false };
+    ask(&[place], None, metric, None, query, "", &|| None)
 }
 
 /// Returns states of a branch whose records stand in a segment: without records, with three, and with two of them.

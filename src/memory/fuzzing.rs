@@ -1,6 +1,7 @@
 //! Entries for the fuzz targets into parsers that nobody else may see; compiled for them alone.
 
 use super::command::log_record::LogRecord;
+pub use super::history::fuzzing::archive;
 pub use super::storage::manifest::fuzzing::{manifest_parts, manifest_root};
 
 /// Reads a log record; what is written of it reads back to the same bytes.

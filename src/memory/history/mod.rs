@@ -13,6 +13,8 @@
 mod archive;
 mod chunks;
 mod cut;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod lines;
 mod moved;
 mod purge;

@@ -1,0 +1,47 @@
+//! Entry for the fuzz target of archives of entries.
+
+use std::sync::Arc;
+
+use super::{Archive, ArchiveName, History, HistoryFile, HistoryReader, MovedEntries};
+use crate::disk::Disk;
+use crate::memory::catalog::LineageStart;
+use crate::object::{BlobStore, Hash};
+use crate::segment::Blocks;
+
+/// Rows of a kind that are looked at.
+const ROWS: u64 = 20;
+
+/// Reads the archive of that name in the folder of moved entries as `verify` does, and as those do that are shown a history.
+pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
+    if let Ok(moved) = MovedEntries::open(&disk) {
+        let _ = moved.each(u64::MAX, |_| Ok(()));
+    }
+    let blobs = BlobStore::over(disk, super::ARCHIVE_FOLDER);
+    let Ok(archive) = Archive::find(&blobs, name) else { return };
+    let Ok((branches, steps)) = archive.counts(&blobs) else { return };
+    for at in 0..archive.chunks(&blobs).unwrap_or_default().min(ROWS) {
+        let _ = archive.chunk(&blobs, at, &mut Blocks::default());
+    }
+    for at in 0..steps.min(ROWS) {
+        let _ = archive.step(&blobs, at);
+    }
+    let _ = (archive.before(&blobs), archive.facts_before(&blobs, 1), archive.chunk_with(&blobs, archive.count - 1));
+    let start = LineageStart { first: archive.first, ..LineageStart::default() };
+    let history = History::new(&[ArchiveName { name, count: archive.count }], start);
+    let reader = HistoryReader::of(&blobs, history.epoch());
+    for seq in (archive.first..=archive.last()).take(ROWS as usize) {
+        if let Ok(signed) = reader.entry(seq) {
+            assert_eq!(signed.entry.seq, seq);
+            let _ = reader.entry_with(&signed.hash);
+        }
+    }
+    for at in 0..branches.min(ROWS) {
+        let Ok(row) = archive.row(&blobs, at) else { continue };
+        let _ = (archive.branch(&blobs, row.branch), reader.standing(row.branch, archive.last()));
+        for file in [HistoryFile::Lineage, HistoryFile::Events] {
+            for offset in [0, 100] {
+                let _ = reader.lines((file, row.branch, archive.last()), offset, 4096, &|_| Ok(offset == 0));
+            }
+        }
+    }
+}
