@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::exit::Exit;
 use super::failure::CommandError;
-use crate::embed::{EmbedError, Embedder, EmbedderSpec};
+use crate::embed::{EmbedError, Embedder, EmbedderSpec, holds_model};
 
 /// The environment variable with the key of a server.
 const KEY: &str = "ENGRAMFS_EMBED_KEY";
@@ -68,8 +68,7 @@ pub fn model_folders() -> Vec<PathBuf> {
 pub fn models() -> Vec<PathBuf> {
     let folders = model_folders();
     let inside = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    let mut found: Vec<PathBuf> =
-        inside.map(|entry| entry.path()).filter(|path| path.join("model.safetensors").is_file()).collect();
+    let mut found: Vec<PathBuf> = inside.map(|entry| entry.path()).filter(|path| holds_model(path)).collect();
     found.sort();
     found
 }

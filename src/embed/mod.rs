@@ -17,6 +17,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub use identity::{EmbedderIdentity, PROBES, agrees};
+pub use model::holds_model;
 pub use spec::EmbedderSpec;
 
 /// What a text is to an embedder; some models want them marked.
@@ -74,7 +75,7 @@ impl EmbedError {
                 "write a folder with a model's files, URL#MODEL of a server, or cmd:COMMAND".to_owned()
             }
             EmbedError::Model { .. } => {
-                "give a folder with config.json, tokenizer.json and model.safetensors of a BERT-like model; \
+                "give a folder with config.json, tokenizer.json and model.safetensors or model.onnx of a BERT-like model; \
                  scripts/models.sh fetches one"
                     .to_owned()
             }

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod children;
+mod onnx_files;
 mod servers;
 mod tiny_model;
 

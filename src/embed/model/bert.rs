@@ -1,10 +1,10 @@
 //! The layers of a BERT encoder (Devlin and others, 2018), for inference.
 
-use safetensors::{Dtype, SafeTensors};
-
 use super::EmbedError;
 use super::files::ModelFiles;
 use super::layer::{Dense, LayerNorm, add, attend, gelu};
+use super::onnx::OnnxWeights;
+use super::weights::{SafetensorsWeights, WeightSource, WeightTensor};
 
 /// A model with its weights, ready to run.
 pub struct Bert {
@@ -26,28 +26,32 @@ struct EncoderLayer {
     norm: LayerNorm,
 }
 
-/// The weights by name.
+/// The weights by name, checked for their shapes.
 struct Weights<'a> {
     files: &'a ModelFiles,
-    tensors: SafeTensors<'a>,
-    /// What stands before each name.
-    prefix: &'static str,
+    source: Box<dyn WeightSource + 'a>,
 }
 
 impl Weights<'_> {
+    fn wrong(&self, name: &str, what: &str) -> EmbedError {
+        self.files.wrong(format!("{}: {name} {what}", self.files.weights_name))
+    }
+
     /// Returns a tensor of that many numbers, or any multiple of `row`.
     fn tensor(&self, name: &str, row: usize, rows: Option<usize>) -> Result<Vec<f32>, EmbedError> {
-        let wrong = |what: String| self.files.wrong(format!("model.safetensors: {name} {what}"));
-        let tensor = self.tensors.tensor(&format!("{}{name}", self.prefix)).map_err(|_| wrong("is missing".into()))?;
-        let numbers = floats(tensor.dtype(), tensor.data())
-            .ok_or_else(|| wrong(format!("is of type {:?}, and F32, F16 and BF16 can be read", tensor.dtype())))?;
+        let WeightTensor { shape, numbers } = self.source.tensor(name).map_err(|what| self.wrong(name, &what))?;
         let fits = row > 0 && numbers.len().is_multiple_of(row) && rows.is_none_or(|rows| numbers.len() == row * rows);
-        if fits && !numbers.is_empty() { Ok(numbers) } else { Err(wrong(format!("is of shape {:?}", tensor.shape()))) }
+        let is_whole = fits && !numbers.is_empty();
+        if is_whole { Ok(numbers) } else { Err(self.wrong(name, &format!("is of shape {shape:?}"))) }
     }
 
     fn dense(&self, name: &str, from: usize, to: usize) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
-        let weights = self.tensor(&format!("{name}.weight"), from, Some(to))?;
-        Ok((weights, self.tensor(&format!("{name}.bias"), to, Some(1))?))
+        let weight = format!("{name}.weight");
+        let WeightTensor { shape, numbers } = self.source.matrix(name).map_err(|what| self.wrong(&weight, &what))?;
+        if shape != [to, from] {
+            return Err(self.wrong(&weight, &format!("is of shape {shape:?}")));
+        }
+        Ok((numbers, self.tensor(&format!("{name}.bias"), to, Some(1))?))
     }
 
     fn norm(&self, name: &str, width: usize) -> Result<LayerNorm, EmbedError> {
@@ -72,35 +76,21 @@ impl Weights<'_> {
     }
 }
 
-/// Returns the numbers of a tensor; nothing for a type that is not read.
-fn floats(kind: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
-    Some(match kind {
-        Dtype::F32 => bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect(),
-        Dtype::F16 => bytes.as_chunks().0.iter().map(|two| half(u16::from_le_bytes(*two))).collect(),
-        Dtype::BF16 => {
-            bytes.as_chunks().0.iter().map(|two| f32::from_bits(u32::from(u16::from_le_bytes(*two)) << 16)).collect()
-        }
-        _ => return None,
+fn source(files: &ModelFiles) -> Result<Box<dyn WeightSource + '_>, EmbedError> {
+    let (name, layers) = (files.weights_name, files.config.num_hidden_layers);
+    Ok(if name.ends_with(".onnx") {
+        let weights = OnnxWeights::new(&files.weights, layers);
+        Box::new(weights.map_err(|reason| files.wrong(format!("{name}: {reason}")))?)
+    } else {
+        let weights = SafetensorsWeights::new(&files.weights);
+        Box::new(weights.map_err(|error| files.wrong(format!("{name} is not understood: {error}")))?)
     })
-}
-
-/// Returns the value of an IEEE half float.
-pub fn half(bits: u16) -> f32 {
-    let (sign, exponent, fraction) = (u32::from(bits >> 15) << 31, (bits >> 10) & 31, u32::from(bits & 1023));
-    match exponent {
-        0 => f32::from_bits(sign | (fraction as f32 / 16_777_216.0).to_bits()),
-        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
-        exponent => f32::from_bits(sign | (u32::from(exponent) + 112) << 23 | fraction << 13),
-    }
 }
 
 impl Bert {
     /// Reads the weights.
     pub fn new(files: &ModelFiles) -> Result<Bert, EmbedError> {
-        let tensors = SafeTensors::deserialize(&files.weights)
-            .map_err(|error| files.wrong(format!("model.safetensors is not understood: {error}")))?;
-        let has_prefix = tensors.tensor("bert.embeddings.word_embeddings.weight").is_ok();
-        let weights = Weights { files, tensors, prefix: if has_prefix { "bert." } else { "" } };
+        let weights = Weights { files, source: source(files)? };
         let (hidden, heads) = (files.config.hidden_size, files.config.num_attention_heads);
         let words = weights.tensor("embeddings.word_embeddings.weight", hidden, None)?;
         let mut positions = weights.tensor("embeddings.position_embeddings.weight", hidden, None)?;

@@ -1,4 +1,4 @@
-//! The files of a model's folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of sentence-transformers.
+//! The files of a model's folder: `config.json`, `tokenizer.json`, the weights, and those of sentence-transformers.
 
 use std::fs;
 use std::io;
@@ -7,6 +7,28 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::EmbedError;
+
+/// Where the weights may be; the first that is there counts.
+const WEIGHTS: [&str; 13] = [
+    "model.safetensors",
+    "model.onnx",
+    "model_quantized.onnx",
+    "model_int8.onnx",
+    "model_uint8.onnx",
+    "model_qint8_avx512.onnx",
+    "model_quint8_avx2.onnx",
+    "onnx/model.onnx",
+    "onnx/model_quantized.onnx",
+    "onnx/model_int8.onnx",
+    "onnx/model_uint8.onnx",
+    "onnx/model_qint8_avx512.onnx",
+    "onnx/model_quint8_avx2.onnx",
+];
+
+/// Tells whether a folder has the weights of a model.
+pub fn holds_model(folder: &Path) -> bool {
+    WEIGHTS.iter().any(|name| folder.join(name).is_file())
+}
 
 /// How the vectors of a text's tokens become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +97,8 @@ pub struct ModelFiles {
     pub config: ModelConfig,
     pub tokenizer: Vec<u8>,
     pub weights: Vec<u8>,
+    /// The file of the weights, below the folder.
+    pub weights_name: &'static str,
     pub pooling: Pooling,
     pub normalize: bool,
     /// The most tokens of a text, where the folder says so.
@@ -89,7 +113,8 @@ impl ModelFiles {
         let reader = FolderReader { folder };
         let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.lacks("config.json"))?;
         check(&config).map_err(|reason| reader.wrong(reason))?;
-        let (tokenizer, weights) = (reader.file("tokenizer.json")?, reader.file("model.safetensors")?);
+        let tokenizer = reader.file("tokenizer.json")?;
+        let (weights_name, weights) = reader.weights()?;
         let pooling = pooling(reader.json("1_Pooling/config.json")?).map_err(|reason| reader.wrong(reason))?;
         let modules: Option<Vec<ModelModule>> = reader.json("modules.json")?;
         let normalize = modules.is_none_or(|modules| modules.iter().any(|module| module.kind.ends_with("Normalize")));
@@ -109,6 +134,7 @@ impl ModelFiles {
             config,
             tokenizer,
             weights,
+            weights_name,
             pooling,
             normalize,
             max_tokens,
@@ -173,6 +199,17 @@ impl FolderReader<'_> {
 
     fn file(&self, name: &str) -> Result<Vec<u8>, EmbedError> {
         self.optional(name)?.ok_or_else(|| self.lacks(name))
+    }
+
+    fn weights(&self) -> Result<(&'static str, Vec<u8>), EmbedError> {
+        for name in WEIGHTS {
+            if let Some(bytes) = self.optional(name)? {
+                return Ok((name, bytes));
+            }
+        }
+        Err(self.wrong(
+            "it has neither model.safetensors nor model.onnx, model_quantized.onnx or the like, nor one in onnx/",
+        ))
     }
 
     fn json<T: for<'a> Deserialize<'a>>(&self, name: &str) -> Result<Option<T>, EmbedError> {

@@ -3,7 +3,9 @@
 mod bert;
 mod files;
 mod layer;
+mod onnx;
 mod tokens;
+mod weights;
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +13,11 @@ use std::time::Duration;
 use super::{EmbedError, Embedder, TextKind, checked};
 use crate::sync::Deadline;
 use bert::Bert;
-#[cfg(test)]
-pub use bert::half;
+pub use files::holds_model;
 use files::{ModelFiles, Pooling};
 use tokens::TextTokenizer;
+#[cfg(test)]
+pub use weights::half;
 
 /// Texts that one call takes: more are no faster, and the time limit is looked at between them.
 const BATCH: usize = 16;

@@ -16,10 +16,10 @@ const LAYERS: usize = 2;
 const WORDS: [&str; 9] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "green", "tea", "##s", "at", "four"];
 
 /// The weights by name, with their shapes.
-struct TinyModel(BTreeMap<String, (Vec<usize>, Vec<f32>)>);
+pub struct TinyModel(pub BTreeMap<String, (Vec<usize>, Vec<f32>)>);
 
 impl TinyModel {
-    fn new() -> TinyModel {
+    pub fn new() -> TinyModel {
         let mut weights = BTreeMap::new();
         let mut seed = 5u64;
         let mut add = |name: &str, shape: &[usize]| {
@@ -53,7 +53,7 @@ impl TinyModel {
         TinyModel(weights)
     }
 
-    fn write(&self, folder: &Path) {
+    pub fn write(&self, folder: &Path) {
         let bytes: BTreeMap<&String, Vec<u8>> =
             self.0.iter().map(|(name, (_, n))| (name, n.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
         let views = self.0.iter().map(|(name, (shape, _))| {

@@ -1,0 +1,75 @@
+//! The weights of a model by the names that they have in BERT, out of a file of one form or another.
+
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+
+/// Numbers with their shape, row by row.
+#[derive(Debug)]
+pub struct WeightTensor {
+    pub shape: Vec<usize>,
+    pub numbers: Vec<f32>,
+}
+
+/// A file of weights. Errors say what is wrong with the one that was asked for, behind its name: "is missing".
+pub trait WeightSource {
+    /// Returns the tensor of a name.
+    fn tensor(&self, name: &str) -> Result<WeightTensor, String>;
+
+    /// Returns the matrix of a linear map: a row of weights for each output.
+    fn matrix(&self, map: &str) -> Result<WeightTensor, String> {
+        self.tensor(&format!("{map}.weight"))
+    }
+}
+
+/// The weights in a file of safetensors.
+pub struct SafetensorsWeights<'a> {
+    tensors: SafeTensors<'a>,
+    /// What stands before each name.
+    prefix: &'static str,
+}
+
+impl SafetensorsWeights<'_> {
+    /// Reads the file's table.
+    pub fn new(file: &[u8]) -> Result<SafetensorsWeights<'_>, SafeTensorError> {
+        let tensors = SafeTensors::deserialize(file)?;
+        let has_prefix = tensors.tensor("bert.embeddings.word_embeddings.weight").is_ok();
+        Ok(SafetensorsWeights { tensors, prefix: if has_prefix { "bert." } else { "" } })
+    }
+}
+
+impl WeightSource for SafetensorsWeights<'_> {
+    fn tensor(&self, name: &str) -> Result<WeightTensor, String> {
+        let tensor = self.tensors.tensor(&format!("{}{name}", self.prefix)).map_err(|_| "is missing".to_owned())?;
+        let numbers = match tensor.dtype() {
+            Dtype::F32 => singles(tensor.data()),
+            Dtype::F16 => halves(tensor.data()),
+            Dtype::BF16 => brain_floats(tensor.data()),
+            other => return Err(format!("is of type {other:?}, and F32, F16 and BF16 can be read")),
+        };
+        Ok(WeightTensor { shape: tensor.shape().to_vec(), numbers })
+    }
+}
+
+/// Returns the numbers of f32, little-endian.
+pub fn singles(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
+}
+
+/// Returns the numbers of IEEE half floats, little-endian.
+pub fn halves(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|two| half(u16::from_le_bytes(*two))).collect()
+}
+
+/// Returns the numbers of bfloat16, little-endian.
+pub fn brain_floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|two| f32::from_bits(u32::from(u16::from_le_bytes(*two)) << 16)).collect()
+}
+
+/// Returns the value of an IEEE half float.
+pub fn half(bits: u16) -> f32 {
+    let (sign, exponent, fraction) = (u32::from(bits >> 15) << 31, (bits >> 10) & 31, u32::from(bits & 1023));
+    match exponent {
+        0 => f32::from_bits(sign | (fraction as f32 / 16_777_216.0).to_bits()),
+        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
+        exponent => f32::from_bits(sign | (u32::from(exponent) + 112) << 23 | fraction << 13),
+    }
+}
