@@ -80,6 +80,9 @@ fn a_purged_record_takes_no_entry_of_a_log_with_it() {
     let main = main_of(&memory);
     append(&memory, main, &["one", "two"]);
     let id = "00000000000000000001";
+    memory.seal().unwrap();
+    let error = memory.purge(&who(), main, &[id.to_owned()], PurgeOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "nothing_to_purge", "an entry of the log, and no record, has that id");
     memory.commit(&who(), main, vec![put(id, None, Some("two"))]).unwrap();
     memory.seal().unwrap();
     let report = purge(&memory, main, id, PurgeOptions::default());

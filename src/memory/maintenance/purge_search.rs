@@ -31,6 +31,8 @@ pub(in crate::memory) struct PurgeSearch {
     records: HashSet<Hash>,
     /// Versions of others that say the same.
     copies: HashSet<Hash>,
+    /// Versions that stand under the names elsewhere: in a shared log, or in another root branch.
+    elsewhere: HashSet<Hash>,
     /// Hashes of what records say, whatever their ids; without a text there is none.
     said: HashSet<Hash>,
     /// Contents of files.
@@ -107,6 +109,7 @@ impl PurgeSearch {
                 }
             }
         }
+        all.iter().try_for_each(|state| self.by_name_elsewhere(state))?;
         all.extend(own);
         for state in &all {
             for version in state.unsealed().values() {
@@ -163,6 +166,16 @@ impl PurgeSearch {
         Ok(())
     }
 
+    /// Notes what stands under the names in a state of a log, or of another root branch: it is not what was named.
+    fn by_name_elsewhere(&mut self, state: &BranchVersion) -> Result<(), Error> {
+        for id in &self.ids {
+            if let Some(row) = state.find(id)? {
+                self.elsewhere.insert(row.version()?.hash);
+            }
+        }
+        Ok(())
+    }
+
     /// Notes which files stand at a path, to find them under other names; returns whether there is anything.
     fn follow(&mut self, files: &Tree, path: &[u8]) -> bool {
         let files = files.to_purge(&at(path));
@@ -179,10 +192,13 @@ impl PurgeSearch {
     /// Looks through all rows of a segment, seen or not.
     fn segment(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
         for id in &self.ids {
-            let row = segment.lower_bound(id, 0)?;
-            if row < segment.rows() && segment.id(row)? == &**id {
-                self.segments.insert(segment.name());
-                self.found.insert(id.clone());
+            let mut row = segment.lower_bound(id, 0)?;
+            while row < segment.rows() && segment.id(row)? == &**id {
+                if !self.elsewhere.contains(&segment.hash(row)?) {
+                    self.segments.insert(segment.name());
+                    self.found.insert(id.clone());
+                }
+                row += 1;
             }
         }
         let mut blocks = Blocks::default();
