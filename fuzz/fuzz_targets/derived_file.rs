@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let [_, state, _] = engramfs_fuzz::states();
-    state.layers().iter().for_each(|layer| layer.segment.attach_derived(file.clone()));
+    state.layers().iter().for_each(|layer| layer.segment.derived().attach(file.clone()));
     let derived = DerivedVectors { embedder: file.embedder(), dim: 4, recent: Default::default() };
     let _ = (derived.waiting(&state), derived.has_any(&state));
     for query in QUERIES {

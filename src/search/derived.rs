@@ -36,7 +36,7 @@ impl DerivedVectors {
         match row {
             Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
             Row::Sealed(segment, row) => {
-                let Some(file) = segment.derived(&self.embedder) else { return Ok(None) };
+                let Some(file) = segment.derived().of(&self.embedder) else { return Ok(None) };
                 let number = file.columns()?.number(*row);
                 number.map(|number| file.vector(number).map(<[f32]>::to_vec)).transpose()
             }
@@ -48,7 +48,7 @@ impl DerivedVectors {
         let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
         let mut waiting = state.unsealed().values().filter(wants).count() as u64;
         for layer in state.layers() {
-            match layer.segment.derived(&self.embedder) {
+            match layer.segment.derived().of(&self.embedder) {
                 Some(file) if file.counts().waiting == 0 => {}
                 Some(file) if layer.visible.is_all() => waiting += u64::from(file.counts().waiting),
                 Some(file) => {
@@ -69,7 +69,7 @@ impl DerivedVectors {
     /// Tells whether any record of a state has a derived vector.
     pub fn has_any(&self, state: &BranchVersion) -> bool {
         let has = |file: Arc<DerivedFile>| file.counts().embedded > 0;
-        state.layers().iter().any(|layer| layer.segment.derived(&self.embedder).is_some_and(has))
+        state.layers().iter().any(|layer| layer.segment.derived().of(&self.embedder).is_some_and(has))
             || state.unsealed().values().any(|version| self.of(version).is_some())
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Scan<'a> {
             }
         }
         let file = |derived: &DerivedVectors| {
-            state.layers().iter().map(|layer| layer.segment.derived(&derived.embedder)).collect()
+            state.layers().iter().map(|layer| layer.segment.derived().of(&derived.embedder)).collect()
         };
         let (derived_files, weight) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
         Ok(Scan { place, state, filter, derived, derived_files, chosen, weight, clock })

@@ -209,6 +209,7 @@ impl DerivedFile {
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()?;
         let columns = self.columns()?;
+        self.cast::<f32>(VECTORS)?;
         let is_there = |number: &u32| *number < self.vectors || *number >= WAITING;
         let all = columns.numbers.iter().all(is_there);
         if all { Ok(()) } else { Err(self.container.damaged(NUMBERS, "a row has a vector that is not there")) }
@@ -300,25 +301,8 @@ impl Segment {
         Ok(text.filter(|text| (!has_vector || stale) && !text.trim().is_empty()))
     }
 
-    /// Gives the segment the vectors that an embedder made for it, in place of those that it made before.
-    pub fn attach_derived(&self, derived: Arc<DerivedFile>) {
-        if derived.segment() == self.name() {
-            self.derived.attach(derived);
-        }
-    }
-
-    /// Lets go of the vectors of all embedders but some.
-    pub fn retain_derived(&self, keep: impl Fn(&Hash) -> bool) {
-        self.derived.retain(keep);
-    }
-
-    /// Returns the files of derived vectors that it has.
-    pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
-        self.derived.all()
-    }
-
-    /// Returns the vectors that an embedder made for it.
-    pub fn derived(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
-        self.derived.of(embedder)
+    /// Returns the vectors that embedders made for it.
+    pub fn derived(&self) -> &DerivedFiles {
+        &self.derived
     }
 }

@@ -156,7 +156,7 @@ impl Memory {
     fn mapped_files(&self) -> Vec<ScrubTarget> {
         let segments = self.storage.segments.all();
         let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(ScrubTarget::graph);
-        let mut derived: Vec<_> = segments.iter().flat_map(|segment| segment.derived_files()).collect();
+        let mut derived: Vec<_> = segments.iter().flat_map(|segment| segment.derived().all()).collect();
         derived.extend(self.storage.file_index.derived_files());
         let derived = derived.iter().map(ScrubTarget::derived);
         segments.iter().map(ScrubTarget::segment).chain(graphs).chain(derived).collect()

@@ -114,12 +114,15 @@ impl FileIndex {
 
     /// Returns the files of derived vectors that the present segments have.
     pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
-        self.set().segments.iter().flat_map(|segment| segment.derived_files()).collect()
+        self.set().segments.iter().flat_map(|segment| segment.derived().all()).collect()
     }
 
     /// Gives a file of derived vectors to the segment that it is of, if that is here.
     pub fn attach_derived(&self, derived: &Arc<DerivedFile>) {
-        self.set().segments.iter().for_each(|segment| segment.attach_derived(derived.clone()));
+        let set = self.set();
+        if let Some(segment) = set.segments.iter().find(|segment| segment.name() == Some(derived.segment())) {
+            segment.derived().attach(derived.clone());
+        }
     }
 
     /// Returns all files that must stay: those of the present segments, and those that the manifest names.

@@ -66,7 +66,7 @@ impl Segments {
         }
         let segment = self.open().get(&derived.segment()).cloned();
         if let Some(segment) = segment {
-            segment.attach_derived(Arc::new(derived));
+            segment.derived().attach(Arc::new(derived));
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Memory {
         seen: &Visible,
     ) -> Result<Option<EmbeddingTask>, Error> {
         let (set, vectors) = (goal.record.set(), slot.vectors(&goal.record));
-        let file = segment.derived(&set);
+        let file = segment.derived().of(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;
             if file.counts().waiting == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
@@ -122,14 +122,14 @@ impl Memory {
     }
 
     fn has_vector(&self, segment: &Segment, set: &Hash, text: &Hash) -> Result<bool, Error> {
-        let Some(file) = segment.derived(set) else { return Ok(false) };
+        let Some(file) = segment.derived().of(set) else { return Ok(false) };
         Ok(file.find(text)?.is_some())
     }
 
     /// Returns the vector of a text out of the files of a set.
     pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in self.storage.segments.all() {
-            if let Some(file) = segment.derived(set)
+            if let Some(file) = segment.derived().of(set)
                 && let Some(vector) = file.find(text)?
             {
                 return Ok(Some(vector.to_vec()));

@@ -81,7 +81,7 @@ impl Memory {
         vectors: &DerivedVectors,
         search: &mut PassageSearch,
     ) -> Result<(), Error> {
-        let file = part.segment.derived(&vectors.embedder);
+        let file = part.segment.derived().of(&vectors.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         for row in part.shown() {
             if search.texts.len() == TEXTS_AT_ONCE {
@@ -105,7 +105,7 @@ impl Memory {
     /// Returns the vector of a passage out of the files of a set.
     fn stored_passage(&self, set: &Hash, key: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in &self.storage.file_index.set().segments {
-            if let Some(file) = segment.derived(set)
+            if let Some(file) = segment.derived().of(set)
                 && let Some(vector) = file.find(key)?
             {
                 return Ok(Some(vector.to_vec()));
@@ -120,7 +120,7 @@ impl Memory {
             return Ok(None);
         }
         for segment in self.storage.file_index.set().segments.iter().filter(|segment| segment.name().is_some()) {
-            let file = segment.derived(&vectors.embedder);
+            let file = segment.derived().of(&vectors.embedder);
             let columns = file.as_ref().map(|file| file.columns()).transpose()?;
             let is_stored = |row: u32| columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
             let keys = segment.vector_keys()?.into_iter().zip(0u32..);
@@ -164,7 +164,7 @@ impl Memory {
         let name = DerivableTexts::of(keys.into_iter()).write(blobs, &name, (&set, vectors.dim), &find)?;
         let file = DerivedFile::open(blobs, name)?;
         file.columns()?;
-        segment.attach_derived(Arc::new(file));
+        segment.derived().attach(Arc::new(file));
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Memory {
             needed.extend(segment.vector_keys()?);
         }
         let keys = segment.vector_keys()?;
-        for file in segment.derived_files() {
+        for file in segment.derived().all() {
             let is_stored = |key: &&Hash| !needed.contains(*key) && matches!(file.find(key), Ok(Some(_)));
             slot.forget(&file.embedder(), keys.iter().filter(is_stored).copied());
         }
@@ -187,7 +187,7 @@ impl Memory {
     pub(in crate::memory) fn derive_index(&self, segment: &Arc<IndexSegment>, before: &[Arc<IndexSegment>]) {
         let mut sets: Vec<DerivedVectors> =
             self.maintenance.embedding.slots().iter().flat_map(|slot| slot.sets()).collect();
-        for file in before.iter().flat_map(|segment| segment.derived_files()) {
+        for file in before.iter().flat_map(|segment| segment.derived().all()) {
             if sets.iter().all(|set| set.embedder != file.embedder()) {
                 let recent = Default::default();
                 sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });

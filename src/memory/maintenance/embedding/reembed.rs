@@ -75,8 +75,8 @@ impl Memory {
             .map(|record| record.set())
             .collect();
         slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
-        self.storage.segments.all().iter().for_each(|segment| segment.retain_derived(|set| live.contains(set)));
+        self.storage.segments.all().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
         let index = self.storage.file_index.set();
-        index.segments.iter().for_each(|segment| segment.retain_derived(|set| live.contains(set)));
+        index.segments.iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
     }
 }

@@ -24,7 +24,7 @@ impl Memory {
         let texts = DerivableTexts::read(segment, |_, hash, _| _ = hashes.insert(hash))?;
         self.install_derived(&texts, segment, &slot.vectors(&goal.record))?;
         let unsealed = self.unsealed_hashes(&goal.roots);
-        let file = segment.derived(&goal.record.set());
+        let file = segment.derived().of(&goal.record.set());
         let is_stored = |hash: &Hash| file.as_ref().is_some_and(|file| matches!(file.find(hash), Ok(Some(_))));
         let stored = hashes.into_iter().filter(|hash| !unsealed.contains(hash) && is_stored(hash));
         slot.forget(&goal.record.set(), stored);
@@ -57,7 +57,7 @@ impl Memory {
         let name = texts.write(blobs, &segment.name(), (&set, vectors.dim), &find)?;
         let file = DerivedFile::open(blobs, name)?;
         file.columns()?;
-        segment.attach_derived(Arc::new(file));
+        segment.derived().attach(Arc::new(file));
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Memory {
     pub(in crate::memory) fn derive_sealed(&self, segment: &Arc<Segment>) {
         let slots = self.maintenance.embedding.slots();
         let mut sets: Vec<DerivedVectors> = slots.iter().flat_map(|slot| slot.sets()).collect();
-        for file in self.storage.segments.all().iter().flat_map(|segment| segment.derived_files()) {
+        for file in self.storage.segments.all().iter().flat_map(|segment| segment.derived().all()) {
             if sets.iter().all(|set| set.embedder != file.embedder()) {
                 let recent = Default::default();
                 sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });
