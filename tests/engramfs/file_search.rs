@@ -244,3 +244,16 @@ fn a_file_that_is_cut_at_the_limit_is_found_up_to_there() {
     assert_eq!(found(&memory, main, "early"), ["big.txt"]);
     assert_eq!(found(&memory, main, "late"), [""; 0]);
 }
+
+#[test]
+fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background() {
+    let around = Environment { files_delay: Duration::from_secs(600), ..environment() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));
+    write(&memory, main, "small.txt", "a heron");
+    let answer = memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    let paths: Vec<&str> = answer.hits.iter().filter_map(|hit| hit.file.as_ref()).map(|file| &*file.path).collect();
+    assert_eq!(paths, ["files/small.txt"]);
+    assert!(answer.reason.is_some_and(|reason| reason.contains("1 files are not indexed yet")));
+}

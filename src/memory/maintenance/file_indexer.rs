@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::file_index::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, ResolvedView, View};
-use crate::memory::storage::file_index::{in_memory, to_merge};
+use crate::memory::storage::file_index::{ClaimLimits, in_memory, to_merge};
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::Tree;
 
-/// Files and bytes of a step.
-const STEP: (usize, u64) = (1_024, 4 << 20);
+/// What a step takes.
+const STEP: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, allows_larger: true };
 /// Bytes in memory from which on they go to a file without a seal.
 const MEMORY_BYTES_MAX: u64 = 16 << 20;
 

@@ -37,6 +37,15 @@ struct FileIndexState {
     purges: u64,
 }
 
+/// How much is claimed at once.
+#[derive(Clone, Copy)]
+pub(in crate::memory) struct ClaimLimits {
+    pub files: usize,
+    pub bytes: u64,
+    /// Whether a content that is larger than `bytes` is claimed, too, alone; else it is passed over.
+    pub allows_larger: bool,
+}
+
 /// Contents that the holder indexes; nobody else does meanwhile.
 pub(in crate::memory) struct Claim<'a> {
     index: &'a FileIndex,
@@ -139,17 +148,13 @@ impl FileIndex {
         before.iter().any(|name| !named.contains(name))
     }
 
-    /// Takes contents that nobody else is indexing, so many files and bytes at most, and one at least.
-    pub fn claim(
-        &self,
-        wanted: impl Iterator<Item = IndexableContent>,
-        purges: u64,
-        (files, bytes): (usize, u64),
-    ) -> Claim<'_> {
+    /// Takes contents that nobody else is indexing, as many as the limits allow.
+    pub fn claim(&self, wanted: impl Iterator<Item = IndexableContent>, purges: u64, limits: ClaimLimits) -> Claim<'_> {
         let mut claim = Claim { index: self, contents: Vec::new(), keys: Vec::new(), purges };
         let mut taken = 0;
-        for content in wanted {
-            let is_full = claim.contents.len() >= files || taken + content.bytes() > bytes;
+        let may_claim = |content: &IndexableContent| limits.allows_larger || content.bytes() <= limits.bytes;
+        for content in wanted.filter(may_claim) {
+            let is_full = claim.contents.len() >= limits.files || taken + content.bytes() > limits.bytes;
             if is_full && !claim.contents.is_empty() {
                 break;
             }

@@ -9,14 +9,16 @@ use crate::file_index::{
 };
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{ResolvedView, View};
+use crate::memory::storage::file_index::ClaimLimits;
 use crate::memory::{Error, Memory};
 use crate::sync::{Mutex, may_wait};
 use crate::workspace::Tree;
 
 /// Views that are kept.
 const VIEWS_MAX: usize = 512;
-/// Files and bytes that a question indexes itself.
-const INLINE: (usize, u64) = (1_024, 2 << 20);
+/// What a question indexes itself. A core indexes about 13 MB a second, and half of that beside a busy thread, so a question
+/// is held up by less than 0.2 s.
+const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
 /// How long a question waits for what others are indexing.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often a look is begun again that found damage in the index.
@@ -167,7 +169,7 @@ impl Memory {
             self.maintenance.embedding.wake();
         }
         // What is much is not waited for.
-        if files.counts().1 <= INLINE.0 as u64 && may_wait() {
+        if files.counts().1 <= INLINE.files as u64 && may_wait() {
             let left: Vec<IndexKey> = files.pending().map(|content| content.key).collect();
             index.wait_for(&left, WAIT);
         }
