@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use engramfs::branch::{StateFile, WrittenStates};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{BranchId, Error, Kind, Memory, MergeKind, Revision, Setting, View};
+use engramfs::object::BlobStore;
+use engramfs::segment::ContainerWriter;
 use serde_json::Value;
 
 use crate::support::{delete, main_of, open, put, texts, verify, who};
@@ -155,4 +158,21 @@ fn labels_that_read_as_something_else_are_refused() {
         assert_eq!(code(memory.checkpoint(&who(), x, label, None)), ("bad_name", Kind::Invalid), "{label}");
     }
     memory.checkpoint(&who(), x, "v12", None).unwrap();
+}
+
+/// States of one branch are looked for by halves.
+#[test]
+fn a_file_of_states_that_are_not_in_order_is_damage() {
+    let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
+    let row = |entry: u64| [1, entry, 0, 0, 0].map(u64::to_le_bytes).concat();
+    for (entries, is_whole) in [([1, 2], true), ([2, 1], false), ([1, 1], false)] {
+        let mut out = ContainerWriter::new(&blobs).unwrap();
+        for section in [Vec::new(), Vec::new(), entries.map(row).concat()] {
+            out.begin().unwrap();
+            out.write(&section).unwrap();
+        }
+        let name = out.finish(0x7C, &[]).unwrap();
+        let written = WrittenStates { name, held: Arc::default(), anchors: Vec::new() };
+        assert_eq!(StateFile::open(&blobs, written).unwrap().infos().is_ok(), is_whole, "{entries:?}");
+    }
 }

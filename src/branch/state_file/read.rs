@@ -113,7 +113,14 @@ impl StateFile {
 
     /// Returns what is known of all its states, in order of branch and entry.
     pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
-        (0..self.count()?).map(|row| self.row(row).map(|row| row.info)).collect()
+        let rows = (0..self.count()?).map(|row| self.row(row).map(|row| row.info));
+        let infos = rows.collect::<Result<Vec<StateInfo>, SegmentError>>()?;
+        // States are looked for by halves.
+        if infos.is_sorted_by(|one, next| one.key < next.key) {
+            Ok(infos)
+        } else {
+            Err(self.container.damaged(2, "its states are not in order"))
+        }
     }
 
     /// Returns the newest state of a branch at or before an entry.
