@@ -13,7 +13,8 @@ files=()
 for room in "${rooms[@]}"; do files+=(--file "src/$room/**"); done
 # Tests that find faults in these modules; those with real mounts and long histories are left out.
 tests=(journal:: lineage:: branch:: merge:: memory:: model:: durability:: files:: forgery:: damage:: regressions::
-  meanwhile:: manifest:: clock:: refusals:: orphans:: long_writes:: full:: faults::)
+  meanwhile:: manifest:: clock:: refusals:: orphans:: long_writes:: full:: faults:: shared_log:: signals:: archive:: purge
+  gates:: kept:: plans:: reverts:: shrink:: space:: stamps:: states:: story:: units::)
 
 all=$(cargo mutants --list "${files[@]}" | wc -l)
 shards=$(((all + count - 1) / count))

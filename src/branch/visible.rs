@@ -249,11 +249,14 @@ mod tests {
 
     #[test]
     fn all_of_a_length_that_fills_no_chunk_ends_at_the_last_row() {
+        for rows in [1, 64, 4096, 4100, 4160] {
+            let bits = Visible::all(rows);
+            assert_eq!(bits.iter().count(), rows as usize);
+            let mut each = 0;
+            bits.each(0..u32::MAX, |_| each += 1);
+            assert_eq!(each, rows);
+        }
         let mut bits = Visible::all(4100);
-        assert_eq!(bits.iter().count(), 4100);
-        let mut each = 0;
-        bits.each(0..u32::MAX, |_| each += 1);
-        assert_eq!(each, 4100);
         bits.set(4099, false);
         assert_eq!(bits.iter().last(), Some(4098));
         bits.set(4097, false);

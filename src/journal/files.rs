@@ -209,6 +209,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_longer_than_the_next_one_tells_is_damage() {
+        let (_, disk) = disk();
+        let (old, _new) = followed(&disk);
+        append(&old, "late");
+        assert!(matches!(read(&disk), Err(JournalError::Damaged { .. })));
+    }
+
+    #[test]
     fn a_frame_of_a_later_version_is_skipped_or_refused_as_its_code_says() {
         for (code, is_skipped) in [(0xC0, true), (0xDF, true), (0xBF, false), (0xE0, false), (0, false)] {
             let (_, disk) = disk();
