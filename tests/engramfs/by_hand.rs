@@ -187,6 +187,19 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
 }
 
 #[test]
+fn a_conflict_that_only_a_pull_has_is_settled_in_words() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    // The branch has the rules that it inherited.
+    memory.set(&who(), main, Setting::Rules, "core/** never").unwrap();
+    assert!(memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().conflicts.is_empty());
+    assert!(memory.merge(&who(), fork, MergeKind::Pull, false).is_err());
+    memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    assert_eq!(read(&memory, fork, "core/plan").unwrap(), "parent\n");
+}
+
+#[test]
 fn what_time_removes_settles_no_conflict() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
     let around = Environment {

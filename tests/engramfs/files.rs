@@ -1,15 +1,14 @@
-//! Files without a mount: rules, lifetimes, rollback, merging, and what is left of what lost.
+//! Files without a mount: rules, rollback, merging, and what is left of what lost.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+mod lifetimes;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, EditError, Environment, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory,
-    MergeKind, OpenMode, Setting, ShowTarget, Time, View, Viewer,
+    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory, MergeKind,
+    Setting, ShowTarget, View, Viewer,
 };
 
-use crate::support::{environment, main_of, open, put, verify, who};
+use crate::support::{main_of, open, put, verify, who};
 
 /// Makes a file or gives it other bytes.
 pub fn write(memory: &Memory, branch: BranchId, path: &str, bytes: &str) {
@@ -190,101 +189,6 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
 }
 
-fn with_clock(disk: &ForgetfulDisk, now: &'static AtomicI64) -> Arc<Memory> {
-    let around = Environment {
-        clock: Box::new(|| Time(now.fetch_add(1_000, Ordering::Relaxed))),
-        uptime: Box::new(|| std::time::Duration::from_nanos(now.load(Ordering::Relaxed).cast_unsigned())),
-        ..environment()
-    };
-    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
-}
-
-#[test]
-fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() {
-    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
-    let main = main_of(&memory);
-    memory.set(&who(), main, Setting::Rules, "episodic/** never ttl=1h\n** text").unwrap();
-    for path in ["episodic/old", "episodic/open", "notes/old"] {
-        write(&memory, main, path, "x");
-    }
-    let held = memory.files(&View::Branch(main)).unwrap().resolve(b"episodic/open").unwrap();
-    memory.ask_for_open_files(Some(std::sync::Arc::new(move |_| vec![held])));
-    memory.gc(&who(), None, false).unwrap();
-    assert!(read(&memory, main, "episodic/old").is_some(), "not old yet");
-    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
-    write(&memory, main, "episodic/young", "x");
-    assert_eq!(memory.gc(&who(), None, true).unwrap()["files"], 1);
-    assert!(read(&memory, main, "episodic/old").is_some(), "a dry run takes nothing");
-    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
-    let there = |path: &str| read(&memory, main, path).is_some();
-    assert!(!there("episodic/old"));
-    assert!(there("episodic/open") && there("episodic/young") && there("notes/old"));
-    memory.ask_for_open_files(None);
-    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
-    assert!(!there("episodic/open"));
-}
-
-/// By the store's clock since the last write or merge of the content: a copy brings the mtime of its original along, and
-/// a fork or a pull writes nothing.
-#[test]
-fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
-    const MINUTE: i64 = 60_000_000_000;
-    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let disk = ForgetfulDisk::new();
-    let memory = with_clock(&disk, &NOW);
-    let main = main_of(&memory);
-    memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
-    let gone_by_now = |memory: &Memory| memory.gc(&who(), None, false).unwrap()["files"].as_u64().unwrap();
-    let long_ago = |memory: &Memory, branch, path: &str| {
-        let inode = memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
-        let attrs = Attrs { mtime: Some(Time(1)), ..Attrs::default() };
-        memory.edit(&who(), branch, FileOp::SetAttr { inode, attrs }).unwrap();
-    };
-    write(&memory, main, "tmp/copied", "x");
-    long_ago(&memory, main, "tmp/copied");
-    assert_eq!(gone_by_now(&memory), 0);
-
-    NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
-    let fork = memory.fork(&who(), main, "x", None).unwrap();
-    let puller = memory.fork(&who(), main, "puller", None).unwrap();
-    write(&memory, fork, "tmp/merged", "x");
-    long_ago(&memory, fork, "tmp/merged");
-    NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-    memory.merge(&who(), puller, MergeKind::Pull, false).unwrap();
-    // What counts is stored.
-    memory.close().unwrap();
-    drop(memory);
-    let memory = with_clock(&disk, &NOW);
-    let there = |memory: &Memory, branch| ["tmp/copied", "tmp/merged"].map(|path| read(memory, branch, path).is_some());
-    assert_eq!(gone_by_now(&memory), 0);
-    NOW.fetch_add(6 * MINUTE, Ordering::Relaxed);
-    assert_eq!(gone_by_now(&memory), 2, "the copy is an hour old in both branches");
-    assert_eq!((there(&memory, main), there(&memory, puller)), ([false, true], [false, true]));
-    NOW.fetch_add(52 * MINUTE, Ordering::Relaxed);
-    assert_eq!(gone_by_now(&memory), 0, "an hour after the write, and not yet after the merge");
-    NOW.fetch_add(3 * MINUTE, Ordering::Relaxed);
-    assert_eq!(gone_by_now(&memory), 2);
-    assert_eq!((there(&memory, main), there(&memory, puller)), ([false, false], [false, false]));
-}
-
-/// A merge brings files that expire without an operation on them.
-#[test]
-fn files_that_a_merge_brought_expire_though_nothing_else_changes() {
-    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
-    let main = main_of(&memory);
-    memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
-    write(&memory, main, "notes", "x");
-    let fork = memory.fork(&who(), main, "x", None).unwrap();
-    write(&memory, fork, "tmp/merged", "x");
-    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "now it is known that nothing expires in main");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-    NOW.fetch_add(3_601_000_000_000, Ordering::Relaxed);
-    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
-}
-
 #[test]
 fn a_rollback_may_be_limited_to_files_at_some_paths() {
     let disk = ForgetfulDisk::new();
@@ -332,6 +236,22 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
     assert_eq!(&*conflict.id, "files/agent_state/s");
     let shown = memory.show(main, ShowTarget::Hash(conflict.parent.unwrap()), Viewer::OF_STORE).unwrap();
+    assert_eq!(shown.content.unwrap(), b"of the parent");
+}
+
+/// A promote ends no branch: its owner reads what it decided against, also where the parent is closed.
+#[test]
+fn what_lost_a_promote_is_read_by_who_may_not_read_the_parent() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "s", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, main, "s", "of the parent");
+    write(&memory, fork, "s", "of the child");
+    let outcome = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    assert_eq!(read(&memory, main, "s").unwrap(), "of the child");
+    let closed = Viewer { reads: &|_| false, most: u64::MAX };
+    let shown = memory.show(fork, ShowTarget::Hash(outcome.conflicts[0].parent.unwrap()), closed).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
 }
 

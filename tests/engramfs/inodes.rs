@@ -98,3 +98,19 @@ fn watch_numbers(seed: u64, steps: &[(usize, u64)]) {
         assert!(!joins || moved.is_none(), "step {n}: a file got another number: {moved:?}");
     }
 }
+
+/// A branch's number is part of the inodes of its files: a mount that numbered the branches anew would give other ones.
+#[test]
+fn branches_keep_their_numbers_over_a_seal_and_an_opening() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let [first, second] = ["first", "second"].map(|name| memory.fork(&who(), main, name, None).unwrap());
+    memory.discard(&who(), first).unwrap();
+    let number = memory.branch_number(second);
+    memory.close().unwrap();
+    let memory = open(&disk).unwrap();
+    assert_eq!(memory.branch_number(second), number);
+    let third = memory.fork(&who(), main, "third", None).unwrap();
+    assert!(![number, memory.branch_number(main)].contains(&memory.branch_number(third)));
+}

@@ -233,6 +233,15 @@ mod tests {
     }
 
     #[test]
+    fn views_that_are_no_branch_have_slots_behind_all_numbers_of_branches() {
+        let numbers = numbers();
+        let scratch = FilesOf { area: Area::Scratch, ..FilesOf::branch(BranchId(7)) };
+        for view in [checkpoint(7, 1), scratch] {
+            assert!(slot_of(numbers.number(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
+        }
+    }
+
+    #[test]
     fn a_number_given_again_is_another_slot_while_the_kernel_holds_files_of_the_one_before() {
         let numbers = numbers();
         let (ended, next) = (FilesOf::branch(BranchId(7)), FilesOf::branch(BranchId(107)));

@@ -118,3 +118,39 @@ impl Memory {
         sparse
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, ForgetfulDisk};
+    use crate::memory::{Actor, Attrs, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, Setting};
+
+    /// A pack of which little is left goes with a seal, while the store is written to.
+    #[test]
+    fn a_seal_thins_what_is_dead_for_the_most_part() {
+        let (who, disk) = (Actor { uid: 0, gid: 0, name: "root".into() }, ForgetfulDisk::new());
+        let idle_interval = std::time::Duration::from_secs(3600);
+        let environment = Environment { reserve: 0, idle_interval, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.set(&who, main, Setting::Keep, "0s").unwrap();
+        let edit = |op: FileOp<'_>| memory.edit(&who, main, op).unwrap().inode;
+        let name = FileName::new(b"a").unwrap();
+        let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 });
+        // No two chunks are alike.
+        let bytes: Vec<u8> =
+            (0..5_u64 << 19).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+        edit(FileOp::Write { inode, offset: 0, bytes: bytes.into() });
+        memory.seal_and_thin().unwrap();
+        let used = || {
+            let names = disk.list("segments").unwrap();
+            names.iter().map(|name| disk.open(&format!("segments/{name}")).unwrap().len().unwrap()).sum::<u64>()
+        };
+        assert!(used() > 20 << 20, "a control");
+        edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(64 << 10), ..Attrs::default() } });
+        // Earlier states go with the first.
+        (0..2).for_each(|_| memory.seal_and_thin().unwrap());
+        assert!(used() < 1 << 20, "{}", used());
+    }
+}

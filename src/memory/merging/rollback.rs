@@ -254,3 +254,50 @@ fn escaped(path: &[u8]) -> String {
     }
     pattern
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, ForgetfulDisk};
+    use crate::memory::{
+        Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, VerifyOptions, View, verify_on,
+    };
+
+    fn who() -> Actor {
+        Actor { uid: 0, gid: 0, name: "root".into() }
+    }
+
+    fn text_of(memory: &Memory, branch: BranchId) -> Vec<u8> {
+        let tree = memory.files(&View::Branch(branch)).unwrap();
+        tree.read(tree.resolve(b"a").unwrap(), 0, 100, memory.packs()).unwrap()
+    }
+
+    #[test]
+    fn an_opening_applies_the_recorded_rollback_of_files_and_works_out_nothing_again() {
+        let disk = ForgetfulDisk::new();
+        let create = |mode| Memory::open_on(Arc::new(disk.clone()), mode, None, Environment::real(who())).unwrap();
+        let memory = create(OpenMode::Create);
+        let main = memory.root("main").unwrap();
+        let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).unwrap().inode;
+        let name = FileName::new(b"a").unwrap();
+        let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 });
+        edit(FileOp::Write { inode, offset: 0, bytes: b"before"[..].into() });
+        memory.checkpoint(&who(), main, "v1", None).unwrap();
+        edit(FileOp::Write { inode, offset: 0, bytes: b"behind"[..].into() });
+        // As another version might have worked it out: nothing changes.
+        let (branch, source) = (main, StateSource::Checkpoint("v1".into()));
+        let mut writer = memory.writer_for(&who(), &[Some(main)]).unwrap();
+        let head = memory.catalog().branch(main).unwrap().state.head();
+        let outcome = RollbackOutcome { head, count: 0, files: TreePatch::default(), base: TreePatch::default() };
+        let (patterns, outcome) = (vec!["files/a".into()], Arc::new(outcome));
+        memory.execute(&mut writer, 0, Command::RollbackFiles { branch, source, patterns, outcome }).unwrap();
+        drop(writer);
+        assert_eq!(text_of(&memory, main), b"behind");
+        memory.sync().unwrap();
+        verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &VerifyOptions::default()).unwrap();
+        let cut = Arc::new(disk.power_cut_keep_all());
+        let again = Memory::open_on(cut, OpenMode::Existing, None, Environment::real(who())).unwrap();
+        assert_eq!(text_of(&again, main), b"behind");
+    }
+}

@@ -249,3 +249,16 @@ fn random_units_are_one_side_as_a_whole_or_block() {
     }
     assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
 }
+
+#[test]
+fn a_database_of_duckdb_is_told_by_its_bytes() {
+    let duck = |text: &str| format!("checksumDUCK{text}");
+    let mut base = TestFiles::new();
+    base.write("d.db", &duck("base")).write("d.db.wal", "log");
+    let (mut child, mut parent) = (base.later(100), base.later(200));
+    child.write("d.db", &duck("checkpointed")).write("d.db.wal", "");
+    parent.write("d.db.wal", "log and more");
+    let sides = [base, child, parent];
+    assert_eq!(conflicts(&plan(&sides, None)), [("d.db".into(), None)]);
+    assert_eq!(listing(&plan(&sides, Some(Side::Child)).tree), listing(&sides[1].tree));
+}

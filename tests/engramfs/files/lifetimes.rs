@@ -1,0 +1,124 @@
+//! Files that expire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Attrs, Environment, FileOp, Memory, MergeKind, OpenMode, Setting, Time, View};
+
+use super::{read, write};
+use crate::support::{environment, main_of, who};
+
+fn with_clock(disk: &ForgetfulDisk, now: &'static AtomicI64) -> Arc<Memory> {
+    let around = Environment {
+        clock: Box::new(|| Time(now.fetch_add(1_000, Ordering::Relaxed))),
+        uptime: Box::new(|| std::time::Duration::from_nanos(now.load(Ordering::Relaxed).cast_unsigned())),
+        ..environment()
+    };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
+}
+
+#[test]
+fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "episodic/** never ttl=1h\n** text").unwrap();
+    for path in ["episodic/old", "episodic/open", "notes/old"] {
+        write(&memory, main, path, "x");
+    }
+    let held = memory.files(&View::Branch(main)).unwrap().resolve(b"episodic/open").unwrap();
+    memory.ask_for_open_files(Some(std::sync::Arc::new(move |_| vec![held])));
+    memory.gc(&who(), None, false).unwrap();
+    assert!(read(&memory, main, "episodic/old").is_some(), "not old yet");
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    write(&memory, main, "episodic/young", "x");
+    assert_eq!(memory.gc(&who(), None, true).unwrap()["files"], 1);
+    assert!(read(&memory, main, "episodic/old").is_some(), "a dry run takes nothing");
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    let there = |path: &str| read(&memory, main, path).is_some();
+    assert!(!there("episodic/old"));
+    assert!(there("episodic/open") && there("episodic/young") && there("notes/old"));
+    memory.ask_for_open_files(None);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    assert!(!there("episodic/open"));
+}
+
+/// By the store's clock since the last write or merge of the content: a copy brings the mtime of its original along, and
+/// a fork or a pull writes nothing.
+#[test]
+fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
+    const MINUTE: i64 = 60_000_000_000;
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let disk = ForgetfulDisk::new();
+    let memory = with_clock(&disk, &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
+    let gone_by_now = |memory: &Memory| memory.gc(&who(), None, false).unwrap()["files"].as_u64().unwrap();
+    let long_ago = |memory: &Memory, branch, path: &str| {
+        let inode = memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
+        let attrs = Attrs { mtime: Some(Time(1)), ..Attrs::default() };
+        memory.edit(&who(), branch, FileOp::SetAttr { inode, attrs }).unwrap();
+    };
+    write(&memory, main, "tmp/copied", "x");
+    long_ago(&memory, main, "tmp/copied");
+    assert_eq!(gone_by_now(&memory), 0);
+
+    NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let puller = memory.fork(&who(), main, "puller", None).unwrap();
+    write(&memory, fork, "tmp/merged", "x");
+    long_ago(&memory, fork, "tmp/merged");
+    NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), puller, MergeKind::Pull, false).unwrap();
+    // What counts is stored.
+    memory.close().unwrap();
+    drop(memory);
+    let memory = with_clock(&disk, &NOW);
+    let there = |memory: &Memory, branch| ["tmp/copied", "tmp/merged"].map(|path| read(memory, branch, path).is_some());
+    assert_eq!(gone_by_now(&memory), 0);
+    NOW.fetch_add(6 * MINUTE, Ordering::Relaxed);
+    assert_eq!(gone_by_now(&memory), 2, "the copy is an hour old in both branches");
+    assert_eq!((there(&memory, main), there(&memory, puller)), ([false, true], [false, true]));
+    NOW.fetch_add(52 * MINUTE, Ordering::Relaxed);
+    assert_eq!(gone_by_now(&memory), 0, "an hour after the write, and not yet after the merge");
+    NOW.fetch_add(3 * MINUTE, Ordering::Relaxed);
+    assert_eq!(gone_by_now(&memory), 2);
+    assert_eq!((there(&memory, main), there(&memory, puller)), ([false, false], [false, false]));
+}
+
+#[test]
+fn a_lifetime_begins_anew_where_a_merge_changes_a_file_that_was_there() {
+    const MINUTE: i64 = 60_000_000_000;
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
+    write(&memory, main, "tmp/a", "old");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
+    write(&memory, fork, "tmp/a", "new");
+    NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    NOW.fetch_add(57 * MINUTE, Ordering::Relaxed);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "an hour after the write, not after the merge");
+    NOW.fetch_add(4 * MINUTE, Ordering::Relaxed);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+}
+
+/// A merge brings files that expire without an operation on them.
+#[test]
+fn files_that_a_merge_brought_expire_though_nothing_else_changes() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
+    write(&memory, main, "notes", "x");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, fork, "tmp/merged", "x");
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "now it is known that nothing expires in main");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    NOW.fetch_add(3_601_000_000_000, Ordering::Relaxed);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+}
