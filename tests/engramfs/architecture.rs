@@ -1,8 +1,9 @@
-//! The house is as docs/ARCHITECTURE.md says: the tables there are read and held against the source.
+//! The modules stand as docs/ARCHITECTURE.md says: the tables there are read and held against the source.
 //!
 //! The rules are pure functions over source text, each tested with made-up input that breaks it; here
 //! they are applied to the project itself.
 
+mod dependencies;
 mod map;
 mod rules;
 mod source;
@@ -42,9 +43,12 @@ fn tests() -> Vec<Source> {
     sources(files("tests/engramfs", "rs"), &["main.rs"])
 }
 
+fn read(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
 fn page() -> Map {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ARCHITECTURE.md");
-    map::read(&std::fs::read_to_string(path).unwrap()).unwrap()
+    map::read(&read("docs/ARCHITECTURE.md")).unwrap()
 }
 
 /// Fails with all findings.
@@ -53,24 +57,24 @@ fn none(findings: Vec<String>) {
 }
 
 #[test]
-fn rooms_use_only_what_the_table_allows() {
+fn modules_use_only_what_the_table_allows() {
     none(rules::forbidden_edges(&src(), &page()));
     none(rules::climbs(&src()));
 }
 
 #[test]
-fn the_table_names_every_room_and_nothing_else() {
+fn the_table_names_every_module_and_nothing_else() {
     none(rules::strange_rows(&src(), &page()));
 }
 
 #[test]
-fn no_rooms_use_each_other_in_a_circle() {
+fn no_modules_use_each_other_in_a_circle() {
     none(rules::cycles(&rules::edges(&src())));
-    none(rules::cycles(&page().rooms));
+    none(rules::cycles(&page().modules));
 }
 
 #[test]
-fn no_folders_of_a_room_use_each_other_in_a_circle() {
+fn no_folders_of_a_module_use_each_other_in_a_circle() {
     none(rules::cycles(&rules::folder_edges(&src())));
 }
 
@@ -108,4 +112,9 @@ fn the_tests_that_pages_name_are_there() {
     for (_, page) in files("docs", "md") {
         none(rules::missing_tests(&page, &all));
     }
+}
+
+#[test]
+fn every_dependency_says_what_it_is_for() {
+    none(dependencies::unexplained(&read("Cargo.toml"), &read("Cargo.lock")));
 }

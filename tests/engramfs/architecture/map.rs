@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the page allows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Map {
-    /// For each room those that it may use.
-    pub rooms: Edges,
-    /// For each outside crate the rooms that name it.
+    /// For each module those that it may use.
+    pub modules: Edges,
+    /// For each outside crate the modules that name it.
     pub crates: BTreeMap<String, Vec<String>>,
     /// What only some files and folders may use.
     pub limits: Vec<Limit>,
@@ -33,8 +33,8 @@ pub fn read(page: &str) -> Result<Map, String> {
         names => BTreeSet::from_iter::<Vec<String>>(list(names)),
     };
     Ok(Map {
-        rooms: table(page, "module")?.into_iter().map(|[room, uses_of, _]| (room, uses(&uses_of))).collect(),
-        crates: table(page, "crate")?.into_iter().map(|[name, rooms, _]| (name, list(&rooms))).collect(),
+        modules: table(page, "module")?.into_iter().map(|[module, uses_of, _]| (module, uses(&uses_of))).collect(),
+        crates: table(page, "crate")?.into_iter().map(|[name, modules, _]| (name, list(&modules))).collect(),
         limits: table(page, "only some may use")?
             .into_iter()
             .map(|[words, places, _]| Limit { words: list(&words), places: list(&places) })
@@ -86,8 +86,8 @@ text | module
     #[test]
     fn the_tables_are_read() {
         let map = read(PAGE).unwrap();
-        assert_eq!(map.rooms["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
-        assert!(map.rooms["b"].is_empty() && map.rooms.len() == 2);
+        assert_eq!(map.modules["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+        assert!(map.modules["b"].is_empty() && map.modules.len() == 2);
         assert_eq!(map.crates["k"], ["a"]);
         let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
         assert_eq!(map.limits, [Limit { words: owned(["p!", "std::fs"]), places: owned(["b/x.rs", "a/"]) }]);

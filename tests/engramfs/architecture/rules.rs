@@ -1,4 +1,4 @@
-//! The rules of the house. Each returns what breaks it, one sentence a finding.
+//! The rules of the architecture. Each returns what breaks it, one sentence a finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,52 +19,52 @@ const TYPES_PER_MODULE: [&str; 4] = ["Error", "Kind", "Result", "Args"];
 pub fn edges(sources: &[Source]) -> Edges {
     let mut edges = Edges::new();
     for file in sources {
-        let Some(room) = file.room() else { continue };
-        let others = named_below(&file.code, "crate").into_iter().filter(|other| *other != room);
-        edges.entry(room.to_owned()).or_default().extend(others.map(str::to_owned));
+        let Some(module) = file.top_module() else { continue };
+        let others = named_below(&file.code, "crate").into_iter().filter(|other| *other != module);
+        edges.entry(module.to_owned()).or_default().extend(others.map(str::to_owned));
     }
     edges
 }
 
-/// Every path from room to room must be in the table.
+/// Every path from module to module must be in the table.
 pub fn forbidden_edges(sources: &[Source], map: &Map) -> Vec<String> {
-    let allowed = |room: &str, other: &str| map.rooms.get(room).is_some_and(|uses| uses.contains(other));
+    let allowed = |module: &str, other: &str| map.modules.get(module).is_some_and(|uses| uses.contains(other));
     let mut found = Vec::new();
-    for (room, others) in edges(sources) {
+    for (module, others) in edges(sources) {
         found.extend(
             others
                 .iter()
-                .filter(|other| !allowed(&room, other))
-                .map(|other| format!("{room} uses {other}, which the table does not allow")),
+                .filter(|other| !allowed(&module, other))
+                .map(|other| format!("{module} uses {other}, which the table does not allow")),
         );
     }
     found
 }
 
-/// `super` must not leave the room, or the table could be walked around.
+/// `super` must not leave the module, or the table could be walked around.
 pub fn climbs(sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
-    for file in sources.iter().filter(|file| file.room().is_some()) {
+    for file in sources.iter().filter(|file| file.top_module().is_some()) {
         let inline = usize::from(file.production().len() < file.code.len());
         let up = "super::".repeat(file.module().len() + inline);
         if file.code.contains(&up) {
-            found.push(format!("{} leaves its room by super; write crate:: and the room's name", file.path));
+            found.push(format!("{} leaves its module by super; write crate:: and the module's name", file.path));
         }
     }
     found
 }
 
-/// Rows and rooms must be the same, and every name in a row must be a room.
+/// Rows and modules must be the same, and every name in a row must be a module.
 pub fn strange_rows(sources: &[Source], map: &Map) -> Vec<String> {
-    let rooms: BTreeSet<&str> = sources.iter().filter_map(Source::room).collect();
-    let rows: BTreeSet<&str> = map.rooms.keys().map(String::as_str).collect();
+    let modules: BTreeSet<&str> = sources.iter().filter_map(Source::top_module).collect();
+    let rows: BTreeSet<&str> = map.modules.keys().map(String::as_str).collect();
     let used =
-        map.rooms.values().flatten().map(String::as_str).chain(map.crates.values().flatten().map(String::as_str));
+        map.modules.values().flatten().map(String::as_str).chain(map.crates.values().flatten().map(String::as_str));
     let mut found: Vec<String> =
-        rooms.difference(&rows).map(|room| format!("{room} has no row in the table")).collect();
-    found.extend(rows.difference(&rooms).map(|row| format!("the table's row {row} is no room")));
+        modules.difference(&rows).map(|module| format!("{module} has no row in the table")).collect();
+    found.extend(rows.difference(&modules).map(|row| format!("the table's row {row} is no module")));
     found.extend(
-        used.filter(|name| !rooms.contains(name)).map(|name| format!("a table names {name}, which is no room")),
+        used.filter(|name| !modules.contains(name)).map(|name| format!("a table names {name}, which is no module")),
     );
     found
 }
@@ -173,12 +173,12 @@ pub fn used_elsewhere(sources: &[Source], limit: &Limit) -> Vec<String> {
     found
 }
 
-/// A crate that some rooms were made for is named there alone.
+/// A crate that some modules were made for is named there alone.
 pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
     let mut found = Vec::new();
     for (name, homes) in &map.crates {
-        let is_home = |room: &str| homes.iter().any(|home| home == room);
-        let unreferenced = sources.iter().filter(|file| !file.room().is_some_and(is_home));
+        let is_home = |module: &str| homes.iter().any(|home| home == module);
+        let unreferenced = sources.iter().filter(|file| !file.top_module().is_some_and(is_home));
         found.extend(
             unreferenced
                 .filter(|file| !named_below(&file.code, name).is_empty())

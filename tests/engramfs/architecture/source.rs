@@ -35,8 +35,8 @@ impl Source {
         names
     }
 
-    /// Returns the room that the file belongs to; none for the roots of the library and the program.
-    pub fn room(&self) -> Option<&str> {
+    /// Returns the module that the file belongs to; none for the roots of the library and the program.
+    pub fn top_module(&self) -> Option<&str> {
         let name = self.module().into_iter().next()?;
         (!matches!(name, "lib" | "main")).then_some(name)
     }

@@ -10,9 +10,9 @@ fn tree(files: &[(&str, &str)]) -> Vec<Source> {
 }
 
 fn map() -> Map {
-    let edges = |room: &str, uses: &[&str]| (room.to_owned(), uses.iter().map(|name| (*name).to_owned()).collect());
+    let edges = |module: &str, uses: &[&str]| (module.to_owned(), uses.iter().map(|name| (*name).to_owned()).collect());
     Map {
-        rooms: Edges::from([edges("a", &["b"]), edges("b", &[])]),
+        modules: Edges::from([edges("a", &["b"]), edges("b", &[])]),
         crates: BTreeMap::from([("k".to_owned(), vec!["a".to_owned()])]),
         limits: Vec::new(),
     }
@@ -26,7 +26,7 @@ fn an_edge_that_is_not_in_the_table_is_found() {
 }
 
 #[test]
-fn climbing_out_of_a_room_is_found() {
+fn climbing_out_of_a_module_is_found() {
     assert!(
         climbs(&tree(&[("a/x.rs", "use super::Y;\n#[cfg(test)]\nmod tests {\n use super::super::Y; }")])).is_empty()
     );
@@ -34,7 +34,7 @@ fn climbing_out_of_a_room_is_found() {
 }
 
 #[test]
-fn rows_without_rooms_and_rooms_without_rows_are_found() {
+fn rows_without_modules_and_modules_without_rows_are_found() {
     assert!(strange_rows(&tree(&[("a.rs", ""), ("b/mod.rs", ""), ("lib.rs", "")]), &map()).is_empty());
     assert_eq!(strange_rows(&tree(&[("a.rs", ""), ("b.rs", ""), ("c.rs", "")]), &map()), ["c has no row in the table"]);
     // The row, its mention in a's row, and nothing else.
@@ -43,7 +43,7 @@ fn rows_without_rooms_and_rooms_without_rows_are_found() {
 
 #[test]
 fn a_cycle_is_found() {
-    assert!(cycles(&map().rooms).is_empty());
+    assert!(cycles(&map().modules).is_empty());
     let tree =
         tree(&[("a.rs", "crate::b::x();"), ("b.rs", "crate::c::x();"), ("c.rs", "crate::a::x();"), ("d.rs", "")]);
     assert_eq!(cycles(&edges(&tree)), ["a cycle: a -> b -> c -> a"]);
@@ -122,7 +122,7 @@ fn unsafe_code_elsewhere_is_found() {
 }
 
 #[test]
-fn a_crate_named_outside_its_room_is_found() {
+fn a_crate_named_outside_its_module_is_found() {
     assert!(crates_elsewhere(&tree(&[("a.rs", "use k::X;"), ("b.rs", "use kk::X;")]), &map()).is_empty());
     assert_eq!(crates_elsewhere(&tree(&[("b.rs", "use k::X;")]), &map()).len(), 1);
 }
