@@ -11,9 +11,9 @@ use super::{Mutex, Rank};
 /// here before it is allocated.
 pub struct Budget {
     /// Bytes that all users may hold together.
-    most: AtomicU64,
+    limit_bytes: AtomicU64,
     /// Bytes that one user may hold.
-    share: AtomicU64,
+    user_limit_bytes: AtomicU64,
     held: Mutex<Held>,
     gauge: OnceLock<Gauge>,
 }
@@ -22,10 +22,10 @@ pub struct Budget {
 struct Gauge {
     measure: Measure,
     /// Bytes beyond which nothing more is admitted.
-    limit: u64,
+    limit_bytes: u64,
     /// Bytes admitted since the last measurement.
-    admitted: AtomicU64,
-    over: AtomicBool,
+    admitted_bytes: AtomicU64,
+    is_over: AtomicBool,
 }
 
 /// Returns how many bytes the process takes, after it gave back what it does not need where it is told to.
@@ -45,8 +45,8 @@ const MEASURED_AFTER: u64 = 4 << 20;
 
 #[derive(Default)]
 struct Held {
-    all: u64,
-    users: HashMap<u32, u64>,
+    total_bytes: u64,
+    bytes_by_user: HashMap<u32, u64>,
 }
 
 impl Default for Budget {
@@ -54,8 +54,8 @@ impl Default for Budget {
     fn default() -> Budget {
         let unlimited = || AtomicU64::new(u64::MAX);
         Budget {
-            most: unlimited(),
-            share: unlimited(),
+            limit_bytes: unlimited(),
+            user_limit_bytes: unlimited(),
             held: Mutex::ranked(Rank::Budget, Held::default()),
             gauge: OnceLock::new(),
         }
@@ -64,15 +64,16 @@ impl Default for Budget {
 
 impl Budget {
     /// Sets how many bytes all users may hold together, and how many one of them. What is held already stays.
-    pub fn limit(&self, most: u64, share: u64) {
-        self.most.store(most, Ordering::Relaxed);
-        self.share.store(share, Ordering::Relaxed);
+    pub fn limit(&self, limit_bytes: u64, user_limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        self.user_limit_bytes.store(user_limit_bytes, Ordering::Relaxed);
     }
 
     /// Has the process measured from now on: while it takes more than `limit` bytes nothing is admitted. The first
     /// call counts.
-    pub fn watch(&self, limit: u64, measure: Measure) {
-        let gauge = Gauge { measure, limit, admitted: AtomicU64::default(), over: AtomicBool::default() };
+    pub fn watch(&self, limit_bytes: u64, measure: Measure) {
+        let gauge =
+            Gauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
         // A second call changes nothing.
         let _ = self.gauge.set(gauge);
     }
@@ -80,8 +81,8 @@ impl Budget {
     /// Admits about `bytes` that stay with the store and are counted elsewhere, or not at all.
     pub fn admit(&self, bytes: u64) -> Result<(), OverBudget> {
         let Some(gauge) = self.gauge.get() else { return Ok(()) };
-        let before = gauge.admitted.fetch_add(bytes, Ordering::Relaxed);
-        if gauge.over.load(Ordering::Relaxed)
+        let before = gauge.admitted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if gauge.is_over.load(Ordering::Relaxed)
             || before / MEASURED_AFTER != before.saturating_add(bytes) / MEASURED_AFTER
         {
             return gauge.check();
@@ -91,12 +92,12 @@ impl Budget {
 
     /// Returns how many bytes one user may hold.
     pub fn share(&self) -> u64 {
-        self.share.load(Ordering::Relaxed)
+        self.user_limit_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns how many bytes are held by all users.
     pub fn held(&self) -> u64 {
-        self.held.lock().all
+        self.held.lock().total_bytes
     }
 
     /// Begins to count for a user, with nothing held yet.
@@ -113,28 +114,28 @@ impl Budget {
 
     fn take(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
         self.admit(bytes)?;
-        let (most, share) = (self.most.load(Ordering::Relaxed), self.share());
+        let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.share());
         let mut held = self.held.lock();
-        let own = held.users.get(&uid).copied().unwrap_or(0);
-        let over = |limit, shared| OverBudget { limit, held: if shared { held.all } else { own }, shared };
+        let own = held.bytes_by_user.get(&uid).copied().unwrap_or(0);
+        let over = |limit, shared| OverBudget { limit, held: if shared { held.total_bytes } else { own }, shared };
         if own.saturating_add(bytes) > share {
             return Err(over(share, false));
         }
-        if held.all.saturating_add(bytes) > most {
+        if held.total_bytes.saturating_add(bytes) > most {
             return Err(over(most, true));
         }
-        held.all += bytes;
-        held.users.insert(uid, own + bytes);
+        held.total_bytes += bytes;
+        held.bytes_by_user.insert(uid, own + bytes);
         Ok(())
     }
 
     fn give_back(&self, uid: u32, bytes: u64) {
         let mut held = self.held.lock();
-        held.all -= bytes;
-        if let Some(own) = held.users.get_mut(&uid) {
+        held.total_bytes -= bytes;
+        if let Some(own) = held.bytes_by_user.get_mut(&uid) {
             *own -= bytes;
             if *own == 0 {
-                held.users.remove(&uid);
+                held.bytes_by_user.remove(&uid);
             }
         }
     }
@@ -143,12 +144,12 @@ impl Budget {
 impl Gauge {
     fn check(&self) -> Result<(), OverBudget> {
         let mut held = (self.measure)(GiveBack::No);
-        if held > self.limit && !self.over.load(Ordering::Relaxed) {
+        if held > self.limit_bytes && !self.is_over.load(Ordering::Relaxed) {
             held = (self.measure)(GiveBack::Yes);
         }
-        let over = held > self.limit;
-        self.over.store(over, Ordering::Relaxed);
-        if over { Err(OverBudget { limit: self.limit, held, shared: true }) } else { Ok(()) }
+        let over = held > self.limit_bytes;
+        self.is_over.store(over, Ordering::Relaxed);
+        if over { Err(OverBudget { limit: self.limit_bytes, held, shared: true }) } else { Ok(()) }
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!((held.bytes(), budget.held()), (40, 40));
         drop(held);
         assert_eq!(budget.held(), 0);
-        assert!(budget.held.lock().users.is_empty(), "nothing is kept of users who hold nothing");
+        assert!(budget.held.lock().bytes_by_user.is_empty(), "nothing is kept of users who hold nothing");
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct PoolState {
     threads: usize,
     idle: usize,
     /// How many of the idle ones were called and have not woken yet.
-    called: usize,
+    waking: usize,
     /// The pool was dropped: threads end when nothing waits.
     closed: bool,
 }
@@ -49,8 +49,8 @@ impl PoolState {
     }
 
     /// Takes the next job that may run now.
-    fn take(&mut self, most: usize) -> Option<(u32, PoolJob)> {
-        let may_run = |uid: &u32| self.running.get(uid).is_none_or(|running| *running < most);
+    fn take(&mut self, threads_max: usize) -> Option<(u32, PoolJob)> {
+        let may_run = |uid: &u32| self.running.get(uid).is_none_or(|running| *running < threads_max);
         let at = self.turns.iter().position(may_run)?;
         let uid = self.turns.remove(at)?;
         let queue = self.queues.get_mut(&uid)?;
@@ -90,8 +90,8 @@ impl Pool {
     pub fn run(&self, uid: u32, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.state.lock();
         state.put(uid, Box::new(job));
-        if state.idle > state.called {
-            state.called += 1;
+        if state.idle > state.waking {
+            state.waking += 1;
             self.0.work.notify_one();
             return;
         }
@@ -143,8 +143,8 @@ impl PoolShared {
 
     fn rest<'a>(&self, mut state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
         state.idle += 1;
-        let mut state = self.work.wait_while(state, |state| state.called == 0 && !state.closed);
-        state.called = state.called.saturating_sub(1);
+        let mut state = self.work.wait_while(state, |state| state.waking == 0 && !state.closed);
+        state.waking = state.waking.saturating_sub(1);
         state.idle -= 1;
         state
     }

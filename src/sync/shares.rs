@@ -22,14 +22,14 @@ pub struct Shares {
 #[derive(Default)]
 struct Lane {
     running: usize,
-    /// Tickets of those who wait: from `served` on, below `given`.
-    given: u64,
-    served: u64,
+    /// Tickets of those who wait: from `now_serving` on, below `next_ticket`.
+    next_ticket: u64,
+    now_serving: u64,
 }
 
 impl Lane {
     fn has_waiting(&self) -> bool {
-        self.served < self.given
+        self.now_serving < self.next_ticket
     }
 }
 
@@ -58,14 +58,14 @@ impl Shares {
             lane.running += 1;
             return;
         }
-        let ticket = lane.given;
-        lane.given += 1;
+        let ticket = lane.next_ticket;
+        lane.next_ticket += 1;
         let is_waiting = |lanes: &mut HashMap<u32, Lane>| {
-            lanes.get(&uid).is_some_and(|lane| lane.served != ticket || lane.running >= self.slots)
+            lanes.get(&uid).is_some_and(|lane| lane.now_serving != ticket || lane.running >= self.slots)
         };
         let mut lanes = self.turn.wait_while(lanes, is_waiting);
         if let Some(lane) = lanes.get_mut(&uid) {
-            lane.served += 1;
+            lane.now_serving += 1;
             lane.running += 1;
         }
         drop(lanes);
