@@ -109,9 +109,9 @@ pub struct FrameHeader {
     /// Bytes of payload.
     pub length: usize,
     /// Offset known to be flushed when the frame was written.
-    pub flushed: u64,
+    pub flushed_to: u64,
     /// Check of header and payload.
-    check: u64,
+    checksum: u64,
 }
 
 /// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that
@@ -140,8 +140,8 @@ pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     Some(FrameHeader {
         kind,
         length: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
-        flushed: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
-        check: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
+        flushed_to: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
+        checksum: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
     })
 }
 
@@ -152,7 +152,7 @@ pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bo
         Kind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
         _ => Some(payload),
     };
-    covered.is_some_and(|covered| cfg!(fuzzing) || header.check == check(&header_bytes[..CHECK], &[covered]))
+    covered.is_some_and(|covered| cfg!(fuzzing) || header.checksum == check(&header_bytes[..CHECK], &[covered]))
 }
 
 /// Returns the head of a frame of content, and what is behind it.
@@ -197,7 +197,7 @@ mod tests {
     fn a_frame_reads_back() {
         let bytes = encode(Kind::Command, 99, &[b"ab", b"c"]);
         let header = decode(&bytes).unwrap();
-        assert_eq!((header.kind, header.length, header.flushed), (Kind::Command, 3, 99));
+        assert_eq!((header.kind, header.length, header.flushed_to), (Kind::Command, 3, 99));
         assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
     }
 

@@ -21,8 +21,8 @@ pub struct Journal {
     flush: Mutex<Flush>,
     flushed: Condvar,
     /// The file before this one, until it is on the device.
-    before: Mutex<Option<Arc<Journal>>>,
-    /// Set once `broken` or `failed` says why.
+    previous: Mutex<Option<Arc<Journal>>>,
+    /// Set once `append_error` or `flush_error` says why.
     has_failed: AtomicBool,
 }
 
@@ -30,19 +30,19 @@ pub struct Journal {
 struct UnflushedTail {
     length: u64,
     /// End of the last frame that is not a mark: what callers wait for to be durable.
-    told: u64,
-    broken: Option<String>,
+    data_end: u64,
+    append_error: Option<String>,
     /// Set while a frame is written: where a panic leaves it so, half of one may stand behind the last.
-    writing: bool,
+    is_writing: bool,
     /// Set once the file takes no more marks, so that its flushed bytes are its last.
-    finished: bool,
+    is_finished: bool,
 }
 
 impl UnflushedTail {
     /// Returns why nothing may be written behind it, if so.
     fn failure(&self) -> Option<String> {
-        let half = || self.writing.then(|| "a write ended in an internal error".to_owned());
-        self.broken.clone().or_else(half)
+        let half = || self.is_writing.then(|| "a write ended in an internal error".to_owned());
+        self.append_error.clone().or_else(half)
     }
 }
 
@@ -61,7 +61,7 @@ struct Flushing<'a>(&'a Journal);
 impl Drop for Flushing<'_> {
     fn drop(&mut self) {
         let mut flush = self.0.flush();
-        flush.running = false;
+        flush.is_running = false;
         self.0.fail(&mut flush, "a flush ended in an internal error".to_owned());
         drop(flush);
         self.0.flushed.notify_all();
@@ -71,11 +71,11 @@ impl Drop for Flushing<'_> {
 /// Guards the group commit.
 struct Flush {
     /// Everything below is on the device, and all files before this one if it is not 0.
-    upto: u64,
-    /// The largest `upto` that a frame in the file tells of.
-    marked: u64,
-    running: bool,
-    failed: Option<String>,
+    flushed_to: u64,
+    /// The largest `flushed_to` that a frame in the file tells of.
+    marked_to: u64,
+    is_running: bool,
+    flush_error: Option<String>,
 }
 
 impl Journal {
@@ -98,8 +98,8 @@ impl Journal {
     /// Makes the file that follows another one, empty and durable, for [`Journal::begin`].
     pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
         let mut next = Journal::make(disk, before.number + 1)?;
-        next.flush.get_mut().upto = 0;
-        next.before = Mutex::new(Some(before.clone()));
+        next.flush.get_mut().flushed_to = 0;
+        next.previous = Mutex::new(Some(before.clone()));
         Ok(next)
     }
 
@@ -145,14 +145,14 @@ impl Journal {
             file,
             tail: Mutex::ranked(
                 Rank::JournalTail,
-                UnflushedTail { length, told: length, broken: None, writing: false, finished: false },
+                UnflushedTail { length, data_end: length, append_error: None, is_writing: false, is_finished: false },
             ),
             flush: Mutex::ranked(
                 Rank::JournalFlush,
-                Flush { upto: FILE_HEADER_BYTES, marked: 0, running: false, failed: None },
+                Flush { flushed_to: FILE_HEADER_BYTES, marked_to: 0, is_running: false, flush_error: None },
             ),
             flushed: Condvar::default(),
-            before: Mutex::default(),
+            previous: Mutex::default(),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -176,7 +176,7 @@ impl Journal {
     pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
         let mut tail = self.tail();
         self.write(&mut tail, kind, parts, &[])?;
-        tail.told = tail.length;
+        tail.data_end = tail.length;
         Ok(tail.length)
     }
 
@@ -187,7 +187,7 @@ impl Journal {
         let mut tail = self.tail();
         let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
         self.write(&mut tail, Kind::Content, &[&length, head], &[content, chunk_hashes])?;
-        tail.told = tail.length;
+        tail.data_end = tail.length;
         Ok(at)
     }
 
@@ -199,7 +199,7 @@ impl Journal {
         covered: &[&[u8]],
         rest: &[&[u8]],
     ) -> Result<(), JournalError> {
-        if let Some(reason) = &self.flush().failed {
+        if let Some(reason) = &self.flush().flush_error {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
         if let Some(reason) = tail.failure() {
@@ -210,29 +210,29 @@ impl Journal {
         if payload > frame::PAYLOAD_MAX {
             return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
         }
-        let flushed = self.flush().upto;
+        let flushed = self.flush().flushed_to;
         let header = frame::header(kind, flushed, covered, bytes(rest));
-        tail.writing = true;
+        tail.is_writing = true;
         let writing = Writing(&self.has_failed);
         let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
         std::mem::forget(writing);
-        tail.writing = false;
+        tail.is_writing = false;
         if let Err(source) = written {
             // Some of the bytes may be there. Cut them, or the next frame would stand behind a
             // broken one.
             if let Err(error) = self.file.set_len(tail.length) {
-                tail.broken = Some(format!("a half-written frame could not be cut: {error}"));
+                tail.append_error = Some(format!("a half-written frame could not be cut: {error}"));
                 self.has_failed.store(true, Ordering::Release);
             } else {
                 // Until the next flush the device may have the half-written frame.
                 let mut flush = self.flush();
-                flush.upto = flush.upto.min(tail.length - 1);
+                flush.flushed_to = flush.flushed_to.min(tail.length - 1);
             }
             return Err(self.io("appended to", source));
         }
         tail.length += (header.len() + payload) as u64;
         let mut flush = self.flush();
-        flush.marked = flush.marked.max(flushed);
+        flush.marked_to = flush.marked_to.max(flushed);
         Ok(())
     }
 
@@ -252,14 +252,14 @@ impl Journal {
         if together.is_empty() { Ok(()) } else { self.file.write_all_at(&together, at) }
     }
 
-    /// Returns once everything below `upto` is on the device; all who wait share one flush.
+    /// Returns once everything below `end` is on the device; all who wait share one flush.
     ///
     /// After a failed flush every later append and sync fails: the kernel may have dropped the
     /// bytes and would report success the next time.
-    pub fn sync(&self, upto: u64) -> Result<(), JournalError> {
+    pub fn sync(&self, end: u64) -> Result<(), JournalError> {
         // Nobody waits for a mark, or each sync would leave the next one something to do.
-        let told = self.tail().told;
-        if self.flush_upto(upto.min(told))? {
+        let told = self.tail().data_end;
+        if self.flush_upto(end.min(told))? {
             self.mark();
         }
         Ok(())
@@ -268,14 +268,14 @@ impl Journal {
     /// Begins this file behind the one before it, to which nothing is appended any more. That one need not be flushed
     /// yet: a flush of this one flushes it first.
     pub fn begin(&self) -> Result<(), JournalError> {
-        let Some(before) = self.before.lock().clone() else { return Ok(()) };
+        let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         self.append(Kind::Begin, &[&before.end().to_le_bytes()]).map(drop)
     }
 
     /// Takes no more marks, and returns the length. Frames may still be appended if no file follows after all.
     fn end(&self) -> u64 {
         let mut tail = self.tail();
-        tail.finished = true;
+        tail.is_finished = true;
         tail.length
     }
 
@@ -287,51 +287,51 @@ impl Journal {
 
     /// Returns once the file before this one is on the device, and notes it in this one.
     pub fn secure_before(&self) -> Result<(), JournalError> {
-        let Some(before) = self.before.lock().clone() else { return Ok(()) };
+        let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         if let Err(error) = before.finish() {
             self.fail(&mut self.flush(), format!("a flush of the file before it failed: {error}"));
             return Err(error);
         }
         {
             let mut flush = self.flush();
-            flush.upto = flush.upto.max(FILE_HEADER_BYTES);
+            flush.flushed_to = flush.flushed_to.max(FILE_HEADER_BYTES);
         }
-        *self.before.lock() = None;
+        *self.previous.lock() = None;
         self.mark();
         Ok(())
     }
 
     fn fail(&self, flush: &mut Flush, reason: String) {
-        flush.failed = Some(reason);
+        flush.flush_error = Some(reason);
         self.has_failed.store(true, Ordering::Release);
     }
 
-    /// Returns once everything below `upto` is on the device, and whether this call flushed it.
-    fn flush_upto(&self, upto: u64) -> Result<bool, JournalError> {
+    /// Returns once everything below `end` is on the device, and whether this call flushed it.
+    fn flush_upto(&self, end: u64) -> Result<bool, JournalError> {
         self.secure_before()?;
         let mut flush = self.flush();
         loop {
-            if let Some(reason) = &flush.failed {
+            if let Some(reason) = &flush.flush_error {
                 return Err(JournalError::Poisoned { reason: reason.clone() });
             }
-            if flush.upto >= upto {
+            if flush.flushed_to >= end {
                 return Ok(false);
             }
-            if !flush.running {
+            if !flush.is_running {
                 break;
             }
             flush = self.flushed.wait(flush);
         }
-        flush.running = true;
+        flush.is_running = true;
         drop(flush);
         let target = self.length();
         let flushing = Flushing(self);
         let result = self.file.sync();
         std::mem::forget(flushing);
         let mut flush = self.flush();
-        flush.running = false;
+        flush.is_running = false;
         match result {
-            Ok(()) => flush.upto = target,
+            Ok(()) => flush.flushed_to = target,
             Err(ref error) => self.fail(&mut flush, format!("a flush failed: {error}")),
         }
         drop(flush);
@@ -348,7 +348,7 @@ impl Journal {
     /// Returns why the journal takes no more writes, if it does not.
     pub fn failure(&self) -> Option<String> {
         // One guard at a time: writers take them in the other order.
-        let failed = self.flush().failed.clone();
+        let failed = self.flush().flush_error.clone();
         failed.or_else(|| self.tail().failure())
     }
 
@@ -358,9 +358,9 @@ impl Journal {
         let mut tail = self.tail();
         let (upto, marked) = {
             let flush = self.flush();
-            (flush.upto, flush.marked)
+            (flush.flushed_to, flush.marked_to)
         };
-        if upto > marked && tail.length == upto && !tail.finished {
+        if upto > marked && tail.length == upto && !tail.is_finished {
             let _ = self.write(&mut tail, Kind::Mark, &[], &[]);
         }
     }

@@ -41,7 +41,7 @@ fn is_possible(header: &FrameHeader, offset: u64) -> bool {
         | Kind::Lease
         | Kind::Unknown(_) => true,
     };
-    fits && header.flushed <= offset
+    fits && header.flushed_to <= offset
 }
 
 /// One frame of a journal file.
@@ -82,11 +82,11 @@ pub struct Replay {
     file: Arc<dyn DiskFile>,
     length: u64,
     /// The largest flushed offset that a frame read so far tells of.
-    flushed: u64,
+    flushed_to: u64,
     /// Whether a frame tells that all files before this one were flushed.
-    told_before: bool,
+    is_previous_flushed: bool,
     window: Vec<u8>,
-    start: u64,
+    window_start: u64,
 }
 
 impl Replay {
@@ -110,10 +110,10 @@ impl Replay {
             path,
             file,
             length,
-            flushed: FILE_HEADER_BYTES,
-            told_before: false,
+            flushed_to: FILE_HEADER_BYTES,
+            is_previous_flushed: false,
             window: Vec::new(),
-            start: 0,
+            window_start: 0,
         };
         let expected = file_header(number);
         if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
@@ -124,7 +124,7 @@ impl Replay {
 
     /// Returns whether a frame read so far tells that all files before this one were flushed.
     pub(super) fn is_told_before(&self) -> bool {
-        self.told_before
+        self.is_previous_flushed
     }
 
     /// Returns how long the file before this one was when this one began; nothing where no frame says so.
@@ -200,8 +200,8 @@ impl Replay {
             if !is_whole || !(header.kind.is_skipped() || each(frame)?) {
                 return Ok(Some(self.torn(offset, synced)?));
             }
-            self.flushed = self.flushed.max(header.flushed);
-            self.told_before |= header.flushed >= FILE_HEADER_BYTES;
+            self.flushed_to = self.flushed_to.max(header.flushed_to);
+            self.is_previous_flushed |= header.flushed_to >= FILE_HEADER_BYTES;
             offset += total as u64;
         }
         if offset < synced {
@@ -230,7 +230,7 @@ impl Replay {
     }
 
     fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {
-        let mut at = self.flushed;
+        let mut at = self.flushed_to;
         while at < self.length {
             let count = (WINDOW as u64).min(self.length - at) as usize;
             let bytes = self.bytes(at, count)?.to_vec();
@@ -275,7 +275,7 @@ impl Replay {
                 at += 1;
                 continue;
             }
-            known = known.max(if header.kind == Kind::End { at } else { header.flushed });
+            known = known.max(if header.kind == Kind::End { at } else { header.flushed_to });
             at += total as u64;
         }
         Ok(known)
@@ -291,16 +291,16 @@ impl Replay {
     /// Returns `count` bytes at `offset`, through a window that moves forward.
     fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], JournalError> {
         let end = offset + count as u64;
-        if offset < self.start || end > self.start + self.window.len() as u64 {
+        if offset < self.window_start || end > self.window_start + self.window.len() as u64 {
             let wanted = (WINDOW.max(count) as u64).min(self.length - offset) as usize;
             self.window.resize(wanted, 0);
-            self.start = offset;
+            self.window_start = offset;
             if let Err(source) = self.file.read_exact_at(&mut self.window, offset) {
                 self.window.clear();
                 return Err(JournalError::Io { path: self.path.clone(), what: "read", source });
             }
         }
-        let from = (offset - self.start) as usize;
+        let from = (offset - self.window_start) as usize;
         Ok(&self.window[from..from + count])
     }
 
