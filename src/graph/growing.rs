@@ -20,11 +20,11 @@ pub(super) struct Growing<'a> {
     pub space: VectorSpace<'a>,
     slots: usize,
     /// How many links pruning leaves.
-    keep: usize,
+    links_kept: usize,
     links: Vec<[u8; 4]>,
     distances: Vec<f32>,
     counts: Vec<u8>,
-    memory: GrowingScratch,
+    scratch: GrowingScratch,
 }
 
 /// What pruning needs, to be used again.
@@ -34,7 +34,7 @@ struct GrowingScratch {
     /// Candidates, the nearest first.
     candidates: Vec<(f32, u32)>,
     /// The numbers of those still to be looked at.
-    open: Vec<u32>,
+    unexamined: Vec<u32>,
     /// What selecting has dropped.
     dropped: Vec<(f32, u32)>,
 }
@@ -57,10 +57,10 @@ impl Adjacency for Growing<'_> {
 }
 
 impl<'a> Growing<'a> {
-    /// Begins without links; a node will have `most` of them at last, the last but by mending.
-    pub fn new(space: VectorSpace<'a>, most: usize) -> Self {
-        let keep = most - 1;
-        let slots = ((keep as f32 * SLACK) as usize).min(usize::from(u8::MAX));
+    /// Begins without links; a node will have `links_max` of them at last, the last but by mending.
+    pub fn new(space: VectorSpace<'a>, links_max: usize) -> Self {
+        let links_kept = links_max - 1;
+        let slots = ((links_kept as f32 * SLACK) as usize).min(usize::from(u8::MAX));
         let nodes = space.len();
         Self {
             links: vec![EMPTY; nodes * slots],
@@ -68,8 +68,8 @@ impl<'a> Growing<'a> {
             counts: vec![0; nodes],
             space,
             slots,
-            keep,
-            memory: GrowingScratch::default(),
+            links_kept,
+            scratch: GrowingScratch::default(),
         }
     }
 
@@ -79,9 +79,9 @@ impl<'a> Growing<'a> {
             return;
         };
         for (&node, list) in lowest.members.iter().zip(&lowest.lists) {
-            self.memory.open.clear();
-            self.memory.open.extend(list.iter().map(|&place| lowest.members[place as usize]));
-            self.set_near(node, self.keep);
+            self.scratch.unexamined.clear();
+            self.scratch.unexamined.extend(list.iter().map(|&place| lowest.members[place as usize]));
+            self.set_near(node, self.links_kept);
         }
     }
 
@@ -92,29 +92,29 @@ impl<'a> Growing<'a> {
 
     /// Links a node with the best of the candidates and of its present neighbours, both ways.
     pub fn connect(&mut self, node: u32, candidates: impl Iterator<Item = u32>) {
-        let mut memory = std::mem::take(&mut self.memory);
-        memory.open.clear();
-        memory.open.extend(candidates.filter(|&near| near != node));
-        let found = memory.open.len();
-        memory.open.extend(self.neighbours(node));
+        let mut memory = std::mem::take(&mut self.scratch);
+        memory.unexamined.clear();
+        memory.unexamined.extend(candidates.filter(|&near| near != node));
+        let found = memory.unexamined.len();
+        memory.unexamined.extend(self.neighbours(node));
         // Few are named twice, and looking through so short a list costs less than a set.
-        for i in (found..memory.open.len()).rev() {
-            if memory.open[..found].contains(&memory.open[i]) {
-                memory.open.swap_remove(i);
+        for i in (found..memory.unexamined.len()).rev() {
+            if memory.unexamined[..found].contains(&memory.unexamined[i]) {
+                memory.unexamined.swap_remove(i);
             }
         }
-        self.space.distances(node, &memory.open, &mut memory.distances);
+        self.space.distances(node, &memory.unexamined, &mut memory.distances);
         memory.candidates.clear();
-        memory.candidates.extend(memory.distances.found.iter().copied().zip(memory.open.iter().copied()));
-        self.memory = memory;
+        memory.candidates.extend(memory.distances.values.iter().copied().zip(memory.unexamined.iter().copied()));
+        self.scratch = memory;
         self.select();
         self.fill_up();
-        let chosen = std::mem::take(&mut self.memory.candidates);
+        let chosen = std::mem::take(&mut self.scratch.candidates);
         self.set(node, &chosen);
         for &(distance, near) in &chosen {
             self.add(near, node, distance);
         }
-        self.memory.candidates = chosen;
+        self.scratch.candidates = chosen;
     }
 
     /// Replaces a node's list.
@@ -139,10 +139,10 @@ impl<'a> Growing<'a> {
             self.counts[node as usize] += 1;
             return;
         }
-        let chosen = std::mem::take(&mut self.memory.candidates);
-        self.memory.candidates.push((distance, near));
+        let chosen = std::mem::take(&mut self.scratch.candidates);
+        self.scratch.candidates.push((distance, near));
         self.prune(node);
-        self.memory.candidates = chosen;
+        self.scratch.candidates = chosen;
     }
 
     /// Prunes a node's list together with the candidates in memory.
@@ -150,24 +150,24 @@ impl<'a> Growing<'a> {
         let at = node as usize * self.slots;
         let count = usize::from(self.counts[node as usize]);
         let links = self.links[at..at + count].iter().map(|&near| u32::from_le_bytes(near));
-        self.memory.candidates.extend(self.distances[at..at + count].iter().copied().zip(links));
+        self.scratch.candidates.extend(self.distances[at..at + count].iter().copied().zip(links));
         self.select();
-        let chosen = std::mem::take(&mut self.memory.candidates);
+        let chosen = std::mem::take(&mut self.scratch.candidates);
         self.set(node, &chosen);
-        self.memory.candidates = chosen;
+        self.scratch.candidates = chosen;
     }
 
     /// Prunes a list that is longer than a finished one may be.
     pub fn shorten(&mut self, node: u32) {
-        if usize::from(self.counts[node as usize]) > self.keep {
-            self.memory.candidates.clear();
+        if usize::from(self.counts[node as usize]) > self.links_kept {
+            self.scratch.candidates.clear();
             self.prune(node);
         }
     }
 
     /// Tells whether a finished list can take one more link and keep its last slot.
     pub fn has_room(&self, node: u32) -> bool {
-        usize::from(self.counts[node as usize]) < self.keep
+        usize::from(self.counts[node as usize]) < self.links_kept
     }
 
     /// Adds a link to a finished list, at most one to a list without room.
@@ -203,9 +203,9 @@ impl<'a> Growing<'a> {
                 return false;
             }
             let (list, rest) = rest.split_at(count);
-            self.memory.open.clear();
-            self.memory.open.extend(list.iter().map(|&near| u32::from_le_bytes(near)));
-            if self.memory.open.iter().any(|&near| near as usize >= self.counts.len()) {
+            self.scratch.unexamined.clear();
+            self.scratch.unexamined.extend(list.iter().map(|&near| u32::from_le_bytes(near)));
+            if self.scratch.unexamined.iter().any(|&near| near as usize >= self.counts.len()) {
                 return false;
             }
             self.set_near(node, count);
@@ -215,28 +215,28 @@ impl<'a> Growing<'a> {
     }
 
     /// Replaces a node's list by the first of those in memory.
-    fn set_near(&mut self, node: u32, most: usize) {
-        self.space.distances(node, &self.memory.open, &mut self.memory.distances);
-        let near = self.memory.distances.found.iter().copied().zip(self.memory.open.iter().copied());
-        let chosen: Vec<(f32, u32)> = near.take(most).collect();
+    fn set_near(&mut self, node: u32, links_max: usize) {
+        self.space.distances(node, &self.scratch.unexamined, &mut self.scratch.distances);
+        let near = self.scratch.distances.values.iter().copied().zip(self.scratch.unexamined.iter().copied());
+        let chosen: Vec<(f32, u32)> = near.take(links_max).collect();
         self.set(node, &chosen);
     }
 
     /// Leaves those candidates that lead in different directions: each is nearer to the node than to
     /// any that is nearer than itself, or as good as, see [`ALPHA`].
     fn select(&mut self) {
-        let GrowingScratch { distances, candidates, open, dropped } = &mut self.memory;
+        let GrowingScratch { distances, candidates, unexamined, dropped } = &mut self.scratch;
         candidates.sort_unstable_by(by_distance);
         dropped.clear();
         let mut chosen = 0;
-        while chosen < candidates.len() && chosen < self.keep {
+        while chosen < candidates.len() && chosen < self.links_kept {
             let (_, node) = candidates[chosen];
             chosen += 1;
-            open.clear();
-            open.extend(candidates[chosen..].iter().map(|&(_, near)| near));
-            self.space.distances(node, open, distances);
+            unexamined.clear();
+            unexamined.extend(candidates[chosen..].iter().map(|&(_, near)| near));
+            self.space.distances(node, unexamined, distances);
             let mut kept = chosen;
-            for (i, &apart) in distances.found.iter().enumerate() {
+            for (i, &apart) in distances.values.iter().enumerate() {
                 let candidate = candidates[chosen + i];
                 if apart * ALPHA >= candidate.0 {
                     candidates[kept] = candidate;
@@ -247,15 +247,15 @@ impl<'a> Growing<'a> {
             }
             candidates.truncate(kept);
         }
-        candidates.truncate(self.keep);
+        candidates.truncate(self.links_kept);
     }
 
     /// Takes the nearest of those that selecting dropped, until the list is full. For a node's own
     /// list that pays; lists that others have added to would only be pruned more often.
     fn fill_up(&mut self) {
-        let GrowingScratch { candidates, dropped, .. } = &mut self.memory;
+        let GrowingScratch { candidates, dropped, .. } = &mut self.scratch;
         dropped.sort_unstable_by(by_distance);
-        candidates.extend(dropped.iter().take(self.keep - candidates.len()));
+        candidates.extend(dropped.iter().take(self.links_kept - candidates.len()));
         candidates.sort_unstable_by(by_distance);
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Near {
 pub(super) struct Hierarchy {
     levels: usize,
     entry: u32,
-    places: [LevelOffsets; LEVELS_MAX],
+    offsets: [LevelOffsets; LEVELS_MAX],
 }
 
 impl Hierarchy {
@@ -77,8 +77,8 @@ impl Hierarchy {
             let at = COUNTS_AT + level * 8;
             (number(section, at) as usize, number(section, at + 4) as usize)
         };
-        let (places, size) = places(levels, counts);
-        (size == section.len()).then_some(Self { levels, entry, places })
+        let (offsets, size) = places(levels, counts);
+        (size == section.len()).then_some(Self { levels, entry, offsets })
     }
 
     /// Goes down the levels, in each to the best node near, and returns the last; `None` without
@@ -96,7 +96,7 @@ impl Hierarchy {
                 Some(((&better, &near), &found)) if better > worth => (worth, place, node) = (better, near, found),
                 _ if level == 0 => return Some(node),
                 _ => {
-                    let below = self.number(section, self.places[level].below_at, level, place)?;
+                    let below = self.number(section, self.offsets[level].below_at, level, place)?;
                     level -= 1;
                     (place, node) = (below, self.member(section, level, below)?);
                     worth = query.estimate(rows, node);
@@ -121,7 +121,7 @@ impl Hierarchy {
 
     /// Returns the places that one place of a level links to; empty where the bytes make no sense.
     fn list<'a>(&self, section: &'a [u8], level: usize, place: u32) -> &'a [[u8; 4]] {
-        let (found, place) = (self.places[level], place as usize);
+        let (found, place) = (self.offsets[level], place as usize);
         if place >= found.members {
             return &[];
         }
@@ -137,18 +137,18 @@ impl Hierarchy {
 
     /// Returns the node at a place of a level.
     fn member(&self, section: &[u8], level: usize, place: u32) -> Option<u32> {
-        self.number(section, self.places[level].members_at, level, place)
+        self.number(section, self.offsets[level].members_at, level, place)
     }
 
     /// Returns what is noted at `at` for a place of a level.
     fn number(&self, section: &[u8], at: usize, level: usize, place: u32) -> Option<u32> {
-        let all = numbers(section, at, self.places[level].members);
+        let all = numbers(section, at, self.offsets[level].members);
         all.get(place as usize).map(|&number| u32::from_le_bytes(number))
     }
 
     /// Gives the nodes of all levels other numbers.
     pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
-        for place in &self.places[..self.levels] {
+        for place in &self.offsets[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {
                 let node = number(section, at) as usize;
                 put(section, at, renumbered.get(node).copied().unwrap_or_default());

@@ -25,7 +25,7 @@ impl Distance<u32> for NodeDistance<'_> {
         thread_local!(static MEMORY: RefCell<Distances> = RefCell::default());
         MEMORY.with_borrow_mut(|memory| {
             self.0.distances(a[0], &b[..1], memory);
-            memory.found[0]
+            memory.values[0]
         })
     }
 }

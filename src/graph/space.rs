@@ -23,7 +23,7 @@ pub(super) struct Distances {
     rows: Vec<u32>,
     products: Vec<i32>,
     /// The distances, in the order that was asked for.
-    pub found: Vec<f32>,
+    pub values: Vec<f32>,
 }
 
 impl<'a> VectorSpace<'a> {
@@ -87,10 +87,10 @@ impl<'a> VectorSpace<'a> {
         out.products.resize(others.len(), 0);
         let code = self.rows.code(self.nodes[node as usize]);
         vector::dots_i8(code, self.rows.codes, &out.rows, &mut out.products);
-        out.found.clear();
+        out.values.clear();
         let own = self.factors[node as usize];
         let products = others.iter().zip(&out.products);
-        out.found.extend(products.map(|(&other, &product)| self.distance(product, own, self.factors[other as usize])));
+        out.values.extend(products.map(|(&other, &product)| self.distance(product, own, self.factors[other as usize])));
     }
 
     /// Returns the distance that a product of two codes stands for.

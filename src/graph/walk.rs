@@ -48,19 +48,19 @@ pub struct WalkScratch {
     /// One bit a node.
     visited: Vec<u64>,
     /// Nodes whose links are still to be followed, the best on top.
-    open: BinaryHeap<RankedNode>,
+    frontier: BinaryHeap<RankedNode>,
     /// The best visible nodes so far, the worst on top.
     best: BinaryHeap<Reverse<RankedNode>>,
     /// The best of these, as many as the floor follows, the worst on top.
     top: BinaryHeap<Reverse<RankedNode>>,
     /// What is worth less is kept among the least only: that of the beam, or higher by now.
-    floor: f32,
+    min_score: f32,
     /// Nodes good enough for `best`, of which is not known yet whether they are visible.
-    unseen: Vec<RankedNode>,
+    unfiltered: Vec<RankedNode>,
     /// Nodes met for the first time, in the list at hand.
-    fresh: Vec<u32>,
+    unvisited: Vec<u32>,
     /// Those of the list before, on their way from memory.
-    fetched: Vec<u32>,
+    prefetched: Vec<u32>,
     /// What they are worth.
     estimates: Estimates,
     /// What a walk has found, between two walks.
@@ -142,25 +142,25 @@ pub(super) fn walk(
         return beam.floor;
     }
     scratch.is_first_visit(start, lists.nodes());
-    scratch.fetched.push(start);
+    scratch.prefetched.push(start);
     // While memory brings the nodes of one list, those of the list before are judged, and those of
     // the list before that are seen or not.
     loop {
         let next = scratch.next(beam);
         if let Some(next) = next {
             scratch.gather(lists, next);
-        } else if scratch.fetched.is_empty() {
+        } else if scratch.prefetched.is_empty() {
             break;
         }
         scratch.look(query, visible, beam);
         scratch.judge(lists, query, visible, beam);
-        std::mem::swap(&mut scratch.fresh, &mut scratch.fetched);
+        std::mem::swap(&mut scratch.unvisited, &mut scratch.prefetched);
     }
     scratch.look(query, visible, beam);
     let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.worth());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
-    worst.map_or(scratch.floor, |worst| worst.max(scratch.floor))
+    worst.map_or(scratch.min_score, |worst| worst.max(scratch.min_score))
 }
 
 impl WalkScratch {
@@ -178,13 +178,13 @@ impl WalkScratch {
     fn reset(&mut self, nodes: usize, beam: Beam) {
         self.visited.clear();
         self.visited.resize(nodes.div_ceil(64), 0);
-        self.open.clear();
+        self.frontier.clear();
         self.best.clear();
         self.top.clear();
-        self.floor = beam.floor;
-        self.unseen.clear();
-        self.fresh.clear();
-        self.fetched.clear();
+        self.min_score = beam.floor;
+        self.unfiltered.clear();
+        self.unvisited.clear();
+        self.prefetched.clear();
     }
 
     /// Marks a node and tells whether it is new; a number that is not a node never is.
@@ -202,18 +202,18 @@ impl WalkScratch {
     /// Takes the best node whose links are still to be followed, unless it is too far off.
     #[inline]
     fn next(&mut self, beam: Beam) -> Option<u32> {
-        let next = *self.open.peek()?;
+        let next = *self.frontier.peek()?;
         if !self.admits(next, beam) {
             return None;
         }
-        self.open.pop().map(RankedNode::node)
+        self.frontier.pop().map(RankedNode::node)
     }
 
     /// Asks memory for those nodes that one node links to and that were not visited before.
     #[inline]
     fn gather(&mut self, lists: &impl Adjacency, node: u32) {
         let list = lists.list(node);
-        let mut fresh = std::mem::take(&mut self.fresh);
+        let mut fresh = std::mem::take(&mut self.unvisited);
         fresh.resize(list.len(), 0);
         let mut count = 0;
         for &near in list {
@@ -224,24 +224,24 @@ impl WalkScratch {
         }
         fresh.truncate(count);
         // Often the next to be followed is known already.
-        if let Some(next) = self.open.peek() {
+        if let Some(next) = self.frontier.peek() {
             prefetch(lists.list(next.node()));
         }
         let coarse = lists.coarse();
         fresh.iter().for_each(|&near| coarse.fetch(near));
-        self.fresh = fresh;
+        self.unvisited = fresh;
     }
 
     /// Meets the nodes that were asked for before.
     #[inline]
     fn judge(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
-        let (mut fetched, mut estimates) = (std::mem::take(&mut self.fetched), std::mem::take(&mut self.estimates));
+        let (mut fetched, mut estimates) = (std::mem::take(&mut self.prefetched), std::mem::take(&mut self.estimates));
         query.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
             self.meet(RankedNode::new(worth, near), query, visible, beam);
         }
         fetched.clear();
-        (self.fetched, self.estimates) = (fetched, estimates);
+        (self.prefetched, self.estimates) = (fetched, estimates);
     }
 
     /// Takes in a node that is met for the first time.
@@ -250,26 +250,26 @@ impl WalkScratch {
         if !self.admits(ranked, beam) {
             return;
         }
-        self.open.push(ranked);
+        self.frontier.push(ranked);
         if S::ALL {
             self.keep(ranked, query, beam);
         } else {
             visible.fetch(ranked.node());
-            self.unseen.push(ranked);
+            self.unfiltered.push(ranked);
         }
     }
 
     /// Keeps those of the nodes met before that are visible.
     #[inline]
     fn look(&mut self, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
-        let mut unseen = std::mem::take(&mut self.unseen);
+        let mut unseen = std::mem::take(&mut self.unfiltered);
         for &ranked in &unseen {
             if self.admits(ranked, beam) && visible.sees(ranked.node()) {
                 self.keep(ranked, query, beam);
             }
         }
         unseen.clear();
-        self.unseen = unseen;
+        self.unfiltered = unseen;
     }
 
     /// Tells whether a node is to be followed, and to be kept where it is visible.
@@ -277,7 +277,7 @@ impl WalkScratch {
     fn admits(&self, ranked: RankedNode, beam: Beam) -> bool {
         match self.best.peek() {
             Some(worst) if self.is_full(beam) => ranked >= worst.0,
-            _ => self.best.len() < beam.least || ranked.worth() >= self.floor,
+            _ => self.best.len() < beam.least || ranked.worth() >= self.min_score,
         }
     }
 
@@ -305,8 +305,8 @@ impl WalkScratch {
             return;
         }
         if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
-            self.floor = self.floor.max(query.worth_farther(worst.0.worth(), slack.times));
-            while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor) {
+            self.min_score = self.min_score.max(query.worth_farther(worst.0.worth(), slack.times));
+            while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score) {
                 self.best.pop();
             }
         }
@@ -316,6 +316,6 @@ impl WalkScratch {
     #[inline]
     fn is_full(&self, beam: Beam) -> bool {
         self.best.len() >= beam.most
-            || self.best.len() >= beam.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.floor)
+            || self.best.len() >= beam.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score)
     }
 }
