@@ -33,7 +33,7 @@ pub(super) struct Column<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SortPosition {
     /// How many values are less.
-    pub(super) less: u32,
+    pub(super) lower_count: u32,
     /// Whether the value that follows them is the operand.
     pub(super) same: Same,
 }
@@ -81,7 +81,7 @@ impl<'a> Column<'a> {
         }
         let found = low < self.values_in(block) && value(low) == key.bits();
         let same = if found { Same::Yes } else { Same::No };
-        Some(SortPosition { less: (block * BLOCK + low) as u32, same })
+        Some(SortPosition { lower_count: (block * BLOCK + low) as u32, same })
     }
 
     /// Finds a string.
@@ -90,27 +90,27 @@ impl<'a> Column<'a> {
         let (_, mut values) = self.block(block)?;
         // All values seen are less than the operand, except that the last one may be where the
         // operand begins. `common` is what that one and the operand have in common.
-        let (mut less, mut same, mut common) = (block * BLOCK, Same::No, 0);
+        let (mut lower_count, mut same, mut common) = (block * BLOCK, Same::No, 0);
         for _ in 0..self.values_in(block) {
-            let Coded { shared, own, cut } = next_string(&mut values)?;
-            if shared < common {
+            let Coded { prefix_length, suffix, is_cut } = next_string(&mut values)?;
+            if prefix_length < common {
                 break;
             }
-            if shared == common {
+            if prefix_length == common {
                 let rest = operand.get(common..)?;
-                let more = own.iter().zip(rest).take_while(|(own, rest)| own == rest).count();
-                same = match (own.get(more), rest.get(more)) {
-                    (None, None) if !cut => Same::Yes,
-                    (None, _) if cut => Same::Unsure,
-                    (own, rest) if own > rest => break,
+                let more = suffix.iter().zip(rest).take_while(|(suffix, rest)| suffix == rest).count();
+                same = match (suffix.get(more), rest.get(more)) {
+                    (None, None) if !is_cut => Same::Yes,
+                    (None, _) if is_cut => Same::Unsure,
+                    (suffix, rest) if suffix > rest => break,
                     _ => Same::No,
                 };
                 common += more;
             }
-            less += 1;
+            lower_count += 1;
         }
-        less -= usize::from(same != Same::No);
-        Some(SortPosition { less: less as u32, same })
+        lower_count -= usize::from(same != Same::No);
+        Some(SortPosition { lower_count: lower_count as u32, same })
     }
 
     /// Returns the last block whose values begin as `begins` says; the first one where none does.
@@ -255,15 +255,15 @@ fn first_string(values: &[u8]) -> Option<&[u8]> {
 /// A string of a block.
 struct Coded<'a> {
     /// Bytes that it has in common with the one before.
-    shared: usize,
-    own: &'a [u8],
-    cut: bool,
+    prefix_length: usize,
+    suffix: &'a [u8],
+    is_cut: bool,
 }
 
 /// Takes a string from the front of a block.
 fn next_string<'a>(values: &mut &'a [u8]) -> Option<Coded<'a>> {
     let (head, rest) = values.split_first_chunk::<2>()?;
-    let (own, rest) = rest.split_at_checked(usize::from(head[1] >> 1))?;
+    let (suffix, rest) = rest.split_at_checked(usize::from(head[1] >> 1))?;
     *values = rest;
-    Some(Coded { shared: head[0].into(), own, cut: head[1] & 1 == 1 })
+    Some(Coded { prefix_length: head[0].into(), suffix, is_cut: head[1] & 1 == 1 })
 }

@@ -191,8 +191,8 @@ impl<'a> FacetBody<'a> {
         let (mut sure, mut unsure) = (Vec::new(), Vec::new());
         for scalar in scalars.iter().filter(|scalar| scalar.is_number() == is_number) {
             match place(&column, scalar) {
-                Some(SortPosition { less, same: Same::Yes }) => sure.push(less..less + 1),
-                Some(SortPosition { less, same: Same::Unsure }) => unsure.push(less..less + 1),
+                Some(SortPosition { lower_count, same: Same::Yes }) => sure.push(lower_count..lower_count + 1),
+                Some(SortPosition { lower_count, same: Same::Unsure }) => unsure.push(lower_count..lower_count + 1),
                 _ => {}
             }
         }
@@ -234,11 +234,12 @@ pub struct Bound<'a> {
 impl Bound<'_> {
     /// Returns the values of a column within the bound for certain, and those that may be.
     fn ranges(&self, column: &Column<'_>) -> Option<(Range<u32>, Range<u32>)> {
-        let SortPosition { less, same } = place(column, self.operand)?;
-        let greater = less + u32::from(same != Same::No);
+        let SortPosition { lower_count, same } = place(column, self.operand)?;
+        let greater = lower_count + u32::from(same != Same::No);
         let equal = same == Same::Yes && self.wanted.contains(&Ordering::Equal);
         let unsure = same == Same::Unsure;
-        let (with, without) = (|is: bool| if is { greater } else { less }, |is: bool| if is { less } else { greater });
+        let (with, without) =
+            (|is: bool| if is { greater } else { lower_count }, |is: bool| if is { lower_count } else { greater });
         Some(if self.wanted.contains(&Ordering::Less) {
             (0..with(equal), 0..with(equal || unsure))
         } else {

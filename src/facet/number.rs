@@ -10,7 +10,7 @@ use super::layout::KEY_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NumberKey {
     float: u64,
-    rest: u16,
+    remainder: u16,
 }
 
 /// Added to what is left of an integer, so that it is never negative; it is 1024 at most.
@@ -27,12 +27,12 @@ impl NumberKey {
             }
             None => (number.as_f64().expect("a number is an integer of 64 bits or a float"), 0),
         };
-        Self { float: ordered_bits(float), rest: (rest + REST_BIAS) as u16 }
+        Self { float: ordered_bits(float), remainder: (rest + REST_BIAS) as u16 }
     }
 
     /// Returns the key as bits, of which the lower 80 are in use.
     pub(super) fn bits(self) -> u128 {
-        u128::from(self.float) << REST_BITS | u128::from(self.rest)
+        u128::from(self.float) << REST_BITS | u128::from(self.remainder)
     }
 
     /// Returns the stored form.

@@ -18,7 +18,7 @@ pub struct MaxScore<'a> {
     /// By bound, the least first.
     clauses: Vec<Vec<Cursor<'a>>>,
     /// What the clauses before each one add at most, and all of them.
-    below: Vec<f64>,
+    bounds_below: Vec<f64>,
     /// The first clause that rows come from.
     essential: usize,
     /// How often the row at hand holds each term.
@@ -57,22 +57,22 @@ impl<'a> MaxScore<'a> {
             let posting = list.next()?;
             Some(Cursor { term: *term, list, posting })
         };
-        let (mut clauses, mut below, mut sum) = (Vec::new(), vec![0.0], 0.0);
+        let (mut clauses, mut bounds_below, mut sum) = (Vec::new(), vec![0.0], 0.0);
         for Clause { bound, terms } in scorer.clauses() {
             let cursors: Vec<Cursor<'_>> = terms.iter().filter_map(&mut cursor).collect();
             if !cursors.is_empty() {
                 sum += bound;
-                below.push(sum * ROUNDING);
+                bounds_below.push(sum * ROUNDING);
                 clauses.push(cursors);
             }
         }
-        MaxScore { clauses, below, essential: 0, counts }
+        MaxScore { clauses, bounds_below, essential: 0, counts }
     }
 
     /// Returns the next row that is `from` or above, beside those whose score is certainly below `floor`; nothing when no such
     /// row is left. `from` and `floor` never fall from call to call.
     pub fn seek(&mut self, from: u32, floor: f64) -> Option<u32> {
-        while self.essential < self.clauses.len() && self.below[self.essential + 1] < floor {
+        while self.essential < self.clauses.len() && self.bounds_below[self.essential + 1] < floor {
             self.essential += 1;
         }
         self.clauses[self.essential..].iter_mut().filter_map(|cursors| seek(cursors, from)).min()
@@ -86,7 +86,7 @@ impl<'a> MaxScore<'a> {
         }
         let mut score = scorer.score(length, &self.counts);
         for at in (0..self.essential).rev() {
-            if score * ROUNDING + self.below[at + 1] < floor {
+            if score * ROUNDING + self.bounds_below[at + 1] < floor {
                 return None;
             }
             if seek(&mut self.clauses[at], row) == Some(row) {

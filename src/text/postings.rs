@@ -142,9 +142,9 @@ pub struct PostingList<'a> {
     skips: &'a [u8],
     blocks: &'a [u8],
     /// What of `blocks` is not decoded yet.
-    rest: &'a [u8],
+    undecoded: &'a [u8],
     /// How many postings are not decoded yet.
-    left: u32,
+    undecoded_count: u32,
     documents: u32,
     next_row: u32,
     rows: u32,
@@ -155,7 +155,7 @@ impl<'a> PostingList<'a> {
         let documents = take_varint(&mut list).filter(|&documents| documents <= rows)?;
         let blocks = if documents > BLOCK { documents.div_ceil(BLOCK) as usize } else { 0 };
         let (skips, blocks) = list.split_at_checked(blocks.checked_mul(SKIP_ENTRY_BYTES)?)?;
-        Some(Self { skips, blocks, rest: blocks, left: documents, documents, next_row: 0, rows })
+        Some(Self { skips, blocks, undecoded: blocks, undecoded_count: documents, documents, next_row: 0, rows })
     }
 
     /// Returns how many rows hold the term, hidden ones included.
@@ -174,7 +174,7 @@ impl<'a> PostingList<'a> {
     /// Goes to the start of the block that may hold `row`, unless that block has begun already.
     fn leap(&mut self, row: u32) {
         let blocks = self.skips.len() / SKIP_ENTRY_BYTES;
-        let here = ((self.documents - self.left) / BLOCK) as usize;
+        let here = ((self.documents - self.undecoded_count) / BLOCK) as usize;
         let last_row = |block: usize| u32_at(self.skips, block * SKIP_ENTRY_BYTES).unwrap_or(u32::MAX);
         if here >= blocks || last_row(here) >= row {
             return;
@@ -192,15 +192,15 @@ impl<'a> PostingList<'a> {
             if last_row(middle) < row { low = middle } else { high = middle }
         }
         let end = size_at(self.skips, low * SKIP_ENTRY_BYTES + size_of::<u32>());
-        self.rest = end.and_then(|end| self.blocks.get(end..)).unwrap_or_default();
-        self.left = self.documents.saturating_sub((low as u32 + 1).saturating_mul(BLOCK));
+        self.undecoded = end.and_then(|end| self.blocks.get(end..)).unwrap_or_default();
+        self.undecoded_count = self.documents.saturating_sub((low as u32 + 1).saturating_mul(BLOCK));
         self.next_row = last_row(low).saturating_add(1);
     }
 
     fn decode(&mut self) -> Option<(u32, u32)> {
-        self.left = self.left.checked_sub(1)?;
-        let row = self.next_row.checked_add(take_varint(&mut self.rest)?)?;
-        let count = take_varint(&mut self.rest)?.checked_add(1)?;
+        self.undecoded_count = self.undecoded_count.checked_sub(1)?;
+        let row = self.next_row.checked_add(take_varint(&mut self.undecoded)?)?;
+        let count = take_varint(&mut self.undecoded)?.checked_add(1)?;
         self.next_row = row.checked_add(1)?;
         (row < self.rows).then_some((row, count))
     }
@@ -214,7 +214,7 @@ impl Iterator for PostingList<'_> {
         let posting = self.decode();
         if posting.is_none() {
             // Ended, or damaged: what follows bytes that make no sense is not read either.
-            self.left = 0;
+            self.undecoded_count = 0;
         }
         posting
     }
