@@ -41,7 +41,7 @@ struct Section {
     hashes: Vec<Hash>,
     /// One bit a block: set once its bytes were seen to match.
     checked: Vec<AtomicU64>,
-    whole: AtomicBool,
+    is_checked: AtomicBool,
 }
 
 /// An open, mapped file of sections.
@@ -52,7 +52,7 @@ pub struct Container {
     sections: Vec<Section>,
     extra: Vec<u8>,
     /// What was found wrong after blocks had been checked; from then on nothing more is handed out.
-    broken: OnceLock<String>,
+    damage: OnceLock<String>,
 }
 
 impl Container {
@@ -69,7 +69,7 @@ impl Container {
         if map.len() as u64 != length || map.get(..8) != Some(&MAGIC[..]) {
             return Err(damaged("its first bytes are not those of a segment"));
         }
-        Ok(Container { name, file, map, sections, extra, broken: OnceLock::new() })
+        Ok(Container { name, file, map, sections, extra, damage: OnceLock::new() })
     }
 
     /// Returns the file's name.
@@ -91,10 +91,10 @@ impl Container {
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let it = self.known(section)?;
-        if !it.whole.load(Ordering::Acquire) {
+        if !it.is_checked.load(Ordering::Acquire) {
             self.map.bring(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
-            it.whole.store(true, Ordering::Release);
+            it.is_checked.store(true, Ordering::Release);
         }
         Ok(self.raw(section))
     }
@@ -103,7 +103,7 @@ impl Container {
     pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let end = self.end(section, start, length)?;
-        if !self.sections[section].whole.load(Ordering::Acquire) {
+        if !self.sections[section].is_checked.load(Ordering::Acquire) {
             self.check(section, start, end)?;
         }
         Ok(&self.raw(section)[start as usize..end as usize])
@@ -183,7 +183,7 @@ impl Container {
                 let mut bytes = Vec::new();
                 let checked = self.read_block(section, block, &mut bytes).map(|()| bytes.len() as u64);
                 if let Err(SegmentError::Damaged { reason, .. }) = &checked {
-                    let _ = self.broken.set(reason.clone());
+                    let _ = self.damage.set(reason.clone());
                 }
                 return Some(checked);
             }
@@ -193,7 +193,7 @@ impl Container {
     }
 
     fn check_unbroken(&self) -> Result<(), SegmentError> {
-        match self.broken.get() {
+        match self.damage.get() {
             None => Ok(()),
             Some(reason) => Err(SegmentError::Damaged { name: self.name.to_string(), reason: reason.clone() }),
         }
@@ -297,8 +297,8 @@ fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Ve
         let blocks = section_length.div_ceil(BLOCK) as usize;
         let hashes = (0..blocks).map(|_| input.hash()).collect::<Result<Vec<_>, _>>().ok()?;
         let checked = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let whole = AtomicBool::new(section_length == 0);
-        sections.push(Section { offset, length: section_length, hashes, checked, whole });
+        let is_checked = AtomicBool::new(section_length == 0);
+        sections.push(Section { offset, length: section_length, hashes, checked, is_checked });
     }
     let extra = input.bytes().ok()?.to_vec();
     input.is_empty().then_some((sections, extra))

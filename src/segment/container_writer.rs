@@ -14,11 +14,11 @@ const WRITE: usize = 2 * 1024 * 1024;
 pub struct ContainerWriter<'a> {
     blob: TempBlob<'a>,
     /// What was not written yet, and the length of the file with it.
-    waiting: Vec<u8>,
+    unwritten: Vec<u8>,
     length: u64,
     footer: Writer,
     sections: u64,
-    open: Option<OpenSection>,
+    open_section: Option<OpenSection>,
     block: Vec<u8>,
 }
 
@@ -31,9 +31,16 @@ impl<'a> ContainerWriter<'a> {
     /// Starts a file in the blob store.
     pub fn new(blobs: &'a BlobStore) -> Result<ContainerWriter<'a>, SegmentError> {
         let blob = blobs.create().map_err(new_file_io)?;
-        let (waiting, block) = (Vec::with_capacity(WRITE), Vec::with_capacity(BLOCK as usize));
-        let mut writer =
-            ContainerWriter { blob, waiting, length: 0, footer: Writer::new(), sections: 0, open: None, block };
+        let (unwritten, block) = (Vec::with_capacity(WRITE), Vec::with_capacity(BLOCK as usize));
+        let mut writer = ContainerWriter {
+            blob,
+            unwritten,
+            length: 0,
+            footer: Writer::new(),
+            sections: 0,
+            open_section: None,
+            block,
+        };
         let mut head = [0; ALIGN as usize];
         head[..8].copy_from_slice(MAGIC);
         writer.append(&head)?;
@@ -44,7 +51,7 @@ impl<'a> ContainerWriter<'a> {
     pub fn begin(&mut self) -> Result<(), SegmentError> {
         self.end()?;
         self.align()?;
-        self.open = Some(OpenSection { offset: self.length, hashes: Vec::new() });
+        self.open_section = Some(OpenSection { offset: self.length, hashes: Vec::new() });
         Ok(())
     }
 
@@ -66,7 +73,7 @@ impl<'a> ContainerWriter<'a> {
         let mut block = std::mem::take(&mut self.block);
         if !block.is_empty() {
             self.append(&block)?;
-            if let Some(open) = &mut self.open {
+            if let Some(open) = &mut self.open_section {
                 open.hashes.push(Hash::of(&BLOCK_CONTEXT, &block));
             }
             block.clear();
@@ -77,7 +84,7 @@ impl<'a> ContainerWriter<'a> {
 
     fn end(&mut self) -> Result<(), SegmentError> {
         self.end_block()?;
-        if let Some(open) = self.open.take() {
+        if let Some(open) = self.open_section.take() {
             self.footer.number(open.offset).number(self.length - open.offset);
             open.hashes.iter().for_each(|hash| {
                 self.footer.hash(hash);
@@ -96,11 +103,11 @@ impl<'a> ContainerWriter<'a> {
     /// Appends bytes to the file; they are written once a whole write has come together.
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
-            let (head, tail) = bytes.split_at((WRITE - self.waiting.len()).min(bytes.len()));
-            self.waiting.extend_from_slice(head);
+            let (head, tail) = bytes.split_at((WRITE - self.unwritten.len()).min(bytes.len()));
+            self.unwritten.extend_from_slice(head);
             self.length += head.len() as u64;
             bytes = tail;
-            if self.waiting.len() == WRITE {
+            if self.unwritten.len() == WRITE {
                 self.flush()?;
             }
         }
@@ -108,9 +115,9 @@ impl<'a> ContainerWriter<'a> {
     }
 
     fn flush(&mut self) -> Result<(), SegmentError> {
-        let start = self.length - self.waiting.len() as u64;
-        self.blob.write_at(&self.waiting, start).map_err(new_file_io)?;
-        self.waiting.clear();
+        let start = self.length - self.unwritten.len() as u64;
+        self.blob.write_at(&self.unwritten, start).map_err(new_file_io)?;
+        self.unwritten.clear();
         Ok(())
     }
 
