@@ -103,15 +103,15 @@ impl BranchVersion {
     }
 
     /// Appends what the records of this state are other than those of `before`, and notes the rows that it names; returns how
-    /// many there are, or nothing where there are more than `most`.
+    /// many there are, or nothing where there are more than `limit`.
     pub fn write_delta(
         &self,
         before: &BranchVersion,
-        most: usize,
+        limit: usize,
         rows: &mut NeededRows,
         out: &mut Writer,
     ) -> Result<Option<usize>, SegmentError> {
-        let Some(ids) = touched_at_most(before, self, most)? else { return Ok(None) };
+        let Some(ids) = touched_at_most(before, self, limit)? else { return Ok(None) };
         out.number(ids.len() as u64);
         for id in &ids {
             out.text(id);

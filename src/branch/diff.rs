@@ -23,15 +23,15 @@ pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<Recor
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same, or nothing where more than `most` records may differ; it then costs no more than `most` do.
+/// The same, or nothing where more than `limit` records may differ; it then costs no more than `limit` do.
 pub fn differences_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<Vec<RecordDifference>>, SegmentError> {
     let mut found = Vec::new();
     if old.totals().records == 0 {
-        if new.totals().records > most as u64 {
+        if new.totals().records > limit as u64 {
             return Ok(None);
         }
         for row in new.rows(None)? {
@@ -41,7 +41,7 @@ pub fn differences_at_most(
         }
         return Ok(Some(found));
     }
-    let Some(candidates) = candidates(old, new, most)? else { return Ok(None) };
+    let Some(candidates) = candidates(old, new, limit)? else { return Ok(None) };
     for id in candidates {
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
@@ -53,16 +53,16 @@ pub fn differences_at_most(
 }
 
 /// Returns the ids of all records that are not the very same in two states: the content, its stamp, where it
-/// is stored, or when it was deleted; nothing where there are more than `most`.
+/// is stored, or when it was deleted; nothing where there are more than `limit`.
 pub fn touched_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
-    let Some(mut ids) = candidates(old, new, most)? else { return Ok(None) };
+    let Some(mut ids) = candidates(old, new, limit)? else { return Ok(None) };
     for change in old.deletions.diff(&new.deletions) {
         ids.insert(id_of(&change).clone());
-        if ids.len() > most {
+        if ids.len() > limit {
             return Ok(None);
         }
     }
@@ -77,16 +77,16 @@ fn id_of<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> 
 }
 
 /// Ids that may differ: everything that the two states do not share; nothing where there are more than
-/// `most`.
+/// `limit`.
 fn candidates(
     old: &BranchVersion,
     new: &BranchVersion,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let mut ids = BTreeSet::new();
     for change in old.unsealed.diff(&new.unsealed) {
         ids.insert(id_of(&change).clone());
-        if ids.len() > most {
+        if ids.len() > limit {
             return Ok(None);
         }
     }
@@ -96,10 +96,10 @@ fn candidates(
             let mut rows = Vec::new();
             match twin {
                 Some(twin) => layer.visible.differences(&twin.visible, |row| rows.push(row)),
-                None if layer.visible.count() as usize > most => return Ok(None),
+                None if layer.visible.count() as usize > limit => return Ok(None),
                 None => rows.extend(layer.visible.iter()),
             }
-            if rows.len() > most {
+            if rows.len() > limit {
                 return Ok(None);
             }
             for row in rows {
@@ -107,5 +107,5 @@ fn candidates(
             }
         }
     }
-    Ok((ids.len() <= most).then_some(ids))
+    Ok((ids.len() <= limit).then_some(ids))
 }

@@ -26,15 +26,15 @@ type ById = OrdMap<Arc<str>, Arc<Version>>;
 pub struct MemTable {
     by_id: ById,
     /// Those of them that are not in the table.
-    apart: ById,
-    table: Arc<CodeCache>,
+    uncached: ById,
+    cache: Arc<CodeCache>,
     /// The rows of the table that are still there.
-    seen: Visible,
+    cached_rows: Visible,
 }
 
 impl Default for MemTable {
     fn default() -> Self {
-        MemTable { by_id: ById::new(), apart: ById::new(), table: Arc::default(), seen: Visible::none(0) }
+        MemTable { by_id: ById::new(), uncached: ById::new(), cache: Arc::default(), cached_rows: Visible::none(0) }
     }
 }
 
@@ -56,12 +56,12 @@ impl MemTable {
 
     /// Returns most of them side by side, with the rows that count.
     pub fn table(&self) -> (&CodeCache, &Visible) {
-        (&self.table, &self.seen)
+        (&self.cache, &self.cached_rows)
     }
 
     /// Goes through the others.
     pub fn apart(&self) -> impl Iterator<Item = &Arc<Version>> {
-        self.apart.values()
+        self.uncached.values()
     }
 
     /// Goes through those whose id is behind `after`, or through all.
@@ -79,25 +79,25 @@ impl MemTable {
     pub(super) fn insert(&mut self, version: Arc<Version>) {
         self.remove(&version.id);
         self.by_id.insert(version.id.clone(), version.clone());
-        self.apart.insert(version.id.clone(), version);
-        if self.apart.len() > APART_MIN.max(self.by_id.len() / APART_SHARE) {
-            self.table =
+        self.uncached.insert(version.id.clone(), version);
+        if self.uncached.len() > APART_MIN.max(self.by_id.len() / APART_SHARE) {
+            self.cache =
                 Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
-            self.seen = Visible::all(self.by_id.len() as u32);
-            self.apart = ById::new();
+            self.cached_rows = Visible::all(self.by_id.len() as u32);
+            self.uncached = ById::new();
         }
     }
 
     /// Takes the version of a record out.
     pub(super) fn remove(&mut self, id: &str) {
         if self.by_id.remove(id).is_some()
-            && self.apart.remove(id).is_none()
-            && let Ok(row) = self.table.versions.binary_search_by(|version| (*version.id).cmp(id))
+            && self.uncached.remove(id).is_none()
+            && let Ok(row) = self.cache.versions.binary_search_by(|version| (*version.id).cmp(id))
         {
-            self.seen.set(row as u32, false);
+            self.cached_rows.set(row as u32, false);
         }
-        if self.seen.count() == 0 {
-            (self.table, self.seen) = (Arc::default(), Visible::none(0));
+        if self.cached_rows.count() == 0 {
+            (self.cache, self.cached_rows) = (Arc::default(), Visible::none(0));
         }
     }
 }

@@ -42,14 +42,14 @@ struct Step {
 #[derive(Default)]
 struct StepWriter {
     out: Writer,
-    ends: Vec<u64>,
+    step_ends: Vec<u64>,
     rows: NeededRows,
     chunks: HeldChunks,
     anchors: Vec<Arc<BranchVersion>>,
     /// The last step of each branch.
-    last: HashMap<u64, Step>,
+    last_steps: HashMap<u64, Step>,
     /// Steps by the heads of their states.
-    heads: HashMap<Hash, Step>,
+    steps_by_head: HashMap<Hash, Step>,
 }
 
 /// Writes states, all of them sealed, into one file. `parent_of` tells the parent of a branch where that is known.
@@ -66,7 +66,7 @@ pub fn write_state_file(
         if let Some(parent) = parent_of(key.0) {
             steps.add_base(parent, &retained.base)?;
         }
-        numbers.insert(*key, steps.ends.len() as u32);
+        numbers.insert(*key, steps.step_ends.len() as u32);
         steps.add(key.0, retained)?;
     }
     for (key, retained) in states {
@@ -75,7 +75,7 @@ pub fn write_state_file(
         index.raw(&retained.owner.to_le_bytes()).raw(&flags.to_le_bytes());
         index.raw(&numbers[key].to_le_bytes()).raw(&[0; 4]);
     }
-    let ends: Vec<u8> = steps.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+    let ends: Vec<u8> = steps.step_ends.iter().flat_map(|end| end.to_le_bytes()).collect();
     let mut file = ContainerWriter::new(blobs)?;
     for section in [steps.out.as_slice(), &ends, index.as_slice()] {
         file.begin()?;
@@ -91,17 +91,17 @@ impl StepWriter {
     /// Adds a base that is not among the states, because its parent does not keep it any more, as if the parent did: forks of
     /// states close together are close together, too.
     fn add_base(&mut self, parent: u64, base: &Arc<BranchVersion>) -> Result<(), DeltaError> {
-        if self.heads.contains_key(&base.head()) {
+        if self.steps_by_head.contains_key(&base.head()) {
             return Ok(());
         }
-        let before = self.last.get(&parent).cloned();
+        let before = self.last_steps.get(&parent).cloned();
         let of_parent = before.as_ref().map_or(base, |step| &step.base).clone();
         self.add_step(parent, before, base, of_parent)
     }
 
     fn add(&mut self, branch: u64, retained: &RetainedState) -> Result<(), DeltaError> {
         // The last state of its branch, or the one that it was forked from.
-        let before = self.last.get(&branch).or_else(|| self.heads.get(&retained.base.head())).cloned();
+        let before = self.last_steps.get(&branch).or_else(|| self.steps_by_head.get(&retained.base.head())).cloned();
         self.add_step(branch, before, &retained.state, retained.base.clone())
     }
 
@@ -113,7 +113,7 @@ impl StepWriter {
         state: &Arc<BranchVersion>,
         base: Arc<BranchVersion>,
     ) -> Result<(), DeltaError> {
-        let number = self.ends.len() as u64;
+        let number = self.step_ends.len() as u64;
         let mut cost = 0;
         let delta = match &before {
             Some(step) if step.cost <= ROW_COST_MAX.max(state.deletes() / ROW_DELETES_SHARE) => {
@@ -133,10 +133,10 @@ impl StepWriter {
                 self.base(None, &base);
             }
         }
-        self.ends.push(self.out.as_slice().len() as u64);
+        self.step_ends.push(self.out.as_slice().len() as u64);
         let step = Step { number, cost, state: state.clone(), base };
-        self.heads.entry(state.head()).or_insert_with(|| step.clone());
-        self.last.insert(branch, step);
+        self.steps_by_head.entry(state.head()).or_insert_with(|| step.clone());
+        self.last_steps.insert(branch, step);
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl StepWriter {
     fn base(&mut self, before: Option<&Step>, base: &Arc<BranchVersion>) {
         if before.is_some_and(|step| Arc::ptr_eq(&step.base, base)) {
             self.out.byte(code::BASE_OF_BEFORE);
-        } else if let Some(step) = self.heads.get(&base.head()) {
+        } else if let Some(step) = self.steps_by_head.get(&base.head()) {
             self.out.byte(code::BASE_STEP).number(step.number);
         } else {
             let anchor = self.anchor(base);
