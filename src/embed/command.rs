@@ -38,17 +38,17 @@ struct CommandQueue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
-    started: bool,
+    is_started: bool,
     stop: bool,
     /// Number of the job that the child has, and the child's process group.
     current: Option<(u64, Pid)>,
-    last: u64,
+    last_number: u64,
 }
 
 struct Job {
     number: u64,
     line: Vec<u8>,
-    texts: usize,
+    text_count: usize,
     reply: Sender<Vectors>,
 }
 
@@ -86,19 +86,19 @@ impl CommandEmbedder {
         line.push(b'\n');
         let (reply, answer) = channel();
         let mut state = self.queue.state.lock();
-        state.last += 1;
-        let number = state.last;
-        let job = Job { number, line, texts: texts.len(), reply };
+        state.last_number += 1;
+        let number = state.last_number;
+        let job = Job { number, line, text_count: texts.len(), reply };
         if kind == TextKind::Query {
             state.jobs.push_front(job)
         } else {
             state.jobs.push_back(job)
         }
-        if !state.started {
+        if !state.is_started {
             let queue = self.queue.clone();
             let spawned = std::thread::Builder::new().name("embedder-cmd".to_owned()).spawn(move || queue.serve());
             spawned.map_err(|error| EmbedError::Unreachable(error.to_string()))?;
-            state.started = true;
+            state.is_started = true;
         }
         self.queue.changed.notify_all();
         Ok((number, answer))
@@ -180,8 +180,8 @@ impl CommandQueue {
 
     /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
     /// would be taken for the answer to the next line.
-    fn converse(&self, place: &mut Option<RunningChild>, job: &Job) -> Vectors {
-        let mut child = match place.take() {
+    fn converse(&self, running: &mut Option<RunningChild>, job: &Job) -> Vectors {
+        let mut child = match running.take() {
             Some(child) => child,
             None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,
         };
@@ -207,10 +207,10 @@ impl CommandQueue {
             Ok(CommandAnswer { error: Some(error), .. }) => {
                 (Err(EmbedError::Refused(error.chars().take(200).collect())), true)
             }
-            Ok(CommandAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.texts), true),
+            Ok(CommandAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.text_count), true),
         };
         if keeps {
-            *place = Some(child);
+            *running = Some(child);
         } else {
             child.end();
         }

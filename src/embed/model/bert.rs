@@ -10,9 +10,9 @@ use super::weights::{SafetensorsWeights, WeightSource, WeightTensor};
 pub struct Bert {
     hidden: usize,
     heads: usize,
-    words: Vec<f32>,
+    word_embeddings: Vec<f32>,
     /// Of each position, the sum of its embedding and that of the first token type, which is all that is used.
-    positions: Vec<f32>,
+    position_embeddings: Vec<f32>,
     norm: LayerNorm,
     layers: Vec<EncoderLayer>,
 }
@@ -39,19 +39,19 @@ impl Weights<'_> {
 
     /// Returns a tensor of that many numbers, or any multiple of `row`.
     fn tensor(&self, name: &str, row: usize, rows: Option<usize>) -> Result<Vec<f32>, EmbedError> {
-        let WeightTensor { shape, numbers } = self.source.tensor(name).map_err(|what| self.wrong(name, &what))?;
-        let fits = row > 0 && numbers.len().is_multiple_of(row) && rows.is_none_or(|rows| numbers.len() == row * rows);
-        let is_whole = fits && !numbers.is_empty();
-        if is_whole { Ok(numbers) } else { Err(self.wrong(name, &format!("is of shape {shape:?}"))) }
+        let WeightTensor { shape, values } = self.source.tensor(name).map_err(|what| self.wrong(name, &what))?;
+        let fits = row > 0 && values.len().is_multiple_of(row) && rows.is_none_or(|rows| values.len() == row * rows);
+        let is_whole = fits && !values.is_empty();
+        if is_whole { Ok(values) } else { Err(self.wrong(name, &format!("is of shape {shape:?}"))) }
     }
 
     fn dense(&self, name: &str, from: usize, to: usize) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let weight = format!("{name}.weight");
-        let WeightTensor { shape, numbers } = self.source.matrix(name).map_err(|what| self.wrong(&weight, &what))?;
+        let WeightTensor { shape, values } = self.source.matrix(name).map_err(|what| self.wrong(&weight, &what))?;
         if shape != [to, from] {
             return Err(self.wrong(&weight, &format!("is of shape {shape:?}")));
         }
-        Ok((numbers, self.tensor(&format!("{name}.bias"), to, Some(1))?))
+        Ok((values, self.tensor(&format!("{name}.bias"), to, Some(1))?))
     }
 
     fn norm(&self, name: &str, width: usize) -> Result<LayerNorm, EmbedError> {
@@ -92,14 +92,14 @@ impl Bert {
     pub fn new(files: &ModelFiles) -> Result<Bert, EmbedError> {
         let weights = Weights { files, source: source(files)? };
         let (hidden, heads) = (files.config.hidden_size, files.config.num_attention_heads);
-        let words = weights.tensor("embeddings.word_embeddings.weight", hidden, None)?;
-        let mut positions = weights.tensor("embeddings.position_embeddings.weight", hidden, None)?;
+        let word_embeddings = weights.tensor("embeddings.word_embeddings.weight", hidden, None)?;
+        let mut position_embeddings = weights.tensor("embeddings.position_embeddings.weight", hidden, None)?;
         let types = weights.tensor("embeddings.token_type_embeddings.weight", hidden, None)?;
-        positions.chunks_exact_mut(hidden).for_each(|position| add(position, &types[..hidden]));
+        position_embeddings.chunks_exact_mut(hidden).for_each(|position| add(position, &types[..hidden]));
         let norm = weights.norm("embeddings.LayerNorm", hidden)?;
         let layers =
             (0..files.config.num_hidden_layers).map(|number| weights.layer(number)).collect::<Result<_, _>>()?;
-        Ok(Bert { hidden, heads, words, positions, norm, layers })
+        Ok(Bert { hidden, heads, word_embeddings, position_embeddings, norm, layers })
     }
 
     /// Returns the numbers of a vector.
@@ -109,12 +109,12 @@ impl Bert {
 
     /// Returns how many tokens it knows.
     pub fn words(&self) -> usize {
-        self.words.len() / self.hidden
+        self.word_embeddings.len() / self.hidden
     }
 
     /// Returns how long a sequence may be.
     pub fn positions(&self) -> usize {
-        self.positions.len() / self.hidden
+        self.position_embeddings.len() / self.hidden
     }
 
     /// Returns the last states of all tokens of some sequences, one behind the other. Sequences are not padded: what maps
@@ -122,8 +122,8 @@ impl Bert {
     pub fn run(&self, sequences: &[Vec<u32>]) -> Vec<f32> {
         let mut states = Vec::with_capacity(sequences.iter().map(Vec::len).sum::<usize>() * self.hidden);
         for sequence in sequences {
-            for (token, position) in sequence.iter().zip(self.positions.chunks_exact(self.hidden)) {
-                let word = &self.words[*token as usize * self.hidden..][..self.hidden];
+            for (token, position) in sequence.iter().zip(self.position_embeddings.chunks_exact(self.hidden)) {
+                let word = &self.word_embeddings[*token as usize * self.hidden..][..self.hidden];
                 states.extend(word.iter().zip(position).map(|(word, position)| word + position));
             }
         }

@@ -6,22 +6,22 @@ use crate::vector::{PackedMatrix, StridedRows};
 pub struct Dense {
     weights: PackedMatrix,
     bias: Vec<f32>,
-    from: usize,
+    input_dim: usize,
 }
 
 impl Dense {
-    /// Makes the map of one matrix, or of several side by side, each with one row of `from` weights for each output.
-    pub fn new(parts: &[(Vec<f32>, Vec<f32>)], from: usize) -> Dense {
+    /// Makes the map of one matrix, or of several side by side, each with one row of `input_dim` weights for each output.
+    pub fn new(parts: &[(Vec<f32>, Vec<f32>)], input_dim: usize) -> Dense {
         let weights: Vec<f32> = parts.iter().flat_map(|(weights, _)| weights.iter().copied()).collect();
         let bias = parts.iter().flat_map(|(_, bias)| bias.iter().copied()).collect();
-        Dense { weights: PackedMatrix::of_columns(&weights, from), bias, from }
+        Dense { weights: PackedMatrix::of_columns(&weights, input_dim), bias, input_dim }
     }
 
     /// Maps rows that lie one behind the other.
     pub fn apply(&self, input: &[f32]) -> Vec<f32> {
-        let (count, width) = (input.len() / self.from, self.bias.len());
+        let (count, width) = (input.len() / self.input_dim, self.bias.len());
         let mut out = vec![0.0; count * width];
-        let rows = StridedRows { data: input, stride: self.from, count };
+        let rows = StridedRows { data: input, stride: self.input_dim, count };
         self.weights.multiply(rows, Some(&self.bias), &mut out, width);
         out
     }

@@ -6,7 +6,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 #[derive(Debug)]
 pub struct WeightTensor {
     pub shape: Vec<usize>,
-    pub numbers: Vec<f32>,
+    pub values: Vec<f32>,
 }
 
 /// A file of weights. Errors say what is wrong with the one that was asked for, behind its name: "is missing".
@@ -39,13 +39,13 @@ impl SafetensorsWeights<'_> {
 impl WeightSource for SafetensorsWeights<'_> {
     fn tensor(&self, name: &str) -> Result<WeightTensor, String> {
         let tensor = self.tensors.tensor(&format!("{}{name}", self.prefix)).map_err(|_| "is missing".to_owned())?;
-        let numbers = match tensor.dtype() {
+        let values = match tensor.dtype() {
             Dtype::F32 => singles(tensor.data()),
             Dtype::F16 => halves(tensor.data()),
             Dtype::BF16 => brain_floats(tensor.data()),
             other => return Err(format!("is of type {other:?}, and F32, F16 and BF16 can be read")),
         };
-        Ok(WeightTensor { shape: tensor.shape().to_vec(), numbers })
+        Ok(WeightTensor { shape: tensor.shape().to_vec(), values })
     }
 }
 

@@ -16,7 +16,7 @@ pub struct OnnxGraph<'a> {
     pub nodes: Vec<OnnxNode<'a>>,
     tensors: HashMap<&'a str, OnnxTensor<'a>>,
     /// Which node makes a value.
-    makers: HashMap<&'a str, usize>,
+    producers: HashMap<&'a str, usize>,
     parts: usize,
 }
 
@@ -84,7 +84,7 @@ impl<'a> OnnxGraph<'a> {
             return self.add_tensor(OnnxTensor { name, ..tensor });
         }
         for output in node.outputs.iter().filter(|output| !output.is_empty()) {
-            if self.makers.insert(output, self.nodes.len()).is_some() {
+            if self.producers.insert(output, self.nodes.len()).is_some() {
                 return Err(format!("two nodes make {output}"));
             }
         }
@@ -110,7 +110,7 @@ impl<'a> OnnxGraph<'a> {
 
     /// Returns the node that makes a value.
     pub fn maker(&self, name: &str) -> Option<&OnnxNode<'a>> {
-        self.makers.get(name).map(|at| &self.nodes[*at])
+        self.producers.get(name).map(|at| &self.nodes[*at])
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> OnnxWeights<'a> {
     /// Returns the constant of a name; nothing for a value that depends on an input.
     fn constant(&self, name: &str, depth: usize) -> Result<Option<Constant>, String> {
         if let Some(stored) = self.graph.tensor(name) {
-            let tensor = WeightTensor { numbers: stored.numbers()?, shape: stored.dims.clone() };
+            let tensor = WeightTensor { values: stored.numbers()?, shape: stored.dims.clone() };
             return Ok(Some(Constant { tensor, is_raw: stored.is_quantised() }));
         }
         let Some(node) = self.graph.maker(name).filter(|_| depth > 0) else { return Ok(None) };
@@ -81,9 +81,7 @@ impl<'a> OnnxWeights<'a> {
                 None => None,
             },
             "Mul" => match (input(0)?, input(1)?) {
-                (Some(a), Some(b)) if a.tensor.numbers.len() < b.tensor.numbers.len() => {
-                    Some(scaled(b, &a, None, None)?)
-                }
+                (Some(a), Some(b)) if a.tensor.values.len() < b.tensor.values.len() => Some(scaled(b, &a, None, None)?),
                 (Some(a), Some(b)) => Some(scaled(a, &b, None, None)?),
                 _ => None,
             },
@@ -198,8 +196,8 @@ fn transposed(tensor: WeightTensor) -> Result<WeightTensor, String> {
     let [rows, columns] = *tensor.shape else {
         return Err(format!("is of shape {:?}, and is no matrix", tensor.shape));
     };
-    let numbers = (0..rows * columns).map(|at| tensor.numbers[at % rows * columns + at / rows]).collect();
-    Ok(WeightTensor { shape: vec![columns, rows], numbers })
+    let values = (0..rows * columns).map(|at| tensor.values[at % rows * columns + at / rows]).collect();
+    Ok(WeightTensor { shape: vec![columns, rows], values })
 }
 
 /// Subtracts a zero point from numbers and multiplies them by a scale. Of one dimension, these are spread along `axis`,
@@ -213,15 +211,15 @@ fn scaled(
     let columns = *values.tensor.shape.last().unwrap_or(&1);
     let (row_step, column_step) = steps(&scale.tensor, &values.tensor.shape, axis)?;
     let zeros = match zero {
-        Some(zero) => Some((&zero.tensor.numbers, steps(&zero.tensor, &values.tensor.shape, axis)?)),
+        Some(zero) => Some((&zero.tensor.values, steps(&zero.tensor, &values.tensor.shape, axis)?)),
         None => None,
     };
-    for (at, number) in values.tensor.numbers.iter_mut().enumerate() {
+    for (at, number) in values.tensor.values.iter_mut().enumerate() {
         let (row, column) = (at / columns, at % columns);
         if let Some((zeros, (row_step, column_step))) = &zeros {
             *number -= zeros[row * row_step + column * column_step];
         }
-        *number *= scale.tensor.numbers[row * row_step + column * column_step];
+        *number *= scale.tensor.values[row * row_step + column * column_step];
     }
     Ok(Constant { is_raw: false, ..values })
 }
@@ -236,7 +234,7 @@ fn steps(parameters: &WeightTensor, shape: &[usize], axis: Option<i64>) -> Resul
     };
     let by_rows = axis == Some(0) && shape.len() == 2 || axis == Some(-2);
     match *parameters.shape {
-        _ if parameters.numbers.len() == 1 => Ok((0, 0)),
+        _ if parameters.values.len() == 1 => Ok((0, 0)),
         [count] if by_rows && count == rows => Ok((1, 0)),
         [count] if !by_rows && count == columns => Ok((0, 1)),
         [count, 1] if count == rows => Ok((1, 0)),

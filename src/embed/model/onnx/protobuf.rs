@@ -36,28 +36,28 @@ impl<'a> WireValue<'a> {
         }
     }
 
-    /// Adds the numbers of a repeated field, which are packed or come one by one, to a list that has `most` at most.
-    pub fn append_integers(self, list: &mut Vec<i64>, most: usize) -> Result<(), String> {
+    /// Adds the numbers of a repeated field, which are packed or come one by one, to a list that has `count_max` at most.
+    pub fn append_integers(self, list: &mut Vec<i64>, count_max: usize) -> Result<(), String> {
         match self {
             WireValue::Bytes(bytes) => {
-                for number in packed(bytes).take(most + 1) {
+                for number in packed(bytes).take(count_max + 1) {
                     list.push(number?);
                 }
             }
             other => list.push(other.integer()?),
         }
-        if list.len() > most { Err(format!("a list has more than {most} numbers")) } else { Ok(()) }
+        if list.len() > count_max { Err(format!("a list has more than {count_max} numbers")) } else { Ok(()) }
     }
 }
 
 /// The fields of a message, in the file's order.
 pub struct WireFields<'a> {
-    rest: &'a [u8],
+    remaining: &'a [u8],
 }
 
 /// Returns the fields of a message; the last item is an error where it breaks off.
 pub fn fields(message: &[u8]) -> WireFields<'_> {
-    WireFields { rest: message }
+    WireFields { remaining: message }
 }
 
 /// Returns packed whole numbers.
@@ -75,9 +75,9 @@ impl<'a> Iterator for WireFields<'a> {
     type Item = Result<(u64, WireValue<'a>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let field = (!self.rest.is_empty()).then(|| self.field())?;
+        let field = (!self.remaining.is_empty()).then(|| self.field())?;
         if field.is_err() {
-            self.rest = &[];
+            self.remaining = &[];
         }
         Some(field)
     }
@@ -85,12 +85,12 @@ impl<'a> Iterator for WireFields<'a> {
 
 impl<'a> WireFields<'a> {
     fn field(&mut self) -> Result<(u64, WireValue<'a>), String> {
-        let key = varint(&mut self.rest)?;
+        let key = varint(&mut self.remaining)?;
         let value = match key & 7 {
-            0 => WireValue::Varint(varint(&mut self.rest)?),
+            0 => WireValue::Varint(varint(&mut self.remaining)?),
             1 => self.take(8).map(|_| WireValue::Fixed64)?,
             2 => {
-                let length = varint(&mut self.rest)?;
+                let length = varint(&mut self.remaining)?;
                 WireValue::Bytes(self.take(length)?)
             }
             5 => WireValue::Fixed32(*self.take(4)?.first_chunk().ok_or_else(cut_short)?),
@@ -100,9 +100,9 @@ impl<'a> WireFields<'a> {
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], String> {
-        let parts = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
+        let parts = usize::try_from(length).ok().and_then(|length| self.remaining.split_at_checked(length));
         let (taken, rest) = parts.ok_or_else(cut_short)?;
-        self.rest = rest;
+        self.remaining = rest;
         Ok(taken)
     }
 }
