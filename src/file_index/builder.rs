@@ -13,7 +13,7 @@ use crate::workspace::{Packs, TreeError};
 #[derive(Default)]
 struct SegmentBuilder {
     keys: Vec<u8>,
-    firsts: Vec<u8>,
+    first_rows: Vec<u8>,
     places: Vec<u8>,
     passage_keys: Vec<u8>,
     rows: u32,
@@ -23,7 +23,7 @@ impl SegmentBuilder {
     /// Begins the content of a key, which is above the one before.
     fn content(&mut self, key: &IndexKey) {
         self.keys.extend(key.0.0);
-        self.firsts.extend(self.rows.to_le_bytes());
+        self.first_rows.extend(self.rows.to_le_bytes());
     }
 
     /// Adds a passage to it; returns its row.
@@ -37,8 +37,8 @@ impl SegmentBuilder {
     }
 
     fn finish(mut self, postings: PostingsWriter) -> Arc<IndexSegment> {
-        self.firsts.extend(self.rows.to_le_bytes());
-        let sections = [self.keys, self.firsts, self.places, self.passage_keys, postings.finish()];
+        self.first_rows.extend(self.rows.to_le_bytes());
+        let sections = [self.keys, self.first_rows, self.places, self.passage_keys, postings.finish()];
         Arc::new(IndexSegment::in_memory(sections))
     }
 }

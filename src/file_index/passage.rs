@@ -93,7 +93,7 @@ pub fn passages(text: &str, syntax: Syntax) -> Vec<Passage> {
     }
     cutter.end_paragraph();
     cutter.end_passage();
-    cutter.done
+    cutter.passages
 }
 
 /// A line, or a part of one that is too long for a passage.
@@ -153,11 +153,11 @@ fn fence_after(open: Option<char>, line: &str) -> Option<char> {
 #[derive(Default)]
 struct Cutter<'a> {
     text: &'a str,
-    done: Vec<Passage>,
+    passages: Vec<Passage>,
     /// The headings above the present line.
     headings: Vec<(usize, Range<usize>)>,
     /// How many of them are above the passage, and not in it.
-    above: usize,
+    headings_above: usize,
     passage: Option<Line>,
     paragraph: Option<Line>,
 }
@@ -167,7 +167,7 @@ impl Cutter<'_> {
         self.end_paragraph();
         self.end_passage();
         self.headings.retain(|(above, _)| *above < level);
-        self.above = self.headings.len();
+        self.headings_above = self.headings.len();
         let start = title.as_ptr().addr() - self.text.as_ptr().addr();
         let end = self.text.floor_char_boundary(start + title.len().min(HEADING_BYTES_MAX));
         self.headings.push((level, start..end));
@@ -205,9 +205,9 @@ impl Cutter<'_> {
     fn end_passage(&mut self) {
         let Some(Line { number, range }) = self.passage.take() else { return };
         let end = range.start + self.text[range.clone()].trim_end().len();
-        let headings = self.headings[..self.above].iter().map(|(_, title)| title.clone()).collect();
-        self.done.push(Passage { line: number, range: range.start..end, headings });
-        self.above = self.headings.len();
+        let headings = self.headings[..self.headings_above].iter().map(|(_, title)| title.clone()).collect();
+        self.passages.push(Passage { line: number, range: range.start..end, headings });
+        self.headings_above = self.headings.len();
     }
 }
 

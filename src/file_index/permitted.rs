@@ -65,12 +65,12 @@ impl VisibleFiles {
 
     fn look(&self, reader: &FileReader) -> Result<Permitted, SegmentError> {
         let mut found = Permitted { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
-        if reader.uid == 0 || self.closed.is_empty() {
+        if reader.uid == 0 || self.restricted.is_empty() {
             return Ok(found);
         }
         let mut access = AccessCheck::new(&self.tree, reader);
         // All that is below a folder that is shut, and files that are shut themselves.
-        let mut waiting: Vec<u64> = self.closed.iter().copied().collect();
+        let mut waiting: Vec<u64> = self.restricted.iter().copied().collect();
         let mut seen = HashSet::new();
         while let Some(inode) = waiting.pop() {
             if !seen.insert(inode) {

@@ -151,7 +151,7 @@ pub struct VisibleFiles {
     /// Contents that no segment has.
     pending: OrdSet<IndexKey>,
     /// Files and folders that not everybody may read or search.
-    pub(super) closed: OrdSet<u64>,
+    pub(super) restricted: OrdSet<u64>,
     pub(super) parts: Vec<VisiblePart>,
     pub(super) sums: Collection,
     version: u64,
@@ -167,7 +167,7 @@ impl VisibleFiles {
             keys: OrdMap::new(),
             files: OrdMap::new(),
             pending: OrdSet::new(),
-            closed: OrdSet::new(),
+            restricted: OrdSet::new(),
             parts: Vec::new(),
             sums: Collection::default(),
             version: 0,
@@ -202,7 +202,7 @@ impl VisibleFiles {
             keys: self.keys.clone(),
             files: self.files.clone(),
             pending: self.pending.clone(),
-            closed: self.closed.clone(),
+            restricted: self.restricted.clone(),
             parts: self.parts.clone(),
             permitted: PermittedCache::default(),
             ..*self
@@ -265,8 +265,8 @@ impl VisibleFiles {
     /// Takes over one inode.
     fn change(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
         match node.is_some_and(is_closed) {
-            true => _ = self.closed.insert(inode),
-            false => _ = self.closed.remove(&inode),
+            true => _ = self.restricted.insert(inode),
+            false => _ = self.restricted.remove(&inode),
         }
         let shown = node.filter(|node| node.nlink() > 0 && !self.is_hidden(inode, node));
         let now = shown.and_then(IndexableContent::of).map(|content| content.key);
