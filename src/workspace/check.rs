@@ -16,12 +16,12 @@ impl Tree {
         };
         let is_left =
             |(parent, name, inode): &EntryLink| has_entry(*parent, name, *inode) && !self.nodes.contains(*inode);
-        if changes.gone.iter().any(is_left) {
+        if changes.removed_names.iter().any(is_left) {
             return Err(TreeError::Stored("an entry leads nowhere"));
         }
-        let entries = changes.removed.iter().chain(&changes.set).chain(&changes.gone);
+        let entries = changes.removed.iter().chain(&changes.set).chain(&changes.removed_names);
         let named = entries.flat_map(|(parent, _, inode)| [*parent, *inode]);
-        let all: HashSet<u64> = changes.touched.iter().copied().chain(named).collect();
+        let all: HashSet<u64> = changes.inodes_to_check.iter().copied().chain(named).collect();
         let mut hanging = HashSet::from([ROOT]);
         for inode in all {
             let Some(node) = self.nodes.get(inode) else { continue };

@@ -89,7 +89,7 @@ impl Tree {
         }
         let mut out = Writer::new();
         let packs = if let ChunkNames::ByPlace(table) = names { table.names } else { Vec::new() };
-        out.byte(VERSION).number(self.next).number(packs.len() as u64);
+        out.byte(VERSION).number(self.next_inode).number(packs.len() as u64);
         packs.iter().for_each(|name| {
             out.hash(name);
         });

@@ -92,14 +92,14 @@ impl Tree {
         self.differences_at_most(newer, usize::MAX).unwrap_or_default()
     }
 
-    /// The same, or nothing where more than `most` paths differ; it then costs no more than `most` do.
-    pub fn differences_at_most(&self, newer: &Tree, most: usize) -> Option<Vec<TreeDifference>> {
+    /// The same, or nothing where more than `limit` paths differ; it then costs no more than `limit` do.
+    pub fn differences_at_most(&self, newer: &Tree, limit: usize) -> Option<Vec<TreeDifference>> {
         let mut found = Vec::new();
         if self.hash() == newer.hash() {
             return Some(found);
         }
         // Folders are touched with what is in them, so there may be more inodes than paths.
-        if !self.has_unlike_at_most(newer, most.saturating_mul(4)) {
+        if !self.has_unlike_at_most(newer, limit.saturating_mul(4)) {
             return None;
         }
         let touched = TouchedNames::between(&self.nodes, &newer.nodes);
@@ -113,7 +113,7 @@ impl Tree {
                 let path = [&pair.path, slash, name].concat();
                 pairs.extend(self.compare(newer, path, (child(before), child(after)), &mut found));
             }
-            if found.len() > most {
+            if found.len() > limit {
                 return None;
             }
         }
@@ -122,8 +122,8 @@ impl Tree {
     }
 
     /// Returns whether a newer tree has another node for so many inodes at most.
-    pub fn has_unlike_at_most(&self, newer: &Tree, most: usize) -> bool {
-        most == usize::MAX || self.unlike(newer).take(most.saturating_add(1)).count() <= most
+    pub fn has_unlike_at_most(&self, newer: &Tree, limit: usize) -> bool {
+        limit == usize::MAX || self.unlike(newer).take(limit.saturating_add(1)).count() <= limit
     }
 
     /// Goes through every inode of which a newer tree has another node, whatever differs in it, times

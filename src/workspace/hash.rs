@@ -65,7 +65,7 @@ impl Tree {
     }
 
     pub(super) fn memo(&self) -> &Arc<Memo> {
-        self.memo.get_or_init(|| Arc::new(Memo::update(self.older.as_deref(), &self.nodes)))
+        self.memo.get_or_init(|| Arc::new(Memo::update(self.older_memo.as_deref(), &self.nodes)))
     }
 }
 

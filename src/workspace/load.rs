@@ -25,11 +25,11 @@ pub(super) struct LoadChanges<'a> {
     pub removed: Vec<EntryLink>,
     pub set: Vec<EntryLink>,
     /// Names that inodes had that are gone; no such entry may be left.
-    pub gone: Vec<EntryLink>,
+    pub removed_names: Vec<EntryLink>,
     /// Inodes that must be looked at in the end.
-    pub touched: HashSet<u64>,
+    pub inodes_to_check: HashSet<u64>,
     /// Directories whose directories must be counted in the end.
-    pub counted: HashSet<u64>,
+    pub directories_to_count: HashSet<u64>,
 }
 
 impl Tree {
@@ -54,7 +54,7 @@ impl Tree {
             VERSION => {}
             other => return Err(CodecError::Code(other).into()),
         }
-        tree.next = input.number()?;
+        tree.next_inode = input.number()?;
         changes.packs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         for _ in 0..input.length()? {
             tree.take_away(input.number()?, &mut changes)?;
@@ -70,8 +70,8 @@ impl Tree {
         tree.check(&changes)?;
         let entries = changes.removed.iter().chain(&changes.set);
         let moved = entries.filter(|(_, _, inode)| self.is_directory(*inode) || tree.is_directory(*inode));
-        changes.counted.extend(moved.map(|(parent, ..)| *parent));
-        changes.counted.iter().for_each(|inode| tree.count(*inode));
+        changes.directories_to_count.extend(moved.map(|(parent, ..)| *parent));
+        changes.directories_to_count.iter().for_each(|inode| tree.count(*inode));
         Ok(tree)
     }
 
@@ -84,7 +84,7 @@ impl Tree {
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
         }
-        changes.gone.extend(old.names().map(|(parent, name)| (parent, name.clone(), inode)));
+        changes.removed_names.extend(old.names().map(|(parent, name)| (parent, name.clone(), inode)));
         Ok(())
     }
 
@@ -112,13 +112,13 @@ impl Tree {
             (_, Some(old)) => old.links.clone(),
             (_, None) => Links::None,
         };
-        if inode >= self.next || inode == 0 || (inode == ROOT && node.kind() != FileKind::Directory) {
+        if inode >= self.next_inode || inode == 0 || (inode == ROOT && node.kind() != FileKind::Directory) {
             return Err(TreeError::Stored("an inode has a number that it can't have"));
         }
         if let Some(old) = &old
             && old.directory().is_some() != node.directory().is_some()
         {
-            changes.counted.extend(old.names().map(|(parent, _)| parent));
+            changes.directories_to_count.extend(old.names().map(|(parent, _)| parent));
         }
         if node.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
@@ -128,7 +128,7 @@ impl Tree {
         if inode != ROOT {
             self.totals.replace(old.as_deref().map(TreeTotals::of).unwrap_or_default(), TreeTotals::of(&node));
         }
-        changes.touched.insert(inode);
+        changes.inodes_to_check.insert(inode);
         self.nodes.insert(inode, Arc::new(node));
         Ok(())
     }

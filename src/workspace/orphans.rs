@@ -17,16 +17,16 @@ impl Tree {
         }
     }
 
-    /// Takes the place of `before` under open handles: of the inodes in `open`, those that have no
+    /// Takes the place of `old` under open handles: of the inodes in `open`, those that have no
     /// name here live on without one, as they were there. All other orphans go.
-    pub fn keep_open(&mut self, before: &Tree, open: &[u64]) {
+    pub fn keep_open(&mut self, old: &Tree, open: &[u64]) {
         let is_open = |inode: &u64| open.contains(inode);
         let (stay, go) = self.orphans.iter().copied().partition::<Vec<u64>, _>(is_open);
         self.orphans = stay.into_iter().collect();
         go.into_iter().for_each(|inode| self.forget(inode));
         for inode in open.iter().copied().filter(|inode| !self.nodes.contains(*inode)).collect::<Vec<u64>>() {
-            if let Ok(node) = before.node(inode) {
-                self.adopt(inode, before.detached(node));
+            if let Ok(node) = old.node(inode) {
+                self.adopt(inode, old.detached(node));
             }
         }
     }

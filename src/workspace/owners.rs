@@ -19,8 +19,8 @@ const CAPABILITIES: &[u8] = b"security.capability";
 /// What one user owned and others could read belongs to another user from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Transfer {
-    from: u32,
-    to: u32,
+    from_uid: u32,
+    to_uid: u32,
 }
 
 /// The transfers of a tree, oldest first. A clone shares them.
@@ -39,29 +39,29 @@ impl Transfers {
         if later.is_empty() || !node.is_open_to_others() {
             return node.uid;
         }
-        later.iter().fold(node.uid, |owner, transfer| if owner == transfer.from { transfer.to } else { owner })
+        later.iter().fold(node.uid, |owner, transfer| if owner == transfer.from_uid { transfer.to_uid } else { owner })
     }
 
     /// Returns these and one more. From a user to the same one it is none.
-    pub(super) fn and(&self, from: u32, to: u32) -> Transfers {
-        if from == to {
+    pub(super) fn and(&self, from_uid: u32, to_uid: u32) -> Transfers {
+        if from_uid == to_uid {
             return self.clone();
         }
-        Transfers(self.0.iter().copied().chain([Transfer { from, to }]).collect())
+        Transfers(self.0.iter().copied().chain([Transfer { from_uid, to_uid }]).collect())
     }
 
     /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
         out.number(self.0.len() as u64);
-        for Transfer { from, to } in self.0.iter() {
-            out.number((*from).into()).number((*to).into());
+        for Transfer { from_uid, to_uid } in self.0.iter() {
+            out.number((*from_uid).into()).number((*to_uid).into());
         }
     }
 
     /// Reads the stored form.
     pub fn read(input: &mut Reader<'_>) -> Result<Transfers, CodecError> {
         let uid = |input: &mut Reader<'_>| u32::try_from(input.number()?).map_err(|_| CodecError::Number);
-        let transfer = |input: &mut Reader<'_>| Ok(Transfer { from: uid(input)?, to: uid(input)? });
+        let transfer = |input: &mut Reader<'_>| Ok(Transfer { from_uid: uid(input)?, to_uid: uid(input)? });
         (0..input.length()?).map(|_| transfer(input)).collect::<Result<_, _>>().map(Transfers)
     }
 }

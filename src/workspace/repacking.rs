@@ -94,7 +94,7 @@ fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&
 
 /// Where the chunks of some packs are now.
 pub struct Repacked {
-    from: HashSet<Hash>,
+    old_packs: HashSet<Hash>,
     /// By their hashes.
     places: HashMap<Hash, PackedChunk>,
     /// Nodes that were moved before, so that trees that shared one share it again.
@@ -109,11 +109,11 @@ impl Repacked {
         blobs: &BlobStore,
         packs: &dyn Packs,
         trees: impl Iterator<Item = &'a Tree>,
-        from: HashSet<Hash>,
+        old_packs: HashSet<Hash>,
     ) -> Result<Repacked, TreeError> {
         let mut chunks: HashMap<Hash, Chunk> = HashMap::new();
         each_sealed(trees, |sealed| {
-            if from.contains(&sealed.pack) {
+            if old_packs.contains(&sealed.pack) {
                 chunks.entry(sealed.hash).or_insert_with(|| {
                     let length = sealed.stored;
                     Chunk::Sealed(Arc::new(PackedChunk { length, ..PackedChunk::clone(sealed) }))
@@ -132,7 +132,7 @@ impl Repacked {
                 written.into_iter().map(|it| (it.hash, it)).collect()
             }
         };
-        Ok(Repacked { from, places, nodes: HashMap::new(), last: None })
+        Ok(Repacked { old_packs, places, nodes: HashMap::new(), last: None })
     }
 
     /// Returns a tree of equal content that needs none of the old packs. Numbers, times and head are the same.
@@ -142,7 +142,7 @@ impl Repacked {
         if let Some(memo) = tree.memo.get() {
             let directories = memo.directories.clone();
             new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
-            new.older = None;
+            new.older_memo = None;
         }
         new
     }
@@ -184,7 +184,7 @@ impl Repacked {
 
     fn moved_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         let Chunk::Sealed(sealed) = chunk else { return None };
-        let place = self.from.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
+        let place = self.old_packs.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
         Some(Chunk::Sealed(Arc::new(PackedChunk { length: sealed.length, ..place.clone() })))
     }
 }

@@ -150,7 +150,7 @@ impl Packed {
         if let Some(memo) = tree.memo.get() {
             let directories = memo.directories.clone();
             new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
-            new.older = None;
+            new.older_memo = None;
         }
         new
     }

@@ -25,7 +25,7 @@ pub const ROOT: u64 = 1;
 #[derive(Clone)]
 pub struct Tree {
     pub(super) nodes: Nodes,
-    pub(super) next: u64,
+    pub(super) next_inode: u64,
     pub(super) totals: TreeTotals,
     pub(super) transfers: Transfers,
     /// Inodes without a name that some handle has open.
@@ -35,14 +35,15 @@ pub struct Tree {
     /// What is known of the hashes of this tree, once asked for.
     pub(super) memo: OnceLock<Arc<Memo>>,
     /// The same of an earlier state.
-    pub(super) older: Option<Arc<Memo>>,
+    pub(super) older_memo: Option<Arc<Memo>>,
 }
 
 impl Tree {
     /// Returns this tree as it is once `before`, with the very same inodes, has become `moved`; nothing where they are not the
     /// same.
     pub fn like_moved(&self, before: &Tree, moved: &Tree) -> Option<Tree> {
-        let is_same = self.nodes.ptr_eq(&before.nodes) && self.next == before.next && self.orphans == before.orphans;
+        let is_same =
+            self.nodes.ptr_eq(&before.nodes) && self.next_inode == before.next_inode && self.orphans == before.orphans;
         is_same.then(|| moved.clone().with_transfers(self.transfers.clone()))
     }
 
@@ -67,13 +68,13 @@ impl Tree {
         nodes.insert(ROOT, Arc::new(root));
         Tree {
             nodes,
-            next: ROOT + 1,
+            next_inode: ROOT + 1,
             totals: TreeTotals::default(),
             transfers: Transfers::default(),
             orphans: OrdSet::new(),
             unsealed: OrdSet::new(),
             memo: OnceLock::new(),
-            older: None,
+            older_memo: None,
         }
     }
 
@@ -84,13 +85,13 @@ impl Tree {
 
     /// Returns the number that the next inode gets; whatever has one not below it is newer than this tree.
     pub fn next_inode(&self) -> u64 {
-        self.next
+        self.next_inode
     }
 
     /// Hands out no number below `next` from now on: a branch that went back to an earlier tree must
     /// not use numbers again that it used for other files.
     pub fn reserve(&mut self, next: u64) {
-        self.next = self.next.max(next);
+        self.next_inode = self.next_inode.max(next);
     }
 
     /// Returns an inode; `Stale` when there is none of that number.
@@ -201,7 +202,7 @@ impl Tree {
 
     pub(super) fn dirty(&mut self) {
         if let Some(memo) = self.memo.take() {
-            self.older = Some(memo);
+            self.older_memo = Some(memo);
         }
     }
 
@@ -209,7 +210,7 @@ impl Tree {
     pub fn become_like(&mut self, other: &Tree) {
         if let Some(memo) = other.memo.get() {
             self.memo.take();
-            self.older = Some(memo.clone());
+            self.older_memo = Some(memo.clone());
         }
     }
 
@@ -217,8 +218,8 @@ impl Tree {
     pub(super) fn add(&mut self, mut node: FileNode) -> u64 {
         self.dirty();
         node.epoch = self.transfers.epoch();
-        let inode = self.next;
-        self.next += 1;
+        let inode = self.next_inode;
+        self.next_inode += 1;
         if node.content().is_some_and(|content| content.is_unsealed()) {
             self.unsealed.insert(inode);
         }

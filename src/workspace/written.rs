@@ -21,7 +21,7 @@ const LENGTH: usize = CHUNK_BYTES as usize;
 /// A whole chunk in a file that is only appended to.
 pub(super) struct WrittenChunk {
     file: Arc<dyn DiskFile>,
-    at: u64,
+    file_offset: u64,
     /// The hash of its bytes up to the last that is not zero.
     pub hash: Hash,
 }
@@ -39,10 +39,10 @@ impl WrittenChunk {
     pub fn read(&self) -> Result<Vec<u8>, TreeError> {
         let name = || "of a write in the journal".to_owned();
         let mut bytes = vec![0; LENGTH];
-        let read = self.file.read_exact_at(&mut bytes, self.at);
+        let read = self.file.read_exact_at(&mut bytes, self.file_offset);
         read.map_err(|source| SegmentError::Io { name: name(), what: "read", source })?;
         if hash_of(&bytes) != Some(self.hash) {
-            let reason = format!("the 64 KiB at byte {} do not match their hash", self.at);
+            let reason = format!("the 64 KiB at byte {} do not match their hash", self.file_offset);
             return Err(SegmentError::Damaged { name: name(), reason }.into());
         }
         Ok(bytes)
@@ -89,15 +89,15 @@ impl<'a> DirectWrite<'a> {
         ends.map(|(part, piece)| (part.number * CHUNK_BYTES + part.start as u64, piece))
     }
 
-    /// Returns the whole chunks with their numbers, as they stand in a file where `at` is the first
+    /// Returns the whole chunks with their numbers, as they stand in a file where `file_offset` is the first
     /// byte of the write.
-    fn chunks(&self, file: &Arc<dyn DiskFile>, at: u64) -> impl Iterator<Item = (u64, Chunk)> {
+    fn chunks(&self, file: &Arc<dyn DiskFile>, file_offset: u64) -> impl Iterator<Item = (u64, Chunk)> {
         let whole = pieces(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
         whole.map(move |((part, _), hash)| match *hash {
             None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
             Some(hash) => {
-                let at = at + (part.number * CHUNK_BYTES - self.offset);
-                (part.number, Chunk::Written(Arc::new(WrittenChunk { file: file.clone(), at, hash })))
+                let file_offset = file_offset + (part.number * CHUNK_BYTES - self.offset);
+                (part.number, Chunk::Written(Arc::new(WrittenChunk { file: file.clone(), file_offset, hash })))
             }
         })
     }

@@ -322,7 +322,7 @@ impl Plain {
             }
             plain
         };
-        Plain { nodes: tree.inodes().map(|inode| (inode, node(inode))).collect(), next: tree.next }
+        Plain { nodes: tree.inodes().map(|inode| (inode, node(inode))).collect(), next: tree.next_inode }
     }
 
     /// What the head covers: every path with what is there; content of links and files, user attributes.
