@@ -29,7 +29,7 @@ pub(super) struct TreeEditor<'a, 'b> {
     grafted: HashMap<Id, u64>,
     /// Where what moves waits: the folder, and the name of each.
     staging_folder: Option<u64>,
-    waiting: HashMap<Id, FileName>,
+    staged_names: HashMap<Id, FileName>,
     /// Inodes that lost their last name.
     pub removed: Vec<u64>,
     /// Files that are not as in the parent any longer.
@@ -46,7 +46,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         if resolver.trees.parent_is_base() {
             tree.become_like(resolver.trees.child);
         }
-        let (grafted, waiting) = (HashMap::new(), HashMap::new());
+        let (grafted, staged_names) = (HashMap::new(), HashMap::new());
         TreeEditor {
             resolver,
             tree,
@@ -55,7 +55,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             new_owner: how.new_owner,
             grafted,
             staging_folder: None,
-            waiting,
+            staged_names,
             removed: Vec::new(),
             files: BTreeSet::new(),
         }
@@ -111,13 +111,13 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         for (folder, name) in &change.remove {
             let Some(parent) = self.inode(*folder) else { continue };
-            if change.add.is_empty() || self.waiting.contains_key(&change.id) {
+            if change.add.is_empty() || self.staged_names.contains_key(&change.id) {
                 self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
                 let staging = self.staging_folder()?;
-                let temporary_name = FileName::new(self.waiting.len().to_string().as_bytes())?;
+                let temporary_name = FileName::new(self.staged_names.len().to_string().as_bytes())?;
                 self.rename((parent, name), (staging, &temporary_name))?;
-                self.waiting.insert(change.id, temporary_name);
+                self.staged_names.insert(change.id, temporary_name);
             }
         }
         Ok(())
@@ -181,10 +181,10 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// Puts a file to a free place; returns false where it can't be there.
     fn enter(&mut self, change: &NodeChange, parent: u64, name: &FileName) -> Result<bool, TreeError> {
-        if let Some(temporary_name) = self.waiting.get(&change.id).cloned() {
+        if let Some(temporary_name) = self.staged_names.get(&change.id).cloned() {
             let staging = self.staging_folder()?;
             return match self.rename((staging, &temporary_name), (parent, name)) {
-                Ok(_) => Ok(self.waiting.remove(&change.id).is_some()),
+                Ok(_) => Ok(self.staged_names.remove(&change.id).is_some()),
                 // The other side moved that folder into this one.
                 Err(TreeError::Invalid(_)) => Ok(self.refuse(change)),
                 Err(error) => Err(error),
@@ -295,7 +295,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// Moves a staged file back to where the parent has it; where that place is taken, the file is a loser.
     fn move_back(&mut self, change: &NodeChange) -> Result<(), TreeError> {
-        let Some(temporary_name) = self.waiting.remove(&change.id) else { return Ok(()) };
+        let Some(temporary_name) = self.staged_names.remove(&change.id) else { return Ok(()) };
         let staging = self.staging_folder()?;
         for (folder, name) in &change.remove {
             let Some(folder) = self.inode(*folder) else { continue };

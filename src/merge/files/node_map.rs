@@ -52,9 +52,9 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Default)]
 struct Renumbered {
     /// The side's number for one of the base.
-    there: HashMap<u64, u64>,
+    base_to_side: HashMap<u64, u64>,
     /// The base's number for one of the side.
-    here: HashMap<u64, u64>,
+    side_to_base: HashMap<u64, u64>,
 }
 
 impl Renumbered {
@@ -71,8 +71,11 @@ impl Renumbered {
             new.extend(births[1].map(|birth| (birth, unlike.inode)));
         }
         let pairs = old.into_iter().filter_map(|(birth, here)| Some((here, *new.get(&birth)?)));
-        let there: HashMap<u64, u64> = pairs.collect();
-        Renumbered { here: there.iter().map(|(here, there)| (*there, *here)).collect(), there }
+        let base_to_side: HashMap<u64, u64> = pairs.collect();
+        Renumbered {
+            side_to_base: base_to_side.iter().map(|(here, base_to_side)| (*base_to_side, *here)).collect(),
+            base_to_side,
+        }
     }
 }
 
@@ -80,8 +83,8 @@ impl Renumbered {
 pub(super) struct NodeMap<'a> {
     trees: MergeTrees<'a>,
     /// Found when a number leads nowhere.
-    of_child: OnceCell<Renumbered>,
-    of_parent: OnceCell<Renumbered>,
+    child_renumbered: OnceCell<Renumbered>,
+    parent_renumbered: OnceCell<Renumbered>,
 }
 
 impl<'a> Deref for NodeMap<'a> {
@@ -94,11 +97,11 @@ impl<'a> Deref for NodeMap<'a> {
 
 impl<'a> NodeMap<'a> {
     pub(super) fn new(trees: MergeTrees<'a>) -> NodeMap<'a> {
-        NodeMap { trees, of_child: OnceCell::new(), of_parent: OnceCell::new() }
+        NodeMap { trees, child_renumbered: OnceCell::new(), parent_renumbered: OnceCell::new() }
     }
 
     fn renumbered(&self, side: &Tree) -> &Renumbered {
-        let known = if std::ptr::eq(side, self.child) { &self.of_child } else { &self.of_parent };
+        let known = if std::ptr::eq(side, self.child) { &self.child_renumbered } else { &self.parent_renumbered };
         known.get_or_init(|| Renumbered::between(self.base, side))
     }
 
@@ -110,12 +113,12 @@ impl<'a> NodeMap<'a> {
 
     /// Returns the number that a side has for a file of the base, if it has this very file.
     fn same(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).there.get(&inode).copied() }
+        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).base_to_side.get(&inode).copied() }
     }
 
     /// Returns the number that the base has for a file of a side, if it has this very file.
     fn origin(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).here.get(&inode).copied() }
+        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).side_to_base.get(&inode).copied() }
     }
 
     /// Returns the inode that a side has of one that the base has.

@@ -178,7 +178,7 @@ pub(super) fn plan_by(
         notes: resolver.notes,
         removed,
         files,
-        taken: sorted.taken,
+        taken: sorted.taken_hash,
         not_merged: named(&sorted.left_out, trees.parent),
     };
     tidy(&mut plan.both_changed);
@@ -198,7 +198,7 @@ struct SortedOut {
     /// All else.
     others: Vec<TreeDifference>,
     /// The hash of all but what is left out.
-    taken: Hash,
+    taken_hash: Hash,
 }
 
 fn sort_out(
@@ -234,7 +234,7 @@ fn sort_out(
             None => others.push(difference),
         }
     }
-    Ok(SortedOut { changes, left_out, units: units.decide(resolver)?, others, taken: taken.finish() })
+    Ok(SortedOut { changes, left_out, units: units.decide(resolver)?, others, taken_hash: taken.finish() })
 }
 
 fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {

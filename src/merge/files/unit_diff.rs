@@ -11,7 +11,7 @@ pub(super) struct MemberDifference {
     pub old: Option<u64>,
     pub new: Option<u64>,
     /// Whether it tells a change.
-    pub counts: bool,
+    pub is_change: bool,
 }
 
 /// A unit in one tree; without a root it is not there.
@@ -31,8 +31,8 @@ pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> V
         let (one, other) = (node(old.0.tree, before), node(new.0.tree, after));
         let (one, other) = (one.as_deref(), other.as_deref());
         if !alike(one, other) {
-            let counts = counts(&name, one, other);
-            found.push(MemberDifference { old: before, new: after, counts });
+            let is_change = counts(&name, one, other);
+            found.push(MemberDifference { old: before, new: after, is_change });
         }
         let inside = |(finder, root): UnitVersion<'_, '_>, inode: Option<u64>| -> Vec<(Vec<u8>, u64)> {
             let (Some(root), Some(inode)) = (root, inode) else { return Vec::new() };

@@ -50,7 +50,7 @@ pub(super) struct Units<'a, 'b> {
     /// Of base, child and parent.
     finders: [UnitFinder<'a>; 3],
     /// The members that were met, by the unit's root.
-    met: HashMap<Id, BTreeSet<Id>>,
+    met_members: HashMap<Id, BTreeSet<Id>>,
 }
 
 /// What was decided on all units.
@@ -62,13 +62,13 @@ pub(super) struct UnitPlan {
     pub decisions: Vec<FileDecision>,
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.
-    taken: Vec<(Id, Option<UnitRoot>)>,
+    taken_roots: Vec<(Id, Option<UnitRoot>)>,
 }
 
 impl<'a, 'b> Units<'a, 'b> {
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
         let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
-        Units { trees, finders, met: HashMap::new() }
+        Units { trees, finders, met_members: HashMap::new() }
     }
 
     /// Takes a difference between base and child where it is within a unit; returns what it says there.
@@ -98,7 +98,7 @@ impl<'a, 'b> Units<'a, 'b> {
             return Ok(None);
         }
         for root in roots {
-            self.met.entry(root).or_default().extend(members.iter().copied());
+            self.met_members.entry(root).or_default().extend(members.iter().copied());
         }
         let node = |there: Option<&(u64, Arc<FileNode>)>| there.map(|(_, node)| node.clone());
         let says = counts(&difference.path, node(old).as_deref(), node(new).as_deref());
@@ -129,7 +129,7 @@ impl<'a, 'b> Units<'a, 'b> {
     /// Decides all of them.
     pub(super) fn decide(mut self, resolver: &Resolver<'_>) -> Result<UnitPlan, TreeError> {
         let mut plan = UnitPlan::default();
-        for (root, met) in std::mem::take(&mut self.met) {
+        for (root, met) in std::mem::take(&mut self.met_members) {
             let versions = self.versions(root)?;
             let outcome = self.decide_unit(resolver, root, versions, &mut plan);
             let mut members: BTreeSet<Id> = met;
@@ -141,7 +141,7 @@ impl<'a, 'b> Units<'a, 'b> {
                     members.extend(difference.new.and_then(|inode| self.id(1, inode)));
                 }
                 members.extend(self.left_beside(child, parent));
-                plan.taken.push((root, child));
+                plan.taken_roots.push((root, child));
             }
             for member in members {
                 // What was moved from one unit to another goes where it is taken to.
@@ -175,7 +175,7 @@ impl<'a, 'b> Units<'a, 'b> {
         let [base, child, parent] = [0, 1, 2].map(|side| (&self.finders[side], versions[side]));
         let (by_child, by_parent) = (differing(base, child), differing(base, parent));
         let is_changed = |changes: &[MemberDifference], side: usize| {
-            changes.iter().any(|change| change.counts) || self.places(root, side) != self.places(root, 0)
+            changes.iter().any(|change| change.is_change) || self.places(root, side) != self.places(root, 0)
         };
         if !is_changed(&by_child, 1) {
             return UnitOutcome::Parent;
@@ -191,7 +191,7 @@ impl<'a, 'b> Units<'a, 'b> {
             parent: hash(parent),
             ..resolver.item(root).undecided(Some(Side::Both))
         };
-        if !between.iter().any(|change| change.counts) && self.places(root, 1) == self.places(root, 2) {
+        if !between.iter().any(|change| change.is_change) && self.places(root, 1) == self.places(root, 2) {
             plan.decisions.push(whole);
             return UnitOutcome::Parent;
         }
@@ -210,7 +210,7 @@ impl<'a, 'b> Units<'a, 'b> {
         let [_, child, parent] = [&self.finders[0], &self.finders[1], &self.finders[2]].map(|finder| finder.tree);
         let mut members = BTreeSet::new();
         let mut lost = Vec::new();
-        for difference in between.iter().filter(|difference| difference.counts) {
+        for difference in between.iter().filter(|difference| difference.is_change) {
             let paths = [(child, difference.new), (parent, difference.old)]
                 .map(|(tree, inode)| inode.and_then(|inode| Some((tree.path(inode)?, tree.node(inode).ok()?.hash()))));
             let lost_path = whole.decision.and_then(|winner| paths[usize::from(winner == Side::Child)].as_ref());
@@ -243,7 +243,7 @@ impl<'a, 'b> Units<'a, 'b> {
 
 /// When a side last wrote what it changed.
 fn later(tree: &Tree, changes: &[MemberDifference]) -> Time {
-    let nodes = changes.iter().filter(|change| change.counts).filter_map(|change| tree.node(change.new?).ok());
+    let nodes = changes.iter().filter(|change| change.is_change).filter_map(|change| tree.node(change.new?).ok());
     nodes.map(|node| node.mtime).max().unwrap_or_default()
 }
 
@@ -273,10 +273,10 @@ impl UnitPlan {
         let (rules, packs) = (resolver.rules, resolver.packs);
         let finders = [resolver.trees.child, tree].map(|tree| UnitFinder::new(tree, rules, packs));
         let mut torn = Vec::new();
-        for (root, child) in std::mem::take(&mut self.taken) {
+        for (root, child) in std::mem::take(&mut self.taken_roots) {
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
             let differing = differing((&finders[0], child), (&finders[1], result));
-            if differing.iter().any(|difference| difference.counts) {
+            if differing.iter().any(|difference| difference.is_change) {
                 torn.push(resolver.item(root).undecided(None));
             }
         }

@@ -7,17 +7,17 @@ use super::unit::UnitFinder;
 use crate::workspace::{Packs, Tree, TreeError};
 
 /// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
-/// merges; of a folder without what is in it. Nothing where the trees differ at more than `most` paths.
+/// merges; of a folder without what is in it. Nothing where the trees differ at more than `limit` paths.
 pub fn unit_paths(
     rules: &Rules,
     packs: &dyn Packs,
     meant: &Rules,
     trees: [&Tree; 2],
-    most: usize,
+    limit: usize,
 ) -> Result<BTreeSet<Vec<u8>>, TreeError> {
     let mut found = BTreeSet::new();
     let mut finders = trees.map(|tree| UnitFinder::new(tree, rules, packs));
-    for difference in trees[0].differences_at_most(trees[1], most).ok_or(TreeError::Exceeded)? {
+    for difference in trees[0].differences_at_most(trees[1], limit).ok_or(TreeError::Exceeded)? {
         if meant.of(&difference.path).kind.is_never() {
             continue;
         }
