@@ -17,8 +17,8 @@ pub(super) struct ForgetfulShared {
     pub(super) names: RwLock<Names>,
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
-    pub(super) doomed: Mutex<Option<(ThreadId, i32)>>,
-    pub(super) room: SimulatedSpace,
+    pub(super) failing_sync: Mutex<Option<(ThreadId, i32)>>,
+    pub(super) space: SimulatedSpace,
 }
 
 impl ForgetfulShared {
@@ -37,7 +37,7 @@ impl ForgetfulShared {
     /// Returns the errno that this thread's sync is to fail with, once.
     pub(super) fn doom(&self) -> Option<i32> {
         let this = thread::current().id();
-        let doomed = guard(&self.doomed).take_if(|(thread, _)| *thread == this)?;
+        let doomed = guard(&self.failing_sync).take_if(|(thread, _)| *thread == this)?;
         Some(doomed.1)
     }
 }
@@ -65,7 +65,7 @@ impl ForgetfulFile {
     fn fits(&self, offset: u64, count: u64) -> usize {
         let names = self.disk.read();
         let length = guard(&self.node).live().len() as u64;
-        let Some(left) = self.disk.room.left(&names) else { return count as usize };
+        let Some(left) = self.disk.space.left(&names) else { return count as usize };
         let room = left.saturating_add(blocks(length));
         count.min(room.saturating_sub(offset)) as usize
     }

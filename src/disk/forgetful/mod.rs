@@ -75,7 +75,7 @@ impl ForgetfulDisk {
     /// A write that goes beyond lands in part and is `StorageFull`, and so is a new file. What was removed keeps its room
     /// for as long as a handle is open on it. A power cut keeps the limit.
     pub fn limit(&self, bytes: u64, files: u64) {
-        self.shared.room.limit(bytes, files);
+        self.shared.space.limit(bytes, files);
     }
 
     /// Sets whether syncs return `Ok` without making anything durable, like a drive that lies; default no.
@@ -89,7 +89,7 @@ impl ForgetfulDisk {
     ///
     /// They stay readable and later syncs succeed without them, as Linux does after a failed write-back.
     pub fn fail_next_sync(&self, errno: i32) {
-        *guard(&self.shared.doomed) = Some((thread::current().id(), errno));
+        *guard(&self.shared.failing_sync) = Some((thread::current().id(), errno));
     }
 
     /// Flips the bits of `mask` in the byte at `offset`, live and durable: bit rot.
@@ -133,7 +133,7 @@ impl ForgetfulDisk {
         }
         let names = RwLock::new(Names::settled(entries));
         Self {
-            shared: Arc::new(ForgetfulShared { names, room: self.shared.room.like(), ..ForgetfulShared::default() }),
+            shared: Arc::new(ForgetfulShared { names, space: self.shared.space.like(), ..ForgetfulShared::default() }),
         }
     }
 
@@ -149,7 +149,7 @@ impl Disk for ForgetfulDisk {
         let node = SimulatedNode::default();
         let entry = SimulatedEntry::File(Arc::clone(&node));
         let mut names = self.shared.write();
-        self.shared.room.admit_file(&names)?;
+        self.shared.space.admit_file(&names)?;
         names.create(checked(path)?, entry)?;
         drop(names);
         Ok(self.handle(&node, true))
@@ -167,7 +167,7 @@ impl Disk for ForgetfulDisk {
         let mut names = self.shared.write();
         let replaced = names.file(checked(to)?).cloned();
         names.rename(checked(from)?, to)?;
-        self.shared.room.unname(replaced.ok());
+        self.shared.space.unname(replaced.ok());
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Disk for ForgetfulDisk {
         let mut names = self.shared.write();
         let removed = names.file(checked(path)?).cloned();
         names.remove(path)?;
-        self.shared.room.unname(removed.ok());
+        self.shared.space.unname(removed.ok());
         Ok(())
     }
 
@@ -205,6 +205,6 @@ impl Disk for ForgetfulDisk {
     }
 
     fn space(&self) -> io::Result<DiskSpace> {
-        Ok(self.shared.room.space(&self.shared.read()))
+        Ok(self.shared.space.space(&self.shared.read()))
     }
 }

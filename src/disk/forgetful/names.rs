@@ -31,22 +31,22 @@ pub(super) struct Names {
 
 /// One change of names that happens whole or not at all; a rename has both parts.
 struct NameStep {
-    gone: Option<String>,
-    new: Option<(String, SimulatedEntry)>,
+    removed: Option<String>,
+    added: Option<(String, SimulatedEntry)>,
 }
 
 impl NameStep {
     /// Returns the folders that it changes: one, or two for a rename between folders.
     fn folders(&self) -> BTreeSet<&str> {
-        let new = self.new.as_ref().map(|(path, _)| path);
-        self.gone.iter().chain(new).map(|path| folder_of(path)).collect()
+        let new = self.added.as_ref().map(|(path, _)| path);
+        self.removed.iter().chain(new).map(|path| folder_of(path)).collect()
     }
 
     fn apply(&self, entries: &mut Entries) {
-        if let Some(path) = &self.gone {
+        if let Some(path) = &self.removed {
             entries.remove(path);
         }
-        if let Some((path, entry)) = &self.new {
+        if let Some((path, entry)) = &self.added {
             entries.insert(path.clone(), entry.clone());
         }
     }
@@ -102,7 +102,7 @@ impl Names {
         if self.live.contains_key(path) {
             return Err(errno(libc::EEXIST));
         }
-        self.step(NameStep { gone: None, new: Some((path.to_owned(), entry)) });
+        self.step(NameStep { removed: None, added: Some((path.to_owned(), entry)) });
         Ok(())
     }
 
@@ -120,14 +120,14 @@ impl Names {
         if let Some(SimulatedEntry::Folder) = self.live.get(to) {
             return Err(errno(libc::EISDIR));
         }
-        let new = Some((to.to_owned(), SimulatedEntry::File(node)));
-        self.step(NameStep { gone: Some(from.to_owned()), new });
+        let added = Some((to.to_owned(), SimulatedEntry::File(node)));
+        self.step(NameStep { removed: Some(from.to_owned()), added });
         Ok(())
     }
 
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
-        self.step(NameStep { gone: Some(path.to_owned()), new: None });
+        self.step(NameStep { removed: Some(path.to_owned()), added: None });
         Ok(())
     }
 

@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 pub(super) struct SimulatedSpace {
     limit: Mutex<Option<Limit>>,
     /// Files that were removed or replaced while handles were open on them.
-    nameless: Mutex<Vec<SimulatedNode>>,
+    unlinked: Mutex<Vec<SimulatedNode>>,
 }
 
 #[derive(Clone, Copy)]
@@ -43,12 +43,12 @@ impl SimulatedSpace {
 
     /// Returns the room of a disk of the same size.
     pub(super) fn like(&self) -> SimulatedSpace {
-        SimulatedSpace { limit: Mutex::new(*guard(&self.limit)), nameless: Mutex::default() }
+        SimulatedSpace { limit: Mutex::new(*guard(&self.limit)), unlinked: Mutex::default() }
     }
 
     /// Notes a file that lost its name.
     pub(super) fn unname(&self, node: Option<SimulatedNode>) {
-        let mut nameless = guard(&self.nameless);
+        let mut nameless = guard(&self.unlinked);
         nameless.retain(|node| guard(node).handles > 0);
         nameless.extend(node.filter(|node| guard(node).handles > 0));
     }
@@ -74,7 +74,7 @@ impl SimulatedSpace {
             files += 1;
         };
         names.files().for_each(|(_, node)| add(node));
-        guard(&self.nameless).iter().filter(|node| guard(node).handles > 0).for_each(add);
+        guard(&self.unlinked).iter().filter(|node| guard(node).handles > 0).for_each(add);
         let limit = guard(&self.limit).unwrap_or(LARGE);
         let free = limit.bytes.saturating_sub(bytes);
         let files_free = limit.files.saturating_sub(files);
