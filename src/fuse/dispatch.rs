@@ -38,11 +38,11 @@ impl Call {
 pub(super) struct Dispatcher<F> {
     fs: Arc<F>,
     /// Long requests that are being done on the session's threads.
-    under_way: Arc<AtomicUsize>,
+    long_in_flight: Arc<AtomicUsize>,
     /// How many may be: as many as there are processors.
-    slots: usize,
-    waiting: Pool,
-    long: Pool,
+    long_slots: usize,
+    blocking_pool: Pool,
+    long_pool: Pool,
 }
 
 /// Returns how many threads a session needs: one for each processor, and those that stay free.
@@ -53,8 +53,8 @@ pub(super) fn session_threads() -> usize {
 impl<F: Send + Sync + 'static> Dispatcher<F> {
     /// Begins with nothing under way.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
-        let (waiting, long) = (Pool::new("engramfs-waiting", WAITING), Pool::new("engramfs-long", LONG));
-        Dispatcher { fs, under_way: Arc::default(), slots: Pool::processors(), waiting, long }
+        let (blocking_pool, long_pool) = (Pool::new("engramfs-waiting", WAITING), Pool::new("engramfs-long", LONG));
+        Dispatcher { fs, long_in_flight: Arc::default(), long_slots: Pool::processors(), blocking_pool, long_pool }
     }
 
     /// Does an operation here, and has the reply sent. One that would have to wait for another caller has changed
@@ -98,7 +98,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let fs = Arc::clone(&self.fs);
-        self.waiting.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+        self.blocking_pool.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
     }
 
     /// Does an operation that may take long: here while enough of the session's threads stay free, which costs
@@ -109,8 +109,8 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
-        let turn = DispatchTurn::begin(&self.under_way);
-        if turn.number < self.slots {
+        let turn = DispatchTurn::begin(&self.long_in_flight);
+        if turn.number < self.long_slots {
             let outcome = guard(call.name, || operation(&self.fs));
             // Whoever gets the reply may ask on before this thread goes on.
             drop(turn);
@@ -118,26 +118,26 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         }
         drop(turn);
         let fs = Arc::clone(&self.fs);
-        self.long.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+        self.long_pool.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
     }
 }
 
 /// One long request on a thread of the session.
 struct DispatchTurn<'a> {
-    under_way: &'a AtomicUsize,
+    long_in_flight: &'a AtomicUsize,
     /// How many others were when it began.
     number: usize,
 }
 
 impl DispatchTurn<'_> {
-    fn begin(under_way: &AtomicUsize) -> DispatchTurn<'_> {
-        DispatchTurn { under_way, number: under_way.fetch_add(1, Ordering::AcqRel) }
+    fn begin(long_in_flight: &AtomicUsize) -> DispatchTurn<'_> {
+        DispatchTurn { long_in_flight, number: long_in_flight.fetch_add(1, Ordering::AcqRel) }
     }
 }
 
 impl Drop for DispatchTurn<'_> {
     fn drop(&mut self) {
-        self.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.long_in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -166,7 +166,8 @@ mod tests {
         };
         assert_eq!(run(), own);
         // Others are under way on every thread that long requests may have.
-        let under_way: Vec<_> = (0..dispatcher.slots).map(|_| DispatchTurn::begin(&dispatcher.under_way)).collect();
+        let under_way: Vec<_> =
+            (0..dispatcher.long_slots).map(|_| DispatchTurn::begin(&dispatcher.long_in_flight)).collect();
         assert_ne!(run(), own);
         drop(under_way);
         assert_eq!(run(), own);
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn a_request_is_no_longer_under_way_when_its_reply_is_sent() {
         let dispatcher = dispatcher();
-        let under_way = Arc::clone(&dispatcher.under_way);
+        let under_way = Arc::clone(&dispatcher.long_in_flight);
         let (tell, told) = mpsc::channel();
         let reply = move |_| tell.send(under_way.load(Ordering::Acquire)).unwrap();
         dispatcher.serve_long(CALL, |_| Ok(()), reply);

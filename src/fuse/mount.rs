@@ -42,14 +42,14 @@ pub(super) struct OwnMount {
     pub identity: Identity,
     source: String,
     /// Whether mount(2) was ours; else fusermount3 did it and has to undo it.
-    direct: bool,
+    is_direct: bool,
 }
 
 impl OwnMount {
     /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3.
     pub fn make(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         let path = directory(&options.mountpoint)?;
-        let (fd, direct) = match mount_directly(&path, options) {
+        let (fd, is_direct) = match mount_directly(&path, options) {
             Ok(fd) => (fd, true),
             Err(e) if may_ask_helper(&e) => (fusermount::mount(&path, &helper_options(options))?, false),
             Err(e) => return Err(e),
@@ -57,11 +57,11 @@ impl OwnMount {
         match pin(&path).and_then(|place| identity(&place)) {
             Ok(identity) => {
                 let source = source_name(&options.fsname);
-                Ok((Self { path, identity, source, direct }, fd))
+                Ok((Self { path, identity, source, is_direct }, fd))
             }
             Err(source) => {
                 // Just made, so it is the topmost; no descriptor is left for a closer look.
-                let _ = detach_path(&path, direct);
+                let _ = detach_path(&path, is_direct);
                 Err(MountError::System { what: "looking at the new mount", source })
             }
         }
@@ -90,7 +90,7 @@ impl OwnMount {
         if !named || identity(&place)? != self.identity {
             return Ok(false);
         }
-        if self.direct {
+        if self.is_direct {
             detach_pinned(&place)?;
         } else {
             drop(place);
@@ -107,9 +107,9 @@ impl Drop for OwnMount {
     }
 }
 
-/// Lazily unmounts exactly the mount that `place` is on, whatever the path leads to by now.
-pub(super) fn detach_pinned(place: &OwnedFd) -> io::Result<()> {
-    Ok(unmount(format!("/proc/self/fd/{}", place.as_raw_fd()), UnmountFlags::DETACH)?)
+/// Lazily unmounts exactly the mount that `directory` is on, whatever the path leads to by now.
+pub(super) fn detach_pinned(directory: &OwnedFd) -> io::Result<()> {
+    Ok(unmount(format!("/proc/self/fd/{}", directory.as_raw_fd()), UnmountFlags::DETACH)?)
 }
 
 fn detach_path(path: &Path, direct: bool) -> io::Result<()> {
@@ -202,7 +202,7 @@ mod tests {
     fn a_mount_that_is_not_the_one_we_made_is_left_alone() {
         let identity = identity(&pin(Path::new("/proc")).unwrap()).unwrap();
         for path in ["/", "/proc", "/no/such/place"] {
-            let mount = OwnMount { path: path.into(), identity, source: "engramfs:/s".into(), direct: true };
+            let mount = OwnMount { path: path.into(), identity, source: "engramfs:/s".into(), is_direct: true };
             assert!(!mount.detach().unwrap(), "{path}");
         }
     }

@@ -32,11 +32,11 @@ pub(super) fn pin(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Returns the identity of the mount that `place` is on.
-pub(super) fn identity(place: &OwnedFd) -> io::Result<Identity> {
+/// Returns the identity of the mount that `directory` is on.
+pub(super) fn identity(directory: &OwnedFd) -> io::Result<Identity> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let mask = StatxFlags::MNT_ID | MNT_ID_UNIQUE;
-    let found = statx(place, c"", flags, mask)?;
+    let found = statx(directory, c"", flags, mask)?;
     let known = found.stx_mask & mask.bits() != 0;
     Ok(Identity {
         minor: found.stx_dev_minor,
