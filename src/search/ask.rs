@@ -62,7 +62,7 @@ struct ResolvedQuery {
 /// named by id is looked for there. `no_vector` says why a text has none, with what to do; `late` is asked now and then
 /// whether to give up.
 pub fn ask(
-    places: &[SearchSource],
+    sources: &[SearchSource],
     files: Option<&FileSource<'_>>,
     metric: Metric,
     language: Option<&Language>,
@@ -71,9 +71,9 @@ pub fn ask(
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
     let clock = QueryTimer::new(late);
-    let wanted = wanted(places, metric, query, no_vector)?;
-    let mut scans = Vec::with_capacity(places.len());
-    for (number, place) in places.iter().enumerate() {
+    let wanted = wanted(sources, metric, query, no_vector)?;
+    let mut scans = Vec::with_capacity(sources.len());
+    for (number, place) in sources.iter().enumerate() {
         if let (Some(vector), Some(dim)) =
             (&wanted.vector, dim_of(&place.state).or(place.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
@@ -85,7 +85,7 @@ pub fn ask(
     let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &clock));
     let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
     let near = |vector: &PreparedVector, k| near(&scans, file_scan.as_ref(), (vector, query), k);
-    let make = HitBuilder { places, files, query, blocks: Blocks::default() };
+    let make = HitBuilder { sources, files, query, blocks: Blocks::default() };
     let (hits, exact) = hits_of(make, &wanted, near, worded)?;
     Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
 }
@@ -149,10 +149,10 @@ fn near(
 ) -> Result<(Vec<NearHit>, bool), SearchError> {
     let records = nearest(scans, vector, k, SearchParams { exact: query.exact, ef: query.ef })?;
     let record = |found: Scored<f32>| {
-        let (id, payload) = (HitKey::Record(found.id, found.place), HitRow::Record(found.row));
+        let (id, payload) = (HitKey::Record(found.id, found.source_index), HitRow::Record(found.row));
         Ranked { score: found.score, id, payload }
     };
-    let mut all: Vec<NearHit> = records.found.into_iter().map(record).collect();
+    let mut all: Vec<NearHit> = records.hits.into_iter().map(record).collect();
     if let Some(files) = files {
         all.extend(files.nearest(vector, k)?);
         all.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.id.cmp(&other.id)));
@@ -205,7 +205,7 @@ fn without_own_keys(metadata: &str) -> Arc<str> {
 
 /// Makes hits of rows.
 struct HitBuilder<'a> {
-    places: &'a [SearchSource],
+    sources: &'a [SearchSource],
     files: Option<&'a FileSource<'a>>,
     query: &'a Query,
     blocks: Blocks,
@@ -240,7 +240,7 @@ impl HitBuilder<'_> {
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         let source = self.files.expect("only what is searched has hits");
-        let text = (source.read)(&row.segment, &row.place, row.inode)?;
+        let text = (source.read)(&row.segment, &row.passage, row.inode)?;
         Ok(Hit {
             id: "".into(),
             entry_id: None,
@@ -283,7 +283,7 @@ impl HitBuilder<'_> {
             None
         };
         let explain = self.query.explain.then(explain);
-        let SearchSource { source, is_log, .. } = &self.places[place];
+        let SearchSource { source, is_log, .. } = &self.sources[place];
         let source = source.clone();
         let (id, entry_id, metadata) = match is_log {
             true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),

@@ -42,7 +42,7 @@ pub struct FileRow {
     /// The segment of the index.
     pub segment: Arc<IndexSegment>,
     /// Where in the file.
-    pub place: PassagePlace,
+    pub passage: PassagePlace,
     /// The file.
     pub inode: u64,
 }
@@ -62,13 +62,13 @@ pub fn best(
     language: Option<&Language>,
     k: usize,
 ) -> Result<Vec<WordHit>, SearchError> {
-    let MatchedTerms { terms, groups, holding, layers } = MatchedTerms::find(scans, files, text, language)?;
+    let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
     let mut collection = files.map_or_else(Collection::default, |files| files.files.sums());
     for totals in scans.iter().map(|scan| scan.state.totals()) {
         collection.documents += totals.records;
         collection.length += totals.terms;
     }
-    let scorer = Scorer::new(collection, groups, &holding);
+    let scorer = Scorer::new(collection, groups, &record_counts);
     let (mut top, mut layers): (BestRows, _) = (Top::new(k), layers.into_iter());
     for scan in scans {
         score_unsealed(scan, &terms, &scorer, &mut top)?;
@@ -95,7 +95,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
         }
         let score = scorer.score(version.terms, &counts);
         if score >= floor(top) && scan.lets_through(version.filterable()) {
-            let id = HitKey::Record(version.id.clone(), scan.place);
+            let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }
     }
@@ -119,7 +119,7 @@ fn score_layer(
             && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
             && score >= floor(top)
         {
-            let id = HitKey::Record(segment.id(row)?.into(), scan.place);
+            let id = HitKey::Record(segment.id(row)?.into(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Sealed(segment.clone(), row)));
         }
     }

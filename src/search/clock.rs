@@ -9,16 +9,16 @@ const STEPS: usize = 16_384;
 
 /// Tells whether a query has taken longer than it may.
 pub struct QueryTimer<'a> {
-    late: &'a dyn Fn() -> Option<SearchError>,
+    check_deadline: &'a dyn Fn() -> Option<SearchError>,
     /// Steps that were done since the last look.
     steps: Cell<usize>,
-    over: Cell<bool>,
+    is_over: Cell<bool>,
 }
 
 impl<'a> QueryTimer<'a> {
-    /// Makes a clock; `late` returns the error once the time is over, and is asked now and then.
-    pub fn new(late: &'a dyn Fn() -> Option<SearchError>) -> QueryTimer<'a> {
-        QueryTimer { late, steps: Cell::new(0), over: Cell::new(false) }
+    /// Makes a clock; `check_deadline` returns the error once the time is over, and is asked now and then.
+    pub fn new(check_deadline: &'a dyn Fn() -> Option<SearchError>) -> QueryTimer<'a> {
+        QueryTimer { check_deadline, steps: Cell::new(0), is_over: Cell::new(false) }
     }
 
     /// Notes so many steps of work; returns whether the time is over. What is worked out after that counts for
@@ -26,11 +26,11 @@ impl<'a> QueryTimer<'a> {
     pub fn is_over(&self, steps: usize) -> bool {
         let done = self.steps.get().saturating_add(steps);
         self.steps.set(done);
-        if done >= STEPS && !self.over.get() {
+        if done >= STEPS && !self.is_over.get() {
             self.steps.set(0);
-            self.over.set((self.late)().is_some());
+            self.is_over.set((self.check_deadline)().is_some());
         }
-        self.over.get()
+        self.is_over.get()
     }
 
     /// Notes so many steps of work, and fails once the time is over.
@@ -40,7 +40,7 @@ impl<'a> QueryTimer<'a> {
 
     /// Fails once the time is over.
     pub fn check(&self) -> Result<(), SearchError> {
-        (self.late)().map_or(Ok(()), Err)
+        (self.check_deadline)().map_or(Ok(()), Err)
     }
 }
 

@@ -77,11 +77,11 @@ impl<'a> FileScan<'a> {
 
     fn offer(&self, segment: &Arc<IndexSegment>, row: u32, score: f64, top: &mut BestRows) -> Result<(), SearchError> {
         self.clock.spend(PATH_STEPS)?;
-        let place = segment.place(row)?;
+        let passage = segment.place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
-            let key = HitKey::File { path, line: place.line, start: place.start };
+            let key = HitKey::File { path, line: passage.line, start: passage.start };
             let segment = segment.clone();
-            top.push(score, key, HitRow::File(FileRow { segment, place, inode }));
+            top.push(score, key, HitRow::File(FileRow { segment, passage, inode }));
         }
         Ok(())
     }

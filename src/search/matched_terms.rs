@@ -22,7 +22,7 @@ pub struct MatchedTerms<'a> {
     /// What counts as one word.
     pub groups: Vec<TermGroup>,
     /// How many visible records of all places hold each term.
-    pub holding: Vec<u64>,
+    pub record_counts: Vec<u64>,
     /// The index of each layer of each place, in order.
     pub layers: Vec<LayerTerms<'a>>,
 }
@@ -50,22 +50,22 @@ impl<'a> MatchedTerms<'a> {
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
         let mut layers = Vec::new();
-        let mut holding = holding(scans, &all, &mut layers)?;
+        let mut record_counts = holding(scans, &all, &mut layers)?;
         if let Some(files) = files {
-            add_files(&mut holding, files, &all)?;
+            add_files(&mut record_counts, files, &all)?;
         }
         for layer in &mut layers {
-            let mut held = holding.iter();
+            let mut held = record_counts.iter();
             layer.lists.retain(|_| held.next().is_some_and(|held| *held > 0));
         }
-        let (terms, holding): (Vec<Box<str>>, Vec<u64>) =
-            all.into_iter().zip(holding).filter(|(_, holding)| *holding > 0).unzip();
+        let (terms, record_counts): (Vec<Box<str>>, Vec<u64>) =
+            all.into_iter().zip(record_counts).filter(|(_, record_counts)| *record_counts > 0).unzip();
         let group = |(weight, words): (f64, Vec<Box<str>>)| {
             let members: Vec<usize> = words.iter().filter_map(|word| terms.binary_search(word).ok()).collect();
             (!members.is_empty()).then_some(TermGroup { weight, members })
         };
         let groups = words.into_iter().filter_map(group).collect();
-        Ok(MatchedTerms { terms, groups, holding, layers })
+        Ok(MatchedTerms { terms, groups, record_counts, layers })
     }
 }
 

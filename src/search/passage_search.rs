@@ -72,10 +72,10 @@ impl FileScan<'_> {
             return Ok(());
         }
         self.clock.spend(PATH_STEPS)?;
-        let place = segment.place(row)?;
+        let passage = segment.place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
-            let key = HitKey::File { path, line: place.line, start: place.start };
-            top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), place, inode }));
+            let key = HitKey::File { path, line: passage.line, start: passage.start };
+            top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), passage, inode }));
         }
         Ok(())
     }

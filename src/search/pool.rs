@@ -20,11 +20,11 @@ pub enum RowLocation {
 /// A row that the bounds do not rule out.
 pub struct Candidate {
     /// Its score is not above this.
-    pub upper: f32,
+    pub upper_bound: f32,
     /// Which of the places it is in.
     pub source: usize,
     /// Where it is.
-    pub place: RowLocation,
+    pub location: RowLocation,
 }
 
 /// All candidates so far. A row is ruled out by its upper bound being below the `k`-th best lower
@@ -66,19 +66,19 @@ impl CandidateSet {
 
     /// Takes a row in, with its lower and upper bound, unless it is ruled out.
     #[inline]
-    pub fn offer(&mut self, (lower, upper): (f32, f32), place: RowLocation) {
-        if self.admits(upper) {
+    pub fn offer(&mut self, (lower, upper_bound): (f32, f32), location: RowLocation) {
+        if self.admits(upper_bound) {
             self.lowers.push(lower, self.candidates.len() as u32, ());
-            self.candidates.push(Candidate { upper, source: self.source, place });
+            self.candidates.push(Candidate { upper_bound, source: self.source, location });
         }
     }
 
     /// Returns the rows that are left in doubt, the largest upper bound first.
     pub fn into_candidates(mut self) -> Vec<Candidate> {
         if let Some(worst) = self.lowers.worst() {
-            self.candidates.retain(|candidate| candidate.upper >= worst);
+            self.candidates.retain(|candidate| candidate.upper_bound >= worst);
         }
-        self.candidates.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper));
+        self.candidates.sort_unstable_by(|a, b| b.upper_bound.total_cmp(&a.upper_bound));
         self.candidates
     }
 }

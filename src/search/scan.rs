@@ -27,7 +27,7 @@ pub const ROWS_A_SIEVE: usize = 32;
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
     /// Number of the place among all that are searched.
-    pub place: usize,
+    pub source_index: usize,
     /// What is searched.
     pub state: &'a BranchVersion,
     /// Only records that match.
@@ -37,9 +37,9 @@ pub struct Scan<'a> {
     /// Of each layer, those of its rows; empty without an embedder.
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
     /// Of each layer, the rows that match the filter; empty without one.
-    chosen: Vec<RoaringBitmap>,
+    matching_rows: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the clock.
-    weight: usize,
+    filter_steps: usize,
     /// The time limit.
     pub clock: &'a QueryTimer<'a>,
 }
@@ -47,7 +47,7 @@ pub struct Scan<'a> {
 /// A record and its score.
 pub struct Scored<S> {
     /// In which place it is.
-    pub place: usize,
+    pub source_index: usize,
     /// Its id.
     pub id: Arc<str>,
     /// Where it stands.
@@ -59,30 +59,30 @@ pub struct Scored<S> {
 impl<'a> Scan<'a> {
     /// Prepares a search; finds out which rows match the filter.
     pub fn new(
-        place: usize,
+        source_index: usize,
         state: &'a BranchVersion,
         derived: Option<&'a DerivedVectors>,
         filter: Option<&'a Filter>,
         clock: &'a QueryTimer<'a>,
     ) -> Result<Scan<'a>, SearchError> {
-        let mut chosen = Vec::new();
+        let mut matching_rows = Vec::new();
         if let Some(filter) = filter {
             for layer in state.layers() {
-                chosen.push(filter.select(&layer.segment, clock)?);
+                matching_rows.push(filter.select(&layer.segment, clock)?);
             }
         }
         let file = |derived: &DerivedVectors| {
             state.layers().iter().map(|layer| layer.segment.derived().of(&derived.embedder)).collect()
         };
-        let (derived_files, weight) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
-        Ok(Scan { place, state, filter, derived, derived_files, chosen, weight, clock })
+        let (derived_files, filter_steps) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
+        Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, clock })
     }
 
     /// Tells whether a row of a layer's segment may be an answer.
     #[inline]
     pub fn sees(&self, layer: usize, row: u32) -> bool {
         self.state.layers()[layer].visible.contains(row)
-            && self.chosen.get(layer).is_none_or(|chosen| chosen.contains(row))
+            && self.matching_rows.get(layer).is_none_or(|chosen| chosen.contains(row))
     }
 
     /// Returns the number of rows in a layer's segment, visible or not.
@@ -93,14 +93,14 @@ impl<'a> Scan<'a> {
     /// Returns how many rows of a layer may be answers at most.
     pub fn rows_of(&self, layer: usize) -> u32 {
         let visible = self.state.layers()[layer].visible.count();
-        self.chosen.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
+        self.matching_rows.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
     }
 
     /// Puts those rows of a layer into `rows`, in order, that may be answers.
     pub fn rows_in(&self, layer: usize, range: Range<u32>, rows: &mut Vec<u32>) {
         rows.clear();
         let visible = &self.state.layers()[layer].visible;
-        match self.chosen.get(layer) {
+        match self.matching_rows.get(layer) {
             None => visible.each(range, |row| rows.push(row)),
             // Not a loop: a bitmap goes through its containers itself, which is faster.
             Some(chosen) => chosen.range(range).for_each(|row| {
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
 
     /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
     pub fn lets_through(&self, metadata: &Value) -> bool {
-        self.filter.is_none_or(|filter| !self.clock.is_over(self.weight) && filter.matches(metadata))
+        self.filter.is_none_or(|filter| !self.clock.is_over(self.filter_steps) && filter.matches(metadata))
     }
 }
 
@@ -149,14 +149,14 @@ impl<'a> Columns<'a> {
         Columns { codes, scales, residuals, norms }
     }
 
-    /// Pools those of some rows that may be among the best; `place` says where a row is, by its place in `rows`, or that
+    /// Pools those of some rows that may be among the best; `location` says where a row is, by its place in `rows`, or that
     /// it is not an answer.
     pub fn sift(
         &self,
         rows: &[u32],
         query: &PreparedVector,
         pool: &mut CandidateSet,
-        place: impl Fn(usize) -> Option<RowLocation>,
+        location: impl Fn(usize) -> Option<RowLocation>,
     ) {
         let mut products = [0; ROWS_SIDE_BY_SIDE];
         let mut at = 0;
@@ -172,9 +172,9 @@ impl<'a> Columns<'a> {
                     {
                         let bounds = query.bounds(found);
                         if pool.admits(bounds.1)
-                            && let Some(place) = place(at - 1)
+                            && let Some(location) = location(at - 1)
                         {
-                            pool.offer(bounds, place);
+                            pool.offer(bounds, location);
                         }
                     }
                 }

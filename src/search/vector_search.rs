@@ -56,7 +56,7 @@ pub struct SearchParams {
 /// What was found.
 pub struct VectorSearch {
     /// Best first, equal scores by id.
-    pub found: Vec<Scored<f32>>,
+    pub hits: Vec<Scored<f32>>,
     /// Whether nothing can be missing: no graph was walked.
     pub exact: bool,
 }
@@ -116,7 +116,7 @@ pub fn nearest(
         pool.begin(number);
         exact &= scan.gather(query, effort, &mut pool, &mut floor)?;
     }
-    Ok(VectorSearch { found: ranked(scans, query, pool)?, exact })
+    Ok(VectorSearch { hits: ranked(scans, query, pool)?, exact })
 }
 
 /// Scores what the bounds leave in doubt, the likeliest first.
@@ -126,14 +126,14 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
     for (number, candidate) in candidates.iter().enumerate() {
         let scan = &scans[candidate.source];
         let later = candidates.get(number + VECTORS_AHEAD);
-        later.into_iter().for_each(|later| scans[later.source].fetch(&later.place));
+        later.into_iter().for_each(|later| scans[later.source].fetch(&later.location));
         if number.is_multiple_of(ROWS_AT_ONCE) {
             scan.check_time()?;
         }
-        if top.worst().is_some_and(|worst| candidate.upper < worst) {
+        if top.worst().is_some_and(|worst| candidate.upper_bound < worst) {
             break;
         }
-        let (row, score) = match &candidate.place {
+        let (row, score) = match &candidate.location {
             RowLocation::Unsealed(version) => {
                 let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
                 (Row::Unsealed(version.clone()), score)
@@ -151,12 +151,12 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
         if let Some(score) = score
             && top.worst().is_none_or(|worst| score >= worst)
         {
-            top.push(score, (Arc::from(&*row.id()?), scan.place), row);
+            top.push(score, (Arc::from(&*row.id()?), scan.source_index), row);
         }
     }
     let scored = |entry: Ranked<f32, (Arc<str>, usize), Row>| {
-        let (id, place) = entry.id;
-        Scored { place, id, row: entry.payload, score: entry.score }
+        let (id, source_index) = entry.id;
+        Scored { source_index, id, row: entry.payload, score: entry.score }
     };
     Ok(top.into_sorted().into_iter().map(scored).collect())
 }
@@ -261,7 +261,7 @@ impl Scan<'_> {
         &self,
         query: &PreparedVector,
         pool: &mut CandidateSet,
-        place: impl Fn(&Arc<Version>) -> Option<RowLocation>,
+        location: impl Fn(&Arc<Version>) -> Option<RowLocation>,
     ) -> Result<(), SearchError> {
         let versions: Vec<&Arc<Version>> = self.state.unsealed().apart().collect();
         let mut sieve = query.sieve(pool.worst());
@@ -281,9 +281,9 @@ impl Scan<'_> {
             {
                 let bounds = query.bounds(found);
                 if pool.admits(bounds.1)
-                    && let Some(place) = place(version)
+                    && let Some(location) = location(version)
                 {
-                    pool.offer(bounds, place);
+                    pool.offer(bounds, location);
                 }
             }
         }
@@ -291,8 +291,8 @@ impl Scan<'_> {
     }
 
     /// Has a vector brought near. What is wrong with it is said when it is scored.
-    fn fetch(&self, place: &RowLocation) {
-        let vector = match place {
+    fn fetch(&self, location: &RowLocation) {
+        let vector = match location {
             RowLocation::Unsealed(version) => version.content.vector.as_deref(),
             RowLocation::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),
             RowLocation::UnsealedDerived(_, derived) => Some(&derived.vector[..]),

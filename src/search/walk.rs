@@ -11,7 +11,7 @@ use crate::vector::PreparedVector;
 /// The memory of a walk, kept for the next one.
 #[derive(Default)]
 struct WalkMemory {
-    found: Vec<(f32, u32)>,
+    scored_nodes: Vec<(f32, u32)>,
     rows: Vec<u32>,
     scratch: WalkScratch,
 }
@@ -45,18 +45,19 @@ pub fn walk(
     let replaced = replaces.map(|file| file.columns()).transpose()?;
     let counts = |row| replaced.as_ref().is_none_or(|derived| derived.number(row).is_none());
     let sees = |row| scan.sees(layer, row) && counts(row);
-    let floor = KEPT.with_borrow_mut(|WalkMemory { found, rows, scratch }| {
+    let floor = KEPT.with_borrow_mut(|WalkMemory { scored_nodes, rows, scratch }| {
         let (mut floor, mut again) = (None, beam);
         if hides_few_rows(scan, layer, pool.k()) {
-            let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, found, scratch);
-            let shown = found.iter().filter(|&&(_, row)| sees(row)).count();
-            let serves = found.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= found.len() * 3;
+            let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, scored_nodes, scratch);
+            let shown = scored_nodes.iter().filter(|&&(_, row)| sees(row)).count();
+            let serves =
+                scored_nodes.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= scored_nodes.len() * 3;
             floor = serves.then_some(walked);
             again.most = ef.min(beam.most);
         }
-        let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, found, scratch));
+        let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, scored_nodes, scratch));
         rows.clear();
-        rows.extend(found.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
+        rows.extend(scored_nodes.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
         columns.sift(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
         floor
     });
