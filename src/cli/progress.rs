@@ -16,11 +16,11 @@ pub struct Waiting {
 
 impl Waiting {
     /// Begins to wait, and shows nothing yet.
-    pub fn new(what: String, hidden: bool) -> Waiting {
+    pub fn new(label: String, hidden: bool) -> Waiting {
         let bar = if hidden || !stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Waiting { bar: bar.with_style(style).with_message(what), begin: Instant::now() }
+        Waiting { bar: bar.with_style(style).with_message(label), begin: Instant::now() }
     }
 
     /// Waits on.
@@ -52,11 +52,11 @@ impl ProgressLine {
     }
 
     /// Shows a bar for things that are counted, of which the number is not known yet; hidden as [`ProgressLine::new`] says.
-    pub fn counting(what: &str, hidden: bool) -> ProgressLine {
+    pub fn counting(label: &str, hidden: bool) -> ProgressLine {
         if hidden || !stderr().is_terminal() {
             return ProgressLine(ProgressBar::hidden());
         }
-        let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {what} {{eta}}"));
+        let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {label} {{eta}}"));
         ProgressLine(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 

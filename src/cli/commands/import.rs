@@ -63,17 +63,17 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target = Target::parse(&args.target)?;
     // Before the store is touched: a wrong name or header changes nothing.
     let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
-    let left_out = rows.left_out;
+    let left_out = rows.skipped_files;
     let access = if args.create { Access::Create } else { Access::Write };
-    let progress = ProgressLine::new(rows.length, out.is_json());
-    let mut import = Import { args, progress, rows: 0, sums: [0; 2], last: Value::Null };
+    let progress = ProgressLine::new(rows.total_bytes, out.is_json());
+    let mut import = Import { args, progress, rows: 0, put_and_deleted: [0; 2], last_receipt: Value::Null };
     target.with(access, |branch| import.run(branch, rows))?;
     import.progress.finish();
-    let [put, deleted] = import.sums;
+    let [put, deleted] = import.put_and_deleted;
     if out.is_json() {
-        let Import { rows, last, .. } = import;
+        let Import { rows, last_receipt, .. } = import;
         out.line(
-            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": left_out, "head": last["head"], "entry": last["entry"] }),
+            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": left_out, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
         )?;
     } else {
         remark(format_args!("{} rows read: {put} put, {deleted} deleted", import.rows));
@@ -89,9 +89,9 @@ struct Import<'a> {
     progress: ProgressLine,
     rows: u64,
     /// Records put and deleted.
-    sums: [u64; 2],
+    put_and_deleted: [u64; 2],
     /// The last receipt.
-    last: Value,
+    last_receipt: Value,
 }
 
 impl Import<'_> {
@@ -120,10 +120,10 @@ impl Import<'_> {
         };
         let receipt = branch.put(batch).map_err(|failure| self.placed(failure, &first))?;
         self.rows += count;
-        for (sum, key) in self.sums.iter_mut().zip(["put", "deleted"]) {
+        for (sum, key) in self.put_and_deleted.iter_mut().zip(["put", "deleted"]) {
             *sum += receipt.get(key).and_then(Value::as_u64).unwrap_or(0);
         }
-        self.last = receipt;
+        self.last_receipt = receipt;
         Ok(())
     }
 

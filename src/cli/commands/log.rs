@@ -66,12 +66,12 @@ fn entry_of(line: &str) -> Value {
 fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), CommandError> {
     let lanes = Lanes::of(entries);
     for drawn in graph::draw(&lanes.parents, lanes.tip(name_path)) {
-        if let Some(before) = drawn.before {
+        if let Some(before) = drawn.row_above {
             out.line(before)?;
         }
         let line = log_line::render(&entries[drawn.entry], out.is_coloured());
         out.line(format_args!("{}  {line}", drawn.row))?;
-        if let Some(after) = drawn.after {
+        if let Some(after) = drawn.row_below {
             out.line(after)?;
         }
     }

@@ -93,9 +93,9 @@ struct Watch<'a> {
     keys: Vec<(String, GlobMatcher)>,
     events: File,
     /// What was read of a line that is not whole yet.
-    rest: Vec<u8>,
+    partial_line: Vec<u8>,
     /// Keys that were claimed or written since the beginning.
-    fresh: Vec<String>,
+    changed_keys: Vec<String>,
 }
 
 /// What is looked at of an event.
@@ -123,7 +123,7 @@ impl Watch<'_> {
         }
         let mut events = open_events(&folder).map_err(|_| no_signal(&args.paths[0]))?;
         events.seek(SeekFrom::End(0)).map_err(|error| CommandError::file("followed", &folder, &error))?;
-        Ok(Watch { args, folder, keys, events, rest: Vec::new(), fresh: Vec::new() })
+        Ok(Watch { args, folder, keys, events, partial_line: Vec::new(), changed_keys: Vec::new() })
     }
 
     fn matches(&self, key: &str) -> bool {
@@ -154,7 +154,7 @@ impl Watch<'_> {
 
     fn candidates(&self) -> Result<Vec<String>, CommandError> {
         if self.args.new {
-            return Ok(self.fresh.clone());
+            return Ok(self.changed_keys.clone());
         }
         if self.keys.iter().all(|(key, _)| !key.contains(['*', '?', '[', '{', '\\'])) {
             return Ok(self.keys.iter().map(|(key, _)| key.clone()).collect());
@@ -181,23 +181,23 @@ impl Watch<'_> {
             // Events were dropped before they were read, or the branch has ended, which the next look tells.
             Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {
                 self.events = open_events(&self.folder).map_err(|error| failed(&error))?;
-                self.rest.clear();
+                self.partial_line.clear();
                 return Ok(());
             }
             Err(error) => return Err(failed(&error)),
         }
-        self.rest.extend(bytes);
-        let lines = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        for line in self.rest[..lines].split(|byte| *byte == b'\n') {
+        self.partial_line.extend(bytes);
+        let lines = self.partial_line.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for line in self.partial_line[..lines].split(|byte| *byte == b'\n') {
             if let Ok(EventLine { event, key }) = serde_json::from_slice(line)
                 && ["claimed", "signal"].contains(&&*event)
                 && self.matches(&key)
-                && !self.fresh.contains(&key)
+                && !self.changed_keys.contains(&key)
             {
-                self.fresh.push(key);
+                self.changed_keys.push(key);
             }
         }
-        self.rest.drain(..lines);
+        self.partial_line.drain(..lines);
         Ok(())
     }
 }

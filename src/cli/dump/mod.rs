@@ -147,11 +147,11 @@ impl DumpedBranch {
 
 impl Manifest {
     /// Refuses a file with another number of lines than there should be.
-    fn check_lines(&self, file: &Path, found: u64, wanted: u64) -> Result<(), CommandError> {
-        if found == wanted {
+    fn check_lines(&self, file: &Path, counted: u64, expected: u64) -> Result<(), CommandError> {
+        if counted == expected {
             return Ok(());
         }
-        Err(damaged(format!("{} has {found} lines, and {MANIFEST} says {wanted}", file.display())))
+        Err(damaged(format!("{} has {counted} lines, and {MANIFEST} says {expected}", file.display())))
     }
 
     fn state(&self, head: &str) -> Result<&Path, CommandError> {

@@ -34,7 +34,7 @@ pub struct MissedQuestion {
     pub score: RetrievalScore,
     pub missed: Vec<String>,
     /// The hits before the last evidence found that are no evidence, best first.
-    pub instead: Vec<String>,
+    pub wrong_hits: Vec<String>,
 }
 
 /// Asks every question in each mode that it can be asked in.
@@ -83,13 +83,13 @@ fn judge(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Opt
     let score = RetrievalScore::of(&hits, &evidence, k);
     let missed: Vec<String> =
         evidence.iter().filter(|wanted| !hits.contains(wanted)).map(|wanted| (*wanted).to_owned()).collect();
-    let instead = hits.iter().filter(|hit| !evidence.contains(**hit)).map(|hit| (*hit).to_owned()).collect();
+    let wrong_hits = hits.iter().filter(|hit| !evidence.contains(**hit)).map(|hit| (*hit).to_owned()).collect();
     let missed = (!missed.is_empty()).then(|| MissedQuestion {
         line: question.line,
         question: question.text.clone(),
         score,
         missed,
-        instead,
+        wrong_hits,
     });
     (score, missed)
 }
@@ -109,7 +109,7 @@ impl MissedQuestion {
     pub fn to_json(&self, mode: &str) -> Value {
         json!({
             "mode": mode, "line": self.line, "question": self.question, "recall": self.score.recall,
-            "missed": self.missed, "instead": self.instead,
+            "missed": self.missed, "instead": self.wrong_hits,
         })
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((text.mean.recall, text.mean.reciprocal_rank), (0.5, 0.25));
         let missed = &text.missed[0];
         assert_eq!((missed.line, &*missed.question, &missed.missed[..]), (3, "two", &["b".to_owned()][..]));
-        assert_eq!(missed.instead, ["x", "a", "files/n.md"]);
+        assert_eq!(missed.wrong_hits, ["x", "a", "files/n.md"]);
         let by_text = evaluate(&mut Answering(false), &questions(), 10).unwrap();
         assert_eq!(by_text.len(), 1);
         assert_eq!(by_text[0].mean.recall, 1.0);

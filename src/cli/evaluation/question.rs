@@ -20,7 +20,7 @@ pub struct Question {
     pub text: String,
     vector: Option<Value>,
     /// `filter` and `scope`.
-    rest: Map<String, Value>,
+    filter_and_scope: Map<String, Value>,
     /// The ids of records, and paths of files with `files/` in front, that answer it.
     pub evidence: BTreeSet<String>,
 }
@@ -57,12 +57,12 @@ impl Question {
         let evidence: Option<BTreeSet<String>> = ids.iter().map(|id| id.as_str().map(str::to_owned)).collect();
         let evidence = evidence.filter(|ids| !ids.is_empty()).ok_or_else(|| bad("no list of evidence"))?;
         keys.retain(|key, _| matches!(key.as_str(), "filter" | "scope"));
-        Ok(Question { line: number, text: text.to_owned(), vector, rest: keys, evidence })
+        Ok(Question { line: number, text: text.to_owned(), vector, filter_and_scope: keys, evidence })
     }
 
     /// Returns the query in a mode, where what it needs is at hand. By vector, a text is one where an embedder is.
     pub fn query(&self, mode: &str, k: usize) -> Option<String> {
-        let mut query = self.rest.clone();
+        let mut query = self.filter_and_scope.clone();
         let is_text = !self.text.is_empty();
         if mode != "text" {
             self.vector.iter().for_each(|vector| drop(query.insert("vector".to_owned(), vector.clone())));

@@ -24,7 +24,7 @@ impl Exploration<'_> {
     fn run_and_score(&self, pool: &SupervisorPool, explored: &mut CandidateResult) -> Result<(), CommandError> {
         let name = self.fork(explored.number)?;
         let directory = self.directory(&name);
-        explored.branch = Some(CandidateBranch { name: name.clone(), ended: 0, head: String::new() });
+        explored.branch = Some(CandidateBranch { name: name.clone(), end_seq: 0, head: String::new() });
         // So its ttl counts from our end, however long a command takes that writes nothing.
         let lease = Mounted::new(&directory).lease()?;
         let mut supervisor = pool.start().map_err(|error| {
@@ -80,16 +80,17 @@ impl Exploration<'_> {
         })
     }
 
-    /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry `ended` ended it.
-    pub(super) fn freeze(&self, name: &str, ended: Option<u64>) -> Result<CandidateBranch, CommandError> {
+    /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry `end_seq`
+    /// ended it.
+    pub(super) fn freeze(&self, name: &str, end_seq: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
-        let from = ended.map_or_else(|| name.to_owned(), |seq| seq.to_string());
+        let from = end_seq.map_or_else(|| name.to_owned(), |seq| seq.to_string());
         let answer = Mounted::new(self.target).ask(&format!("fork {name} from discarded {from}"))?;
-        let ended = answer["from"]["entry"].as_u64().unwrap_or_default();
+        let end_seq = answer["from"]["entry"].as_u64().unwrap_or_default();
         let status = Mounted::new(&self.directory(name)).status()?;
         Ok(CandidateBranch {
             name: name.to_owned(),
-            ended,
+            end_seq,
             head: status["head"].as_str().unwrap_or_default().to_owned(),
         })
     }

@@ -61,7 +61,7 @@ pub struct CandidateBranch {
     /// Its name below the target.
     pub name: String,
     /// The entry that ended the branch in which the candidate worked; 0 where this is that branch.
-    pub ended: u64,
+    pub end_seq: u64,
     /// The hash of what it held then.
     pub head: String,
 }

@@ -23,7 +23,7 @@ impl Exploration<'_> {
             let planned = mounted.ask("promote --dry-run")?;
             if mounted.status()?["head"] != *branch.head {
                 // The scorer has changed what it scored.
-                *branch = self.freeze(&branch.name, Some(branch.ended))?;
+                *branch = self.freeze(&branch.name, Some(branch.end_seq))?;
                 continue;
             }
             if planned["status"] == "blocked" {

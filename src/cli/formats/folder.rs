@@ -14,15 +14,15 @@ pub struct TextFolder {
     paths: std::vec::IntoIter<PathBuf>,
     row: usize,
     /// Bytes of all of them.
-    pub length: u64,
+    pub total_bytes: u64,
     /// Other files, which are no records.
-    pub left_out: u64,
+    pub skipped_files: u64,
 }
 
 impl TextFolder {
     /// Looks for notes; names that begin with a dot, and links, are passed by.
     pub fn of(folder: &Path) -> Result<TextFolder, CommandError> {
-        let (mut paths, mut length, mut left_out) = (Vec::new(), 0, 0);
+        let (mut paths, mut total_bytes, mut skipped_files) = (Vec::new(), 0, 0);
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
             let failed = |e: std::io::Error| CommandError::file("read", &next, &e);
@@ -35,15 +35,15 @@ impl TextFolder {
                     () if entry.file_name().as_encoded_bytes().starts_with(b".") => {}
                     () if kind.is_dir() => folders.push(path),
                     () if kind.is_file() && is_note => {
-                        length += entry.metadata().map_err(failed)?.len();
+                        total_bytes += entry.metadata().map_err(failed)?.len();
                         paths.push(path);
                     }
-                    () => left_out += 1,
+                    () => skipped_files += 1,
                 }
             }
         }
         paths.sort();
-        Ok(TextFolder { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, length, left_out })
+        Ok(TextFolder { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, total_bytes, skipped_files })
     }
 
     fn read(&mut self, path: &Path) -> Result<(InputRow, u64), CommandError> {
@@ -87,7 +87,7 @@ mod tests {
             fs::write(dir.path().join(path), text).unwrap();
         }
         let notes = TextFolder::of(dir.path()).unwrap();
-        assert_eq!((notes.length, notes.left_out), (7, 1));
+        assert_eq!((notes.total_bytes, notes.skipped_files), (7, 1));
         let lines: Vec<serde_json::Value> =
             notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));

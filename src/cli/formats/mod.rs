@@ -110,9 +110,9 @@ impl InputRow {
 /// The records of a file, one after the other.
 pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
-    pub length: u64,
+    pub total_bytes: u64,
     /// Files of a folder that are no notes.
-    pub left_out: u64,
+    pub skipped_files: u64,
     reader: Rows,
 }
 
@@ -124,12 +124,12 @@ impl RowReader {
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::of(path)?;
-            let (length, left_out) = (notes.length, notes.left_out);
-            RowReader { length, left_out, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
+            let (total_bytes, skipped_files) = (notes.total_bytes, notes.skipped_files);
+            RowReader { total_bytes, skipped_files, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {
             refuse_ids(ids)?;
             let input = BufReader::with_capacity(BUFFER, io::stdin());
-            RowReader { length: 0, left_out: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
+            RowReader { total_bytes: 0, skipped_files: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
         } else {
             RowReader::of_file(path, ids)?
         };
@@ -148,7 +148,7 @@ impl RowReader {
             refuse_ids(ids)?;
         }
         let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
-        let length = file.metadata().map_err(|e| CommandError::file("opened", path, &e))?.len();
+        let total_bytes = file.metadata().map_err(|e| CommandError::file("opened", path, &e))?.len();
         let mut input = BufReader::with_capacity(BUFFER, file);
         let path = path.to_owned();
         let reader: Rows = match format {
@@ -158,10 +158,10 @@ impl RowReader {
                 input.read_to_end(&mut bytes).map_err(|e| CommandError::file("read", &path, &e))?;
                 Box::new(json_array::rows(path, &bytes)?)
             }
-            Format::Npy => Box::new(npy::NpyRows::new(path, input, length, ids)?),
-            Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, length, ids)?),
+            Format::Npy => Box::new(npy::NpyRows::new(path, input, total_bytes, ids)?),
+            Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, total_bytes, ids)?),
         };
-        Ok(RowReader { length, left_out: 0, reader })
+        Ok(RowReader { total_bytes, skipped_files: 0, reader })
     }
 }
 

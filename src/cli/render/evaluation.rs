@@ -26,7 +26,7 @@ pub fn render(evaluations: &[ModeEvaluation], k: usize, missed: usize) -> String
         let of = evaluation.missed.len();
         text += &format!("\n{}: evidence of {of} was not all found; the worst:\n", evaluation.mode);
         for question in evaluation.missed.iter().take(missed) {
-            let instead: Vec<&str> = question.instead.iter().take(INSTEAD_MAX).map(String::as_str).collect();
+            let instead: Vec<&str> = question.wrong_hits.iter().take(INSTEAD_MAX).map(String::as_str).collect();
             let instead = if instead.is_empty() { "nothing".to_owned() } else { instead.join(", ") };
             text += &format!(
                 "  line {}: {}\n    missed {}; found {instead}\n",

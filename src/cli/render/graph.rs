@@ -17,50 +17,50 @@ pub struct Drawn {
     /// The entry's index.
     pub entry: usize,
     /// A row above its own, where columns run together.
-    pub before: Option<String>,
+    pub row_above: Option<String>,
     /// Its own row.
     pub row: String,
     /// A row below, where a column opens or is joined.
-    pub after: Option<String>,
+    pub row_below: Option<String>,
 }
 
 /// Draws the graph that `parents` describes (for each entry the older ones it follows); `first` gets the leftmost column.
 pub fn draw(parents: &[Vec<usize>], first: Option<usize>) -> Vec<Drawn> {
-    let mut columns = GraphColumns { waiting: Vec::new(), reserved: first };
+    let mut columns = GraphColumns { awaited: Vec::new(), reserved: first };
     (0..parents.len()).rev().map(|entry| columns.place(entry, &parents[entry])).collect()
 }
 
 struct GraphColumns {
     /// The entry that each column waits for; a free column waits for none.
-    waiting: Vec<Option<usize>>,
+    awaited: Vec<Option<usize>>,
     /// The entry that the leftmost column is kept for, until it comes.
     reserved: Option<usize>,
 }
 
 impl GraphColumns {
     fn place(&mut self, entry: usize, parents: &[usize]) -> Drawn {
-        let ends: Vec<usize> = (0..self.waiting.len()).filter(|&c| self.waiting[c] == Some(entry)).collect();
+        let ends: Vec<usize> = (0..self.awaited.len()).filter(|&c| self.awaited[c] == Some(entry)).collect();
         let column = self.column_for(entry, &ends);
         let ends: Vec<usize> = ends.into_iter().filter(|&c| c != column).collect();
         for &end in &ends {
-            self.waiting[end] = None;
+            self.awaited[end] = None;
         }
-        let before = (!ends.is_empty()).then(|| self.link(column, &ends, &[]));
-        self.waiting[column] = Some(entry);
+        let row_above = (!ends.is_empty()).then(|| self.link(column, &ends, &[]));
+        self.awaited[column] = Some(entry);
         let row = self.row(column);
-        self.waiting[column] = parents.first().copied();
-        let after = parents.get(1).map(|&second| self.branch_off(column, second));
-        while self.waiting.last() == Some(&None) {
-            self.waiting.pop();
+        self.awaited[column] = parents.first().copied();
+        let row_below = parents.get(1).map(|&second| self.branch_off(column, second));
+        while self.awaited.last() == Some(&None) {
+            self.awaited.pop();
         }
-        Drawn { entry, before, row, after }
+        Drawn { entry, row_above, row, row_below }
     }
 
     fn column_for(&mut self, entry: usize, ends: &[usize]) -> usize {
         if self.reserved == Some(entry) {
             self.reserved = None;
-            if self.waiting.is_empty() {
-                self.waiting.push(None);
+            if self.awaited.is_empty() {
+                self.awaited.push(None);
             }
             return 0;
         }
@@ -70,21 +70,21 @@ impl GraphColumns {
     /// Returns a free column, not left of `column`.
     fn free_after(&mut self, column: usize) -> usize {
         let from = column.max(usize::from(self.reserved.is_some()));
-        let free = (from..self.waiting.len()).find(|&c| self.waiting[c].is_none());
+        let free = (from..self.awaited.len()).find(|&c| self.awaited[c].is_none());
         free.unwrap_or_else(|| {
             // The reserved column has to be there before one beside it.
-            self.waiting.resize(self.waiting.len().max(from) + 1, None);
-            self.waiting.len() - 1
+            self.awaited.resize(self.awaited.len().max(from) + 1, None);
+            self.awaited.len() - 1
         })
     }
 
     /// Lets a column wait for a second older entry, and draws the way to it.
     fn branch_off(&mut self, column: usize, second: usize) -> String {
-        if let Some(joined) = (0..self.waiting.len()).find(|&c| c != column && self.waiting[c] == Some(second)) {
+        if let Some(joined) = (0..self.awaited.len()).find(|&c| c != column && self.awaited[c] == Some(second)) {
             return self.link(column, &[joined], &[]);
         }
         let opened = self.free_after(column + 1);
-        self.waiting[opened] = Some(second);
+        self.awaited[opened] = Some(second);
         self.link(column, &[opened], &[opened])
     }
 
@@ -94,13 +94,13 @@ impl GraphColumns {
             Some(_) => "| ",
             None => "  ",
         };
-        self.waiting.iter().enumerate().map(cell).collect::<String>().trim_end().to_owned()
+        self.awaited.iter().enumerate().map(cell).collect::<String>().trim_end().to_owned()
     }
 
     /// Draws lines from `column` to each of `others`; what is in `hidden` does not pass through this row.
     fn link(&self, column: usize, others: &[usize], hidden: &[usize]) -> String {
-        let mut row = vec![' '; 2 * self.waiting.len()];
-        for (c, waiting) in self.waiting.iter().enumerate() {
+        let mut row = vec![' '; 2 * self.awaited.len()];
+        for (c, waiting) in self.awaited.iter().enumerate() {
             if waiting.is_some() && !hidden.contains(&c) {
                 row[2 * c] = '|';
             }
@@ -108,7 +108,7 @@ impl GraphColumns {
         for &other in others {
             let right = other > column;
             // Columns run together downwards to the left; one that opens does so to the right.
-            let slope = if right && self.waiting[other].is_some() { '\\' } else { '/' };
+            let slope = if right && self.awaited[other].is_some() { '\\' } else { '/' };
             let corner = if right { 2 * other - 1 } else { 2 * other + 1 };
             let between = if right { 2 * column + 1..corner } else { corner + 1..2 * column };
             for cell in &mut row[between] {
@@ -132,9 +132,9 @@ mod tests {
         let parents: Vec<Vec<usize>> = parents.iter().map(|p| p.to_vec()).collect();
         let mut rows = Vec::new();
         for drawn in draw(&parents, first) {
-            rows.extend(drawn.before);
+            rows.extend(drawn.row_above);
             rows.push(format!("{} {}", drawn.row, drawn.entry));
-            rows.extend(drawn.after);
+            rows.extend(drawn.row_below);
         }
         assert_eq!(rows, expected, "\n{}", rows.join("\n"));
     }

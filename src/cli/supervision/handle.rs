@@ -26,7 +26,7 @@ pub struct SupervisorPool {
 #[derive(Default)]
 struct PoolMembers {
     /// All that were started and not waited for.
-    known: HashSet<Pid>,
+    pids: HashSet<Pid>,
     /// What they are asked through; an end of it ends them and all that they run.
     inputs: HashMap<Pid, ChildStdin>,
 }
@@ -59,7 +59,7 @@ impl SupervisorPool {
         let pid = Pid::from_child(&child);
         let (input, answers) = (child.stdin.take(), child.stdout.take());
         let (Some(input), Some(answers)) = (input, answers) else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        members.known.insert(pid);
+        members.pids.insert(pid);
         members.inputs.insert(pid, input);
         Ok(Supervised { pool: self, pid, child, answers: BufReader::new(answers) })
     }
@@ -106,9 +106,9 @@ impl Drop for Supervised<'_> {
         drop(self.pool.members().inputs.remove(&self.pid));
         let ended = self.child.wait();
         let mut members = self.pool.members();
-        members.known.remove(&self.pid);
+        members.pids.remove(&self.pid);
         if !ended.is_ok_and(|status| status.success()) {
-            end_orphans(&members.known, LINGER);
+            end_orphans(&members.pids, LINGER);
         }
     }
 }

@@ -111,7 +111,7 @@ impl BranchAccess for Closed {
     }
 
     fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
-        Ok(Box::new(ClosedSession { branch: self, asked: 0 }))
+        Ok(Box::new(ClosedSession { branch: self, query_count: 0 }))
     }
 
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError> {
@@ -143,15 +143,15 @@ fn parse(json: &str) -> Result<Value, CommandError> {
 
 struct ClosedSession<'a> {
     branch: &'a Closed,
-    asked: usize,
+    query_count: usize,
 }
 
 impl QuerySession for ClosedSession<'_> {
     fn ask(&mut self, query: &str) -> Result<String, CommandError> {
         let query = Query::parse(query).map_err(Error::from)?;
         let answer = self.branch.memory.ask(&self.branch.view(), &query)?;
-        self.asked += 1;
-        Ok(answer.to_lines(self.asked - 1))
+        self.query_count += 1;
+        Ok(answer.to_lines(self.query_count - 1))
     }
 }
 

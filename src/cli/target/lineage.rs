@@ -33,9 +33,9 @@ impl Lineage {
 
     /// Reads it from an open store.
     pub fn of_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
-        let upto = memory.history_end(&View::Branch(branch))?;
-        let length = memory.history_length(branch, HistoryFile::Lineage, upto)?;
-        Ok(Lineage { source: LineageSource::Store(memory.clone(), branch, upto), length })
+        let last_seq = memory.history_end(&View::Branch(branch))?;
+        let length = memory.history_length(branch, HistoryFile::Lineage, last_seq)?;
+        Ok(Lineage { source: LineageSource::Store(memory.clone(), branch, last_seq), length })
     }
 
     fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, CommandError> {
@@ -48,8 +48,8 @@ impl Lineage {
                 })?;
                 Ok(bytes)
             }
-            LineageSource::Store(memory, branch, upto) => {
-                let part = (*branch, HistoryFile::Lineage, *upto);
+            LineageSource::Store(memory, branch, last_seq) => {
+                let part = (*branch, HistoryFile::Lineage, *last_seq);
                 // The store is the caller's own.
                 Ok(memory.history_read(part, start, (end - start) as usize, &|_, _| true)?)
             }

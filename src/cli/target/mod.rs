@@ -135,12 +135,12 @@ impl Target {
         Err(CommandError::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
     }
 
-    /// Returns the branch to ask for what concerns a whole store: of the store or mount at `place`, or that of a branch.
-    pub fn of_store(place: &Path) -> Target {
-        match store_of(place) {
-            Ok(Some(_)) if place::shows_a_branch(place) => Target::Mounted(place.to_owned()),
-            Ok(Some(_)) => Target::Mounted(place.join(MAIN)),
-            _ => Target::Closed { store: place.to_owned(), name_path: MAIN.to_owned() },
+    /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
+    pub fn of_store(store: &Path) -> Target {
+        match store_of(store) {
+            Ok(Some(_)) if place::shows_a_branch(store) => Target::Mounted(store.to_owned()),
+            Ok(Some(_)) => Target::Mounted(store.join(MAIN)),
+            _ => Target::Closed { store: store.to_owned(), name_path: MAIN.to_owned() },
         }
     }
 

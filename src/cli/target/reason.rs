@@ -18,21 +18,21 @@ const SLACK: Duration = Duration::from_millis(1);
 /// An act on a mounted branch, to be explained should it fail.
 pub struct Attempt<'a> {
     /// The directories whose `errors` may hold the reason, and the path that it is about there.
-    places: Vec<(&'a Path, String)>,
+    error_logs: Vec<(&'a Path, String)>,
     /// What was attempted, as in `forking main`.
-    what: String,
+    action: String,
     started: Timestamp,
 }
 
 impl<'a> Attempt<'a> {
     /// Notes what is about to be done.
     pub fn new(branch: &'a Path, path: &str, what: impl Into<String>) -> Attempt<'a> {
-        Attempt { places: vec![(branch, path.to_owned())], what: what.into(), started: Timestamp::now() }
+        Attempt { error_logs: vec![(branch, path.to_owned())], action: what.into(), started: Timestamp::now() }
     }
 
     /// Adds a branch whose `errors` may hold the reason, too.
     pub fn or_in(&mut self, branch: &'a Path, path: String) {
-        self.places.push((branch, path));
+        self.error_logs.push((branch, path));
     }
 
     /// Returns the failure that `error` stands for.
@@ -42,7 +42,7 @@ impl<'a> Attempt<'a> {
             let text = std::fs::read_to_string(branch.join("errors")).ok()?;
             newest_line(&text, path, name_of(errno), self.started)
         };
-        match self.places.iter().find_map(line) {
+        match self.error_logs.iter().find_map(line) {
             Some(line) => failure_of(errno, &line),
             None => self.unexplained(error, errno),
         }
@@ -72,7 +72,7 @@ impl<'a> Attempt<'a> {
         CommandError::new(
             exit_of_told(errno, &code),
             code,
-            format!("{} failed: {}", self.what, without_number(error)),
+            format!("{} failed: {}", self.action, without_number(error)),
             hint,
         )
     }
