@@ -15,29 +15,29 @@ use crate::sync::Mutex;
 pub(super) struct BranchState {
     pub errors: ErrorLog,
     pub temporaries: Temporaries,
-    waiting: Mutex<HashMap<u64, WakeCall>>,
-    gone: AtomicBool,
+    wake_calls: Mutex<HashMap<u64, WakeCall>>,
+    is_gone: AtomicBool,
 }
 
 impl BranchState {
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
     pub fn wait(&self, handle: u64, errand: WakeCall) {
-        self.waiting.lock().insert(handle, errand);
+        self.wake_calls.lock().insert(handle, errand);
     }
 
     /// Forgets what a closed handle waited for.
     pub fn leave(&self, handle: u64) {
-        self.waiting.lock().remove(&handle);
+        self.wake_calls.lock().remove(&handle);
     }
 
     /// Returns the errands of all who wait.
     pub fn take_waiting(&self) -> Vec<WakeCall> {
-        self.waiting.lock().drain().map(|(_, errand)| errand).collect()
+        self.wake_calls.lock().drain().map(|(_, errand)| errand).collect()
     }
 
     /// Tells whether the branch was merged or discarded.
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.is_gone.load(Ordering::Acquire)
     }
 }
 
@@ -66,7 +66,7 @@ impl BranchStates {
     /// Ends a branch: open handles find it gone, everything else is dropped with the last of them.
     pub fn forget(&self, branch: BranchId) {
         if let Some(state) = self.states.lock().remove(&branch) {
-            state.gone.store(true, Ordering::Release);
+            state.is_gone.store(true, Ordering::Release);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn shown(value: &str) -> String {
 /// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value fails in the write. What has
 /// several lines may come line by line: it is set as a whole by a commit, and not at all where one of them is bad.
 pub(super) struct SettingFile {
-    place: OpenContext,
+    context: OpenContext,
     setting: Setting,
     append: bool,
     value: Mutex<SettingBuffer>,
@@ -47,11 +47,11 @@ enum CommitState {
 
 impl SettingFile {
     /// A write at 0 begins a value again, appending goes on from the present one.
-    pub fn open(place: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
-        place.check_writable()?;
-        let value = shown(&place.memory().setting(&place.view, setting)?);
+    pub fn open(context: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
+        context.check_writable()?;
+        let value = shown(&context.memory().setting(&context.view, setting)?);
         Ok(SettingFile {
-            place,
+            context,
             setting,
             append,
             value: Mutex::new(SettingBuffer { bytes: value.into_bytes(), state: CommitState::Set }),
@@ -59,7 +59,7 @@ impl SettingFile {
     }
 
     fn set(&self, text: &str) -> Result<(), Failure> {
-        Ok(self.place.memory().set(&self.place.actor(), self.place.branch(), self.setting, text.trim())?)
+        Ok(self.context.memory().set(&self.context.actor(), self.context.branch(), self.setting, text.trim())?)
     }
 }
 
@@ -74,7 +74,7 @@ impl File for SettingFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         let (before, state) = {
             let value = self.value.lock();
             (value.bytes.clone(), value.state)

@@ -37,20 +37,20 @@ impl LineProtocol for Ctl {
         Some(failure.to_line())
     }
 
-    fn perform(&self, place: &OpenContext, verb: &Verb, _number: usize) -> RequestOutcome {
-        self.check(place, verb)?;
-        let (memory, branch) = (place.memory(), place.branch());
-        let may_read = |info: BranchInfo| place.mount.permits(place.caller, &info, READ | SEARCH);
+    fn perform(&self, context: &OpenContext, verb: &Verb, _number: usize) -> RequestOutcome {
+        self.check(context, verb)?;
+        let (memory, branch) = (context.memory(), context.branch());
+        let may_read = |info: BranchInfo| context.mount.permits(context.caller, &info, READ | SEARCH);
         let reads = |branch| memory.info(branch).is_ok_and(may_read);
         let viewer = Viewer { reads: &reads, most: SHOWN_BYTES_MAX };
         let parent = memory.info(branch)?.parent.filter(|_| verb.ends_branch());
-        let line = verb.run(&VerbContext { memory, actor: &place.actor(), branch, viewer })?.to_line();
+        let line = verb.run(&VerbContext { memory, actor: &context.actor(), branch, viewer })?.to_line();
         if verb.ends_branch() {
-            place.mount.states.forget(branch);
+            context.mount.states.forget(branch);
         }
         if let Some(parent) = parent {
             // The branch's own file has gone with it.
-            keep_in_ctl(&place.mount, parent, place.caller, line.clone());
+            keep_in_ctl(&context.mount, parent, context.caller, line.clone());
         }
         Ok(line)
     }
@@ -58,27 +58,27 @@ impl LineProtocol for Ctl {
 
 impl Ctl {
     /// Refuses a verb that its caller may not ask for, or not here, or not now.
-    fn check(&self, place: &OpenContext, verb: &Verb) -> Result<(), Failure> {
-        place.check_alive()?;
-        check_caller(place, verb.rights())?;
+    fn check(&self, context: &OpenContext, verb: &Verb) -> Result<(), Failure> {
+        context.check_alive()?;
+        check_caller(context, verb.rights())?;
         if verb.changes() {
-            place.check_writable()?;
+            context.check_writable()?;
         }
         if verb.spec().root_only {
-            check_root(place)?;
+            check_root(context)?;
         }
         if verb.ends_branch() {
-            self.check_end(place)?;
+            self.check_end(context)?;
         }
         Ok(())
     }
 
     /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
-    fn check_end(&self, place: &OpenContext) -> Result<(), Failure> {
-        if place.mount.root() == Some(place.branch()) {
+    fn check_end(&self, context: &OpenContext) -> Result<(), Failure> {
+        if context.mount.root() == Some(context.branch()) {
             return Err(ShapeRefusal::Mounted.into());
         }
-        check_settled(&self.handles, &place.memory().info(place.branch())?)
+        check_settled(&self.handles, &context.memory().info(context.branch())?)
     }
 }
 
@@ -90,29 +90,29 @@ pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller
     }
 }
 
-fn check_caller(place: &OpenContext, rights: Rights) -> Result<(), Failure> {
+fn check_caller(context: &OpenContext, rights: Rights) -> Result<(), Failure> {
     match rights.branch {
-        BranchRight::Enter => place.check_entered()?,
+        BranchRight::Enter => context.check_entered()?,
         BranchRight::Read => {
-            place.check_read()?;
+            context.check_read()?;
         }
-        BranchRight::Own => place.check_owner()?,
-        BranchRight::OwnEither if place.owns_parent()? => {}
-        BranchRight::OwnEither => place.check_owner()?,
+        BranchRight::Own => context.check_owner()?,
+        BranchRight::OwnEither if context.owns_parent()? => {}
+        BranchRight::OwnEither => context.check_owner()?,
     }
     match rights.parent {
-        ParentRight::WriteOrGate if place.gate_decides()? => Ok(()),
-        ParentRight::ReadWriteOrGate if place.gate_decides()? => place.check_parent(READ | SEARCH),
+        ParentRight::WriteOrGate if context.gate_decides()? => Ok(()),
+        ParentRight::ReadWriteOrGate if context.gate_decides()? => context.check_parent(READ | SEARCH),
         ParentRight::Nothing => Ok(()),
-        ParentRight::Read => place.check_parent(READ | SEARCH),
-        ParentRight::Write | ParentRight::WriteOrGate => place.check_parent(WRITE | SEARCH),
-        ParentRight::ReadWrite | ParentRight::ReadWriteOrGate => place.check_parent(READ | WRITE | SEARCH),
+        ParentRight::Read => context.check_parent(READ | SEARCH),
+        ParentRight::Write | ParentRight::WriteOrGate => context.check_parent(WRITE | SEARCH),
+        ParentRight::ReadWrite | ParentRight::ReadWriteOrGate => context.check_parent(READ | WRITE | SEARCH),
     }
 }
 
 /// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
-fn check_root(place: &OpenContext) -> Result<(), Failure> {
-    if place.memory().info(place.branch())?.parent.is_none() {
+fn check_root(context: &OpenContext) -> Result<(), Failure> {
+    if context.memory().info(context.branch())?.parent.is_none() {
         return Ok(());
     }
     Err(ShapeRefusal::WholeStore.into())

@@ -42,10 +42,10 @@ pub(super) struct Records {
     view: View,
     snapshot: Snapshot,
     /// The last id of each page, as far as they were read.
-    ends: Vec<Arc<str>>,
+    page_ends: Vec<Arc<str>>,
     page: Vec<Arc<str>>,
     /// Which page that is; nothing before the first.
-    at: Option<usize>,
+    page_number: Option<usize>,
 }
 
 /// What stands at a cookie.
@@ -99,7 +99,7 @@ impl Listing {
 
 impl Records {
     pub fn new(view: View, snapshot: Snapshot) -> Records {
-        Records { view, snapshot, ends: Vec::new(), page: Vec::new(), at: None }
+        Records { view, snapshot, page_ends: Vec::new(), page: Vec::new(), page_number: None }
     }
 
     fn get(&mut self, index: usize) -> Result<Option<(Arc<str>, FsNode)>, Failure> {
@@ -111,24 +111,24 @@ impl Records {
         let page = index / PAGE;
         // A cookie that was given leads to a page whose beginning is known. Another one, made up by
         // the caller, is walked to.
-        while self.ends.len() < page {
-            self.load(self.ends.len())?;
+        while self.page_ends.len() < page {
+            self.load(self.page_ends.len())?;
             if self.page.len() < PAGE {
                 return Ok(None);
             }
         }
-        if self.at != Some(page) {
+        if self.page_number != Some(page) {
             self.load(page)?;
         }
         Ok(self.page.get(index % PAGE).cloned())
     }
 
     fn load(&mut self, page: usize) -> Result<(), Failure> {
-        let after = page.checked_sub(1).map(|before| self.ends[before].clone());
+        let after = page.checked_sub(1).map(|before| self.page_ends[before].clone());
         self.page = self.snapshot.ids_after(after.as_deref(), PAGE)?;
-        self.at = Some(page);
-        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.ends.len(), self.page.last()) {
-            self.ends.push(last.clone());
+        self.page_number = Some(page);
+        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.page_ends.len(), self.page.last()) {
+            self.page_ends.push(last.clone());
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ struct BranchEnd {
     branch: BranchId,
     parent: Option<BranchId>,
     /// The refusal of everything that is tried there.
-    why: Arc<Refusal>,
+    refusal: Arc<Refusal>,
     /// Who was told.
-    told: HashSet<u32>,
+    told_uids: HashSet<u32>,
 }
 
 impl EndedBranches {
@@ -32,11 +32,11 @@ impl EndedBranches {
     pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
         let path = path.to_owned();
-        let why = Arc::new(match (change.what, parent) {
+        let refusal = Arc::new(match (change.what, parent) {
             ("merge", Some(parent)) => Refusal::Merged { path, parent: parent.to_owned(), time },
             _ => Refusal::Discarded { path, time },
         });
-        let fate = BranchEnd { branch: change.branch, parent: change.parent, why, told: HashSet::new() };
+        let fate = BranchEnd { branch: change.branch, parent: change.parent, refusal, told_uids: HashSet::new() };
         let mut branches = self.branches.lock();
         branches.push_back(fate);
         if branches.len() > BRANCHES_MAX {
@@ -48,8 +48,8 @@ impl EndedBranches {
     pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Arc<Refusal>, Option<BranchId>)> {
         let mut branches = self.branches.lock();
         let fate = branches.iter_mut().find(|fate| fate.branch == branch)?;
-        let is_new = fate.told.len() < TOLD_MAX && fate.told.insert(uid);
-        is_new.then(|| (fate.why.clone(), fate.parent))
+        let is_new = fate.told_uids.len() < TOLD_MAX && fate.told_uids.insert(uid);
+        is_new.then(|| (fate.refusal.clone(), fate.parent))
     }
 
     /// Returns the parent of a branch that is gone.

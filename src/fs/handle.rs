@@ -95,7 +95,7 @@ pub(super) struct Handle {
     /// Who opened it.
     pub caller: Caller,
     /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
-    pub place: Option<OpenContext>,
+    pub context: Option<OpenContext>,
     pub open: Open,
 }
 
@@ -122,11 +122,11 @@ impl Handle {
     /// Returns the state of the branch whose changes it shows.
     pub fn waits_on(&self) -> Option<&Arc<BranchState>> {
         let other = self.file().ok().and_then(File::waits_on);
-        other.or_else(|| self.place.as_ref().map(|place| &place.state))
+        other.or_else(|| self.context.as_ref().map(|context| &context.state))
     }
 
     pub fn check_alive(&self) -> Result<(), Failure> {
-        self.place.as_ref().map_or(Ok(()), OpenContext::check_alive)
+        self.context.as_ref().map_or(Ok(()), OpenContext::check_alive)
     }
 }
 
@@ -134,12 +134,12 @@ impl Handle {
 #[derive(Default)]
 pub(super) struct HandleTable {
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
-    last: AtomicU64,
+    last_number: AtomicU64,
 }
 
 impl HandleTable {
     pub fn add(&self, handle: Handle) -> u64 {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.handles.lock().insert(number, Arc::new(handle));
         number
     }
@@ -161,7 +161,7 @@ impl HandleTable {
     pub fn is_pending(&self, branch: BranchId) -> bool {
         let handles: Vec<_> = self.handles.lock().values().cloned().collect();
         let inside =
-            handles.iter().filter(|handle| handle.place.as_ref().is_some_and(|place| place.branch() == branch));
+            handles.iter().filter(|handle| handle.context.as_ref().is_some_and(|context| context.branch() == branch));
         inside.filter_map(|handle| handle.file().ok()).any(File::is_pending)
     }
 }

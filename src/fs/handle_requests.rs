@@ -24,7 +24,7 @@ impl Filesystem {
                 handle.check_alive()?;
             }
             if file.is_live() {
-                handle.place.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+                handle.context.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
             }
             file.read(offset, size as usize)
         })

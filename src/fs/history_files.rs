@@ -9,35 +9,35 @@ use super::rights::SEARCH;
 use crate::memory::{HistoryFile, View};
 
 impl OpenContext {
-    fn history_length(&self, file: HistoryFile, upto: u64) -> Result<u64, Failure> {
-        Ok(self.memory().history_length(self.branch(), file, upto)?)
+    fn history_length(&self, file: HistoryFile, last_seq: u64) -> Result<u64, Failure> {
+        Ok(self.memory().history_length(self.branch(), file, last_seq)?)
     }
 
-    fn history(&self, file: HistoryFile, upto: u64, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
+    fn history(&self, file: HistoryFile, last_seq: u64, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         let may_enter = |uid, mode| self.mount.permits_by(self.caller, (uid, mode), SEARCH);
-        Ok(self.memory().history_read((self.branch(), file, upto), offset, size, &may_enter)?)
+        Ok(self.memory().history_read((self.branch(), file, last_seq), offset, size, &may_enter)?)
     }
 }
 
 /// A handle on the lineage of a view, which shows it was at its open.
 pub(super) struct LineageFile {
-    place: OpenContext,
+    context: OpenContext,
     /// The last entry that it shows.
-    upto: u64,
+    last_seq: u64,
     length: u64,
 }
 
 impl LineageFile {
-    pub fn open(place: OpenContext) -> Result<LineageFile, Failure> {
-        let upto = place.memory().history_end(&place.view)?;
-        let length = place.history_length(HistoryFile::Lineage, upto)?;
-        Ok(LineageFile { place, upto, length })
+    pub fn open(context: OpenContext) -> Result<LineageFile, Failure> {
+        let last_seq = context.memory().history_end(&context.view)?;
+        let length = context.history_length(HistoryFile::Lineage, last_seq)?;
+        Ok(LineageFile { context, last_seq, length })
     }
 }
 
 impl File for LineageFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        self.place.history(HistoryFile::Lineage, self.upto, offset, size)
+        self.context.history(HistoryFile::Lineage, self.last_seq, offset, size)
     }
 
     fn length(&self) -> Option<u64> {
@@ -47,32 +47,32 @@ impl File for LineageFile {
 
 /// A handle on the events of a view. It counts as readable while there is more than it has seen.
 pub(super) struct EventsFile {
-    place: OpenContext,
+    context: OpenContext,
     /// The last entry that it shows: that of a checkpoint, or none.
-    upto: u64,
-    seen: AtomicU64,
+    last_seq: u64,
+    seen_offset: AtomicU64,
 }
 
 impl EventsFile {
-    pub fn open(place: OpenContext) -> Result<EventsFile, Failure> {
-        let upto = match place.view {
+    pub fn open(context: OpenContext) -> Result<EventsFile, Failure> {
+        let last_seq = match context.view {
             View::Branch(_) => u64::MAX,
-            View::Checkpoint(..) | View::At(..) | View::Proposal(..) => place.memory().history_end(&place.view)?,
+            View::Checkpoint(..) | View::At(..) | View::Proposal(..) => context.memory().history_end(&context.view)?,
         };
-        Ok(EventsFile { place, upto, seen: AtomicU64::new(0) })
+        Ok(EventsFile { context, last_seq, seen_offset: AtomicU64::new(0) })
     }
 
     fn end(&self) -> Result<u64, Failure> {
-        self.place.history_length(HistoryFile::Events, self.upto)
+        self.context.history_length(HistoryFile::Events, self.last_seq)
     }
 }
 
 impl File for EventsFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        let bytes = self.place.history(HistoryFile::Events, self.upto, offset, size)?;
+        let bytes = self.context.history(HistoryFile::Events, self.last_seq, offset, size)?;
         // Who reads behind the end has not seen what will stand there.
         let seen = (offset + bytes.len() as u64).min(self.end()?);
-        self.seen.fetch_max(seen, Ordering::Relaxed);
+        self.seen_offset.fetch_max(seen, Ordering::Relaxed);
         Ok(bytes)
     }
 
@@ -84,11 +84,11 @@ impl File for EventsFile {
     /// what is before it, and a poll(2) that called that readable would never block.
     fn length(&self) -> Option<u64> {
         let length = self.end().ok()?;
-        self.seen.fetch_max(length, Ordering::Relaxed);
+        self.seen_offset.fetch_max(length, Ordering::Relaxed);
         Some(length)
     }
 
     fn is_readable(&self) -> bool {
-        self.end().is_ok_and(|end| end > self.seen.load(Ordering::Relaxed))
+        self.end().is_ok_and(|end| end > self.seen_offset.load(Ordering::Relaxed))
     }
 }

@@ -19,10 +19,10 @@ const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// One handle on `ingest`.
 pub(super) struct Ingest {
-    place: OpenContext,
+    context: OpenContext,
     batch: Mutex<PendingLines>,
     /// As in the batch, for those who must not wait for a commit.
-    pending: AtomicBool,
+    is_pending: AtomicBool,
 }
 
 struct PendingLines {
@@ -31,13 +31,13 @@ struct PendingLines {
     /// The entry of the shared log up to which the branch has read with this batch.
     cursor: Option<u64>,
     /// Complete lines so far.
-    lines: usize,
-    bytes: usize,
+    line_count: usize,
+    byte_count: usize,
     /// The beginning of a line.
     tail: CountedBuffer,
     refusal: LineRefusal,
     /// Why the line under way was refused, while its end is still to come.
-    cut: Option<Failure>,
+    line_failure: Option<Failure>,
     /// The result of the last commit of this handle.
     result: Option<Vec<u8>>,
 }
@@ -55,33 +55,33 @@ enum LineRefusal {
 }
 
 impl Ingest {
-    pub fn new(place: OpenContext) -> Ingest {
-        let batch = Mutex::ranked(Rank::Handle, PendingLines::new(&place));
-        Ingest { place, batch, pending: AtomicBool::new(false) }
+    pub fn new(context: OpenContext) -> Ingest {
+        let batch = Mutex::ranked(Rank::Handle, PendingLines::new(&context));
+        Ingest { context, batch, is_pending: AtomicBool::new(false) }
     }
 
     fn add(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
-        batch.lines += 1;
-        let memory = self.place.memory();
+        batch.line_count += 1;
+        let memory = self.context.memory();
         if let Some(entry) = memory::parse_cursor_line(line) {
             batch.cursor = Some(entry);
             return Ok(());
         }
-        let Some(edit) = RecordEdit::parse_line(line, batch.lines, &|| memory.fresh_id())? else { return Ok(()) };
+        let Some(edit) = RecordEdit::parse_line(line, batch.line_count, &|| memory.fresh_id())? else { return Ok(()) };
         if let RecordEdit::Correct { id, patch, .. } = &edit {
-            let branch = self.place.branch();
+            let branch = self.context.branch();
             // What a later line leaves of a record may depend on those before it.
             let is_first = batch.edits.is_empty();
             let checked =
                 if is_first { memory.check_correction(branch, id, patch) } else { memory.check(branch, patch) };
-            checked.map_err(|error| in_line(batch.lines, error))?;
+            checked.map_err(|error| in_line(batch.line_count, error))?;
         }
-        batch.edits.push(edit).map_err(|error| in_line(batch.lines, error))
+        batch.edits.push(edit).map_err(|error| in_line(batch.line_count, error))
     }
 
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
-        batch.bytes += data.len();
-        if batch.bytes > BATCH_BYTES_MAX {
+        batch.byte_count += data.len();
+        if batch.byte_count > BATCH_BYTES_MAX {
             return Err(InputRefusal::BatchTooLarge.into());
         }
         let mut rest = data;
@@ -104,12 +104,12 @@ impl Ingest {
             batch.refusal = LineRefusal::Failed(failure.clone());
             return Err(failure);
         }
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         if is_incomplete(&batch.tail) {
-            return Err(InputRefusal::Incomplete(batch.lines + 1).into());
+            return Err(InputRefusal::Incomplete(batch.line_count + 1).into());
         }
         let committed = self.commit_lines(batch);
-        batch.begin(&self.place);
+        batch.begin(&self.context);
         if let Err(failure) = &committed {
             batch.refusal = LineRefusal::Failed(failure.clone());
         }
@@ -123,54 +123,60 @@ impl Ingest {
         if batch.edits.is_empty() && cursor.is_none() {
             return Ok(());
         }
-        let uid = self.place.caller.uid;
-        let edits = std::mem::replace(&mut batch.edits, self.place.memory().batch(uid));
+        let uid = self.context.caller.uid;
+        let edits = std::mem::replace(&mut batch.edits, self.context.memory().batch(uid));
         let (edits, _held) = edits.into_edits()?;
-        let (memory, actor, branch) = (self.place.memory(), self.place.actor(), self.place.branch());
+        let (memory, actor, branch) = (self.context.memory(), self.context.actor(), self.context.branch());
         let receipt = match cursor {
             Some(entry) => memory.commit_with_cursor(&actor, branch, edits, entry)?,
             None => memory.commit(&actor, branch, edits)?,
         };
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
-        if let Ok(answer) = self.place.counted(result.clone()) {
-            self.place.mount.answers.keep(&self.place.view, ControlNode::Ingest, uid, &Arc::new(Mutex::new(answer)));
+        if let Ok(answer) = self.context.counted(result.clone()) {
+            self.context.mount.answers.keep(
+                &self.context.view,
+                ControlNode::Ingest,
+                uid,
+                &Arc::new(Mutex::new(answer)),
+            );
         }
         batch.result = Some(result);
         Ok(())
     }
 
     fn note_pending(&self, batch: &PendingLines) {
-        self.pending.store(batch.is_pending(), Ordering::Release);
+        self.is_pending.store(batch.is_pending(), Ordering::Release);
     }
 }
 
 impl PendingLines {
-    fn new(place: &OpenContext) -> PendingLines {
+    fn new(context: &OpenContext) -> PendingLines {
         PendingLines {
             anchor: Anchor::default(),
-            edits: place.memory().batch(place.caller.uid),
+            edits: context.memory().batch(context.caller.uid),
             cursor: None,
-            lines: 0,
-            bytes: 0,
-            tail: place.buffer(),
+            line_count: 0,
+            byte_count: 0,
+            tail: context.buffer(),
             refusal: LineRefusal::None,
-            cut: None,
+            line_failure: None,
             result: None,
         }
     }
 
-    fn begin(&mut self, place: &OpenContext) {
-        let (anchor, result, cut) = (std::mem::take(&mut self.anchor), self.result.take(), self.cut.take());
-        *self = PendingLines { anchor, result, cut, ..PendingLines::new(place) };
+    fn begin(&mut self, context: &OpenContext) {
+        let (anchor, result, line_failure) =
+            (std::mem::take(&mut self.anchor), self.result.take(), self.line_failure.take());
+        *self = PendingLines { anchor, result, line_failure, ..PendingLines::new(context) };
     }
 
     /// Refuses data, and what was written with it.
-    fn poison(&mut self, place: &OpenContext, failure: Failure, data: &[u8]) {
-        self.begin(place);
+    fn poison(&mut self, context: &OpenContext, failure: Failure, data: &[u8]) {
+        self.begin(context);
         // A line that is too long is refused before its end.
         let is_cut = failure.errno() == Errno::EFBIG && !data.contains(&b'\n');
-        self.cut = is_cut.then(|| failure.clone());
+        self.line_failure = is_cut.then(|| failure.clone());
         self.refusal = LineRefusal::Poisoned(failure);
     }
 
@@ -191,28 +197,31 @@ impl File for Ingest {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
         let mut batch = self.batch.lock();
-        let place = batch.anchor.place(offset);
+        let start = batch.anchor.place(offset);
         if batch.result.is_none() {
-            batch.result =
-                Some(self.place.mount.answers.get(&self.place.view, ControlNode::Ingest, self.place.caller.uid)?);
+            batch.result = Some(self.context.mount.answers.get(
+                &self.context.view,
+                ControlNode::Ingest,
+                self.context.caller.uid,
+            )?);
         }
-        Ok(part(batch.result.as_deref().unwrap_or_default(), place, size))
+        Ok(part(batch.result.as_deref().unwrap_or_default(), start, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         let mut batch = self.batch.lock();
         if let LineRefusal::Poisoned(failure) = &batch.refusal {
             let failure = failure.clone();
             // The line may end in what is refused with it.
-            batch.cut.take_if(|_| data.contains(&b'\n'));
+            batch.line_failure.take_if(|_| data.contains(&b'\n'));
             return Err(failure);
         }
-        let cut = batch.cut.take();
+        let cut = batch.line_failure.take();
         batch.refusal = LineRefusal::None;
         let taken = cut.map_or_else(|| self.take(&mut batch, data), Err);
         if let Err(failure) = taken {
-            batch.poison(&self.place, failure.clone(), data);
+            batch.poison(&self.context, failure.clone(), data);
             self.note_pending(&batch);
             return Err(failure);
         }
@@ -232,7 +241,7 @@ impl File for Ingest {
     }
 
     fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
+        self.is_pending.load(Ordering::Acquire)
     }
 }
 

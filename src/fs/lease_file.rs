@@ -12,11 +12,11 @@ pub(super) struct LeaseFile {
 }
 
 impl LeaseFile {
-    pub fn open(place: OpenContext) -> Result<LeaseFile, Failure> {
-        place.check_writable()?;
-        place.check_owner()?;
-        let lease = place.mount.memory.hold_lease(&place.actor(), place.branch())?;
-        let since = place.memory().lease_since(place.branch()).unwrap_or_default();
+    pub fn open(context: OpenContext) -> Result<LeaseFile, Failure> {
+        context.check_writable()?;
+        context.check_owner()?;
+        let lease = context.mount.memory.hold_lease(&context.actor(), context.branch())?;
+        let since = context.memory().lease_since(context.branch()).unwrap_or_default();
         Ok(LeaseFile { text: format!("held since {since}\n"), _lease: lease })
     }
 }

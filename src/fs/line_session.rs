@@ -32,7 +32,7 @@ pub(super) trait LineProtocol: Send + Sync {
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
     /// requests from 0.
-    fn perform(&self, place: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
+    fn perform(&self, context: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
     /// Returns what a handle reads after a refusal; nothing by default.
     fn refusal(&self, _failure: &Failure) -> Option<String> {
@@ -43,12 +43,12 @@ pub(super) trait LineProtocol: Send + Sync {
     /// first failure; no more are begun once the answers are longer than `room`.
     fn perform_all(
         &self,
-        place: &OpenContext,
+        context: &OpenContext,
         requests: &[Self::Request],
         first: usize,
         room: usize,
     ) -> Vec<RequestOutcome> {
-        batch::in_turn(requests, room, |at, request| self.perform(place, request, first + at))
+        batch::in_turn(requests, room, |at, request| self.perform(context, request, first + at))
     }
 }
 
@@ -63,11 +63,11 @@ pub(super) type RequestOutcome = Result<String, Failure>;
 /// its end waits for the rest until the handle is read or closed; once it is refused, so is its rest. Answers queue until they are
 /// read, and the first write after a read starts a new queue.
 pub(super) struct LineSession<S: LineProtocol> {
-    place: OpenContext,
+    context: OpenContext,
     protocol: S,
     state: Mutex<SessionState>,
     /// A request is being done, with no lock held.
-    busy: AtomicBool,
+    is_busy: AtomicBool,
 }
 
 struct SessionState {
@@ -78,7 +78,7 @@ struct SessionState {
     refused: Option<RefusedLine>,
     answer: QueuedAnswer,
     /// How much of the answer was read.
-    read_to: u64,
+    read_end: u64,
     requests: usize,
     /// Whether anything was ever written; if not, the handle shows the last answer given to its
     /// user.
@@ -88,18 +88,18 @@ struct SessionState {
 }
 
 impl<S: LineProtocol> LineSession<S> {
-    pub fn new(place: OpenContext, protocol: S) -> LineSession<S> {
+    pub fn new(context: OpenContext, protocol: S) -> LineSession<S> {
         let state = SessionState {
             anchor: Anchor::default(),
             tail: Vec::new(),
-            answer: new_answer(&place),
-            read_to: 0,
+            answer: new_answer(&context),
+            read_end: 0,
             requests: 0,
             has_written: false,
             last_answer: None,
             refused: None,
         };
-        LineSession { place, protocol, state: Mutex::ranked(Rank::Handle, state), busy: AtomicBool::new(false) }
+        LineSession { context, protocol, state: Mutex::ranked(Rank::Handle, state), is_busy: AtomicBool::new(false) }
     }
 
     /// Refuses what goes on with a line that was refused.
@@ -155,7 +155,7 @@ impl<S: LineProtocol> LineSession<S> {
         };
         let room = UNREAD_BYTES_MAX.checked_sub(answer.lock().len());
         let outcomes =
-            room.map(|room| self.protocol.perform_all(&self.place, requests, first, room)).unwrap_or_default();
+            room.map(|room| self.protocol.perform_all(&self.context, requests, first, room)).unwrap_or_default();
         let (mut done, mut failure) = (0, None);
         for outcome in outcomes {
             match outcome {
@@ -169,7 +169,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         self.state.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
-            self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
+            self.context.mount.answers.keep(&self.context.view, S::CHANNEL, self.context.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
             failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
@@ -187,7 +187,7 @@ impl<S: LineProtocol> LineSession<S> {
         if self.state.lock().tail.is_empty() {
             return Ok(());
         }
-        let _turn = SessionTurn::begin(&self.busy)?;
+        let _turn = SessionTurn::begin(&self.is_busy)?;
         let tail = std::mem::take(&mut self.state.lock().tail);
         let done = self.understand(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
         done.inspect_err(|failure| self.answer_refusal(failure))
@@ -202,7 +202,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         // The refusal stands, whether or not there is room to tell why.
         if answer.lock().extend(line.as_bytes()).is_ok() {
-            self.place.mount.answers.keep(&self.place.view, S::CHANNEL, self.place.caller.uid, &answer);
+            self.context.mount.answers.keep(&self.context.view, S::CHANNEL, self.context.caller.uid, &answer);
         }
     }
 
@@ -211,8 +211,8 @@ impl<S: LineProtocol> LineSession<S> {
         let mut state = self.state.lock();
         state.has_written = true;
         if state.anchor.wrote(offset) {
-            state.answer = new_answer(&self.place);
-            state.read_to = 0;
+            state.answer = new_answer(&self.context);
+            state.read_end = 0;
         }
         std::mem::take(&mut state.tail)
     }
@@ -227,22 +227,22 @@ impl<S: LineProtocol> File for LineSession<S> {
         self.finish_line()?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let place = state.anchor.place(offset);
+        let start = state.anchor.place(offset);
         let bytes = if state.has_written {
-            part(&state.answer.lock(), place, size)
+            part(&state.answer.lock(), start, size)
         } else {
             if state.last_answer.is_none() {
-                let last = self.place.mount.answers.get(&self.place.view, S::CHANNEL, self.place.caller.uid)?;
-                state.last_answer = Some(self.place.counted(last)?);
+                let last = self.context.mount.answers.get(&self.context.view, S::CHANNEL, self.context.caller.uid)?;
+                state.last_answer = Some(self.context.counted(last)?);
             }
-            part(state.last_answer.as_deref().unwrap_or_default(), place, size)
+            part(state.last_answer.as_deref().unwrap_or_default(), start, size)
         };
-        state.read_to = state.read_to.max(place + bytes.len() as u64);
+        state.read_end = state.read_end.max(start + bytes.len() as u64);
         Ok(bytes)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        let _turn = SessionTurn::begin(&self.busy)?;
+        let _turn = SessionTurn::begin(&self.is_busy)?;
         if let Some(failure) = self.refuse_rest(data) {
             return Err(failure);
         }
@@ -272,7 +272,7 @@ impl<S: LineProtocol> File for LineSession<S> {
 
     fn is_readable(&self) -> bool {
         let state = self.state.lock();
-        !state.has_written || !state.tail.is_empty() || state.answer.lock().len() as u64 > state.read_to
+        !state.has_written || !state.tail.is_empty() || state.answer.lock().len() as u64 > state.read_end
     }
 
     fn outlives_branch(&self) -> bool {
@@ -280,8 +280,8 @@ impl<S: LineProtocol> File for LineSession<S> {
     }
 }
 
-fn new_answer(place: &OpenContext) -> QueuedAnswer {
-    Arc::new(Mutex::new(place.buffer()))
+fn new_answer(context: &OpenContext) -> QueuedAnswer {
+    Arc::new(Mutex::new(context.buffer()))
 }
 
 /// Returns the complete lines of `data`, each with the place in `data` behind its end; the first

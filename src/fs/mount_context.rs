@@ -121,8 +121,8 @@ impl MountContext {
         user
     }
 
-    /// Returns the place of a view, where its branch lives; ESTALE else.
-    pub fn place(self: &Arc<MountContext>, view: &View, caller: Caller) -> Result<OpenContext, Failure> {
+    /// Returns the context of a handle on a view; ESTALE where its branch is gone.
+    pub fn open_context(self: &Arc<MountContext>, view: &View, caller: Caller) -> Result<OpenContext, Failure> {
         self.memory.info(view.branch())?;
         let state = self.states.of(view.branch());
         Ok(OpenContext { mount: self.clone(), view: view.clone(), state, caller })

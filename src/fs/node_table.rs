@@ -29,14 +29,14 @@ struct TableEntry {
     node: FsNode,
     lookups: u64,
     /// The length that the kernel was told last.
-    length: u64,
+    reported_length: u64,
     /// Open handles, counted for what stands apart.
     handles: u64,
 }
 
 impl TableEntry {
     fn new(node: FsNode) -> TableEntry {
-        TableEntry { node, lookups: 0, length: 0, handles: 0 }
+        TableEntry { node, lookups: 0, reported_length: 0, handles: 0 }
     }
 }
 
@@ -72,13 +72,13 @@ impl NodeTable {
     /// Notes the length that the kernel is about to be told of a node.
     pub fn note_length(&self, number: u64, length: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
-            known.length = length;
+            known.reported_length = length;
         }
     }
 
     /// Returns the length that the kernel was told last; 0 for what it does not know.
     pub fn told_length(&self, number: u64) -> u64 {
-        self.known.lock().get(&number).map_or(0, |known| known.length)
+        self.known.lock().get(&number).map_or(0, |known| known.reported_length)
     }
 
     /// Counts a handle that was opened on what stands apart.

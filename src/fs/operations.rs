@@ -157,7 +157,7 @@ impl Filesystem {
     /// Returns the operations of a node: the one place that tells the two trees apart.
     pub(super) fn operations<'a>(&'a self, node: &'a FsNode) -> AnyNodeOps<'a> {
         match node.file() {
-            Some((of, inode)) => AnyNodeOps::File(FileOps { fs: self, of, inode }),
+            Some((files, inode)) => AnyNodeOps::File(FileOps { fs: self, files, inode }),
             None => AnyNodeOps::Control(ControlNodeOps { fs: self, node }),
         }
     }

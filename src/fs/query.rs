@@ -16,8 +16,8 @@ pub(super) struct QueryFile {
 }
 
 impl QueryFile {
-    pub fn new(place: &OpenContext) -> QueryFile {
-        QueryFile { reader: place.file_reader() }
+    pub fn new(context: &OpenContext) -> QueryFile {
+        QueryFile { reader: context.file_reader() }
     }
 }
 
@@ -29,31 +29,31 @@ impl LineProtocol for QueryFile {
         Query::parse(line).map_err(|error| Error::from(error).into())
     }
 
-    fn perform(&self, place: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
-        place.check_entered()?;
+    fn perform(&self, context: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
+        context.check_entered()?;
         if query.at.is_some() {
-            place.check_read()?;
+            context.check_read()?;
         }
-        query.scope.iter().try_for_each(|name| check_scope(place, name))?;
-        Ok(place.memory().ask_for(&self.reader, &place.view, query)?.to_lines(number))
+        query.scope.iter().try_for_each(|name| check_scope(context, name))?;
+        Ok(context.memory().ask_for(&self.reader, &context.view, query)?.to_lines(number))
     }
 
     /// A query changes nothing, so those of a write are answered on all processors.
-    fn perform_all(&self, place: &OpenContext, queries: &[Query], first: usize, room: usize) -> Vec<RequestOutcome> {
-        batch::side_by_side(queries, room, |at, query| self.perform(place, query, first + at))
+    fn perform_all(&self, context: &OpenContext, queries: &[Query], first: usize, room: usize) -> Vec<RequestOutcome> {
+        batch::side_by_side(queries, room, |at, query| self.perform(context, query, first + at))
     }
 }
 
 /// Refuses to search a root branch that the caller can't reach by its path.
-fn check_scope(place: &OpenContext, name: &str) -> Result<(), Failure> {
+fn check_scope(context: &OpenContext, name: &str) -> Result<(), Failure> {
     // What is not a root branch the memory refuses.
-    let Some(root) = place.memory().root(name) else { return Ok(()) };
-    let reached = match place.mount.root() {
+    let Some(root) = context.memory().root(name) else { return Ok(()) };
+    let reached = match context.mount.root() {
         Some(mounted) => mounted == root,
-        None => place.mount.permits(place.caller, &place.memory().info(root)?, SEARCH),
+        None => context.mount.permits(context.caller, &context.memory().info(root)?, SEARCH),
     };
     if reached {
         return Ok(());
     }
-    Err(AccessRefusal::Scope { uid: place.caller.uid, name: name.to_string() }.into())
+    Err(AccessRefusal::Scope { uid: context.caller.uid, name: name.to_string() }.into())
 }

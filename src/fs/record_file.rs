@@ -14,24 +14,24 @@ use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
 /// before a commit.
 pub(super) struct RecordFile {
-    place: OpenContext,
+    context: OpenContext,
     id: Arc<str>,
     append: bool,
     buffer: Mutex<Buffer>,
     /// As in the buffer, for those who must not wait for a commit.
-    pending: AtomicBool,
+    is_pending: AtomicBool,
     length: AtomicU64,
 }
 
 struct Buffer {
     bytes: CountedBuffer,
     /// Whether something is left of the document that was there at the open.
-    inherited: bool,
+    has_old_bytes: bool,
     /// Up to here the handle has written everything itself, from 0 on.
-    own: usize,
+    own_end: usize,
     /// How long the beginning was when it was last looked at.
-    probed: usize,
-    pending: bool,
+    probed_end: usize,
+    is_pending: bool,
     /// What the bytes say, once they are a complete record that was checked.
     checked: Option<Checked>,
 }
@@ -43,13 +43,13 @@ struct Checked {
 }
 
 impl RecordFile {
-    pub fn open(place: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
-        place.check_writable()?;
-        let record = place.memory().snapshot(&place.view)?.get(id)?;
+    pub fn open(context: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
+        context.check_writable()?;
+        let record = context.memory().snapshot(&context.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
-        let (pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
-        let buffer = Mutex::ranked(Rank::Handle, Buffer::new(place.counted(bytes)?));
-        Ok(RecordFile { place, id: id.clone(), append, buffer, pending, length })
+        let (is_pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
+        let buffer = Mutex::ranked(Rank::Handle, Buffer::new(context.counted(bytes)?));
+        Ok(RecordFile { context, id: id.clone(), append, buffer, is_pending, length })
     }
 
     /// Fails when what was written can't become a record any more, whatever follows.
@@ -58,16 +58,16 @@ impl RecordFile {
             return Ok(());
         };
         if let Some(record) = RecordPatch::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
-            self.place.memory().check_correction(self.place.branch(), &self.id, &record)?;
+            self.context.memory().check_correction(self.context.branch(), &self.id, &record)?;
             buffer.keep(record, beginning);
         }
         Ok(())
     }
 
     fn set_pending(&self, buffer: &mut Buffer, pending: bool) {
-        buffer.pending = pending;
+        buffer.is_pending = pending;
         self.length.store(buffer.bytes.len() as u64, Ordering::Release);
-        self.pending.store(pending, Ordering::Release);
+        self.is_pending.store(pending, Ordering::Release);
     }
 
     /// Takes the buffer, which a commit holds.
@@ -78,8 +78,8 @@ impl RecordFile {
 
 impl Buffer {
     fn new(bytes: CountedBuffer) -> Buffer {
-        let inherited = !bytes.is_empty();
-        Buffer { bytes, inherited, own: 0, probed: 0, pending: false, checked: None }
+        let has_old_bytes = !bytes.is_empty();
+        Buffer { bytes, has_old_bytes, own_end: 0, probed_end: 0, is_pending: false, checked: None }
     }
 
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
@@ -93,7 +93,7 @@ impl Buffer {
     /// Returns what all the bytes say, if anything.
     fn record(&mut self, id: &str) -> Result<Option<RecordPatch>, Failure> {
         // A part of a document would end in the text.
-        if self.inherited && self.own < self.bytes.len() && RecordPatch::is_text(&self.bytes) {
+        if self.has_old_bytes && self.own_end < self.bytes.len() && RecordPatch::is_text(&self.bytes) {
             return Err(InputRefusal::TextInDocument.into());
         }
         match self.checked.take() {
@@ -106,14 +106,14 @@ impl Buffer {
     fn set_length(&mut self, length: usize) -> Result<(), Failure> {
         self.bytes.resize(length)?;
         self.bytes.truncate(length);
-        self.inherited = self.inherited && length > 0;
+        self.has_old_bytes = self.has_old_bytes && length > 0;
         self.changed_from(length);
         Ok(())
     }
 
     fn changed_from(&mut self, start: usize) {
-        self.own = self.own.min(start);
-        self.probed = self.probed.min(start);
+        self.own_end = self.own_end.min(start);
+        self.probed_end = self.probed_end.min(start);
         self.checked = None;
     }
 
@@ -123,9 +123,9 @@ impl Buffer {
     /// written counts. A write elsewhere than there or at the end may be one of several, which are
     /// right together.
     fn next_probe(&mut self, start: usize, end: usize) -> Option<usize> {
-        let own = start <= self.own;
+        let own = start <= self.own_end;
         if own {
-            self.own = self.own.max(end);
+            self.own_end = self.own_end.max(end);
         }
         if !own && end < self.bytes.len() {
             return None;
@@ -133,10 +133,10 @@ impl Buffer {
         // A long document comes in many writes. Looking at each doubling, and where it may be
         // complete, keeps the cost linear.
         let complete = self.bytes[..end].trim_ascii_end().ends_with(b"}");
-        if !complete && end < 2 * self.probed {
+        if !complete && end < 2 * self.probed_end {
             return None;
         }
-        self.probed = end;
+        self.probed_end = end;
         Some(end)
     }
 
@@ -166,9 +166,9 @@ impl File for RecordFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         let mut buffer = self.buffer()?;
-        if self.append && buffer.inherited {
+        if self.append && buffer.has_old_bytes {
             return Err(InputRefusal::Append.into());
         }
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
@@ -179,11 +179,11 @@ impl File for RecordFile {
             return Err(refused);
         }
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
-        let own = buffer.own;
+        let own = buffer.own_end;
         let undo = buffer.put(start, data)?;
         let hole = start > undo.0;
         if !hole && let Err(failure) = self.probe(&mut buffer, start, start + data.len()) {
-            buffer.own = own;
+            buffer.own_end = own;
             buffer.undo(start, undo);
             return Err(failure);
         }
@@ -197,7 +197,7 @@ impl File for RecordFile {
         check_length(length)?;
         let mut buffer = self.buffer()?;
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
-        let pending = length > 0 && (buffer.pending || length != buffer.bytes.len());
+        let pending = length > 0 && (buffer.is_pending || length != buffer.bytes.len());
         buffer.set_length(length)?;
         self.set_pending(&mut buffer, pending);
         Ok(())
@@ -205,20 +205,20 @@ impl File for RecordFile {
 
     fn commit(&self) -> Result<(), Failure> {
         let mut buffer = self.buffer()?;
-        if !buffer.pending {
+        if !buffer.is_pending {
             return Ok(());
         }
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         if let Some(patch) = buffer.record(&self.id)? {
             let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
-            self.place.memory().commit(&self.place.actor(), self.place.branch(), vec![edit])?;
+            self.context.memory().commit(&self.context.actor(), self.context.branch(), vec![edit])?;
         }
         self.set_pending(&mut buffer, false);
         Ok(())
     }
 
     fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
+        self.is_pending.load(Ordering::Acquire)
     }
 
     fn length(&self) -> Option<u64> {
@@ -263,7 +263,7 @@ mod tests {
         over.set_length(3).unwrap();
         assert_eq!(over.record("a").unwrap().unwrap().text.unwrap().as_deref(), Some("new"));
         over.set_length(0).unwrap();
-        assert!(!over.inherited && over.record("a").unwrap().is_none());
+        assert!(!over.has_old_bytes && over.record("a").unwrap().is_none());
     }
 
     #[test]

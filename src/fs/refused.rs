@@ -11,8 +11,8 @@ use super::errno::Failure;
 pub(super) struct RefusedLine {
     failure: Failure,
     /// The rest of the line, once its end came.
-    rest: Option<LineRest>,
-    told: bool,
+    remainder: Option<LineRest>,
+    is_told: bool,
 }
 
 /// Bytes up to a line's end, to be known again.
@@ -43,23 +43,23 @@ impl LineRest {
 impl RefusedLine {
     /// Notes that a request with `data`, which went on with the line, was refused.
     pub fn new(failure: Failure, data: &[u8]) -> RefusedLine {
-        RefusedLine { failure, rest: LineRest::of_first_line(data), told: false }
+        RefusedLine { failure, remainder: LineRest::of_first_line(data), is_told: false }
     }
 
     /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
     /// new one.
     pub fn refuse(&mut self, data: &[u8]) -> Option<Failure> {
-        if self.rest.as_ref().is_some_and(|rest| !rest.begins(data)) {
+        if self.remainder.as_ref().is_some_and(|rest| !rest.begins(data)) {
             return None;
         }
-        self.rest = LineRest::of_first_line(data);
-        self.told = true;
+        self.remainder = LineRest::of_first_line(data);
+        self.is_told = true;
         Some(self.failure.clone())
     }
 
     /// Returns the refusal where the writer may have seen a short write alone: no rest ever came.
     pub fn untold(self) -> Option<Failure> {
-        (!self.told).then_some(self.failure)
+        (!self.is_told).then_some(self.failure)
     }
 }
 

@@ -5,7 +5,7 @@ use super::mount_context::OpenContext;
 use crate::memory::{Error, Query};
 
 /// Asks a text query in the name of who opened the file, and returns the answer.
-pub(super) fn answer(place: &OpenContext, text: &str) -> Result<Vec<u8>, Failure> {
+pub(super) fn answer(context: &OpenContext, text: &str) -> Result<Vec<u8>, Failure> {
     let query = Query::of_text(text).map_err(Error::from)?;
-    Ok(place.memory().ask_for(&place.file_reader(), &place.view, &query)?.to_lines(0).into_bytes())
+    Ok(context.memory().ask_for(&context.file_reader(), &context.view, &query)?.to_lines(0).into_bytes())
 }

@@ -28,31 +28,31 @@ impl LineProtocol for AppendFile {
         Ok(SharedLogEntryInput::parse(line)?)
     }
 
-    fn perform(&self, place: &OpenContext, entry: &SharedLogEntryInput, _number: usize) -> RequestOutcome {
-        append(place, std::slice::from_ref(entry))
+    fn perform(&self, context: &OpenContext, entry: &SharedLogEntryInput, _number: usize) -> RequestOutcome {
+        append(context, std::slice::from_ref(entry))
     }
 
     /// The lines of one write are one batch, and have one answer.
     fn perform_all(
         &self,
-        place: &OpenContext,
+        context: &OpenContext,
         entries: &[SharedLogEntryInput],
         _first: usize,
         _room: usize,
     ) -> Vec<RequestOutcome> {
-        let answer = append(place, entries);
+        let answer = append(context, entries);
         let rest = if answer.is_ok() { entries.len().saturating_sub(1) } else { 0 };
         std::iter::once(answer).chain((0..rest).map(|_| Ok(String::new()))).collect()
     }
 }
 
-fn append(place: &OpenContext, entries: &[SharedLogEntryInput]) -> RequestOutcome {
+fn append(context: &OpenContext, entries: &[SharedLogEntryInput]) -> RequestOutcome {
     if entries.len() as u64 > ENTRIES_AT_ONCE {
         return Err(SharedLogError::TooMany(entries.len()).into());
     }
-    place.check_writable()?;
-    place.check_entered()?;
-    Ok(place.memory().append_log(&place.actor(), place.branch(), entries)?.to_json() + "\n")
+    context.check_writable()?;
+    context.check_entered()?;
+    Ok(context.memory().append_log(&context.actor(), context.branch(), entries)?.to_json() + "\n")
 }
 
 impl OpenContext {
@@ -75,25 +75,25 @@ impl OpenContext {
 
 /// A handle on all entries, which sees those that come. It counts as readable while there is more than it has seen.
 pub(super) struct EntriesFile {
-    place: OpenContext,
+    context: OpenContext,
     /// One that was closed has no more to come.
     closed: Option<SharedLog>,
     /// The state of the branch whose log it is: it is told of new entries.
     owner: Arc<BranchState>,
     position: Mutex<SharedLogPosition>,
-    seen: AtomicU64,
+    seen_offset: AtomicU64,
 }
 
 impl EntriesFile {
     /// Opens the log that a branch has, or one that was closed.
-    pub fn open(place: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
-        let closed = closed.map(|name| place.memory().closed_log(place.branch(), name)).transpose()?;
-        let owner = place.mount.states.of(place.log()?.owner);
-        Ok(EntriesFile { place, closed, owner, position: Mutex::default(), seen: AtomicU64::new(0) })
+    pub fn open(context: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
+        let closed = closed.map(|name| context.memory().closed_log(context.branch(), name)).transpose()?;
+        let owner = context.mount.states.of(context.log()?.owner);
+        Ok(EntriesFile { context, closed, owner, position: Mutex::default(), seen_offset: AtomicU64::new(0) })
     }
 
     fn log(&self) -> Result<SharedLog, Failure> {
-        self.closed.clone().map_or_else(|| self.place.log(), Ok)
+        self.closed.clone().map_or_else(|| self.context.log(), Ok)
     }
 }
 
@@ -104,7 +104,7 @@ impl File for EntriesFile {
         let bytes = log.read(offset, size, &mut position)?;
         *self.position.lock() = position;
         // Who reads behind the end has not seen what will stand there.
-        self.seen.fetch_max((offset + bytes.len() as u64).min(log.bytes()), Ordering::Relaxed);
+        self.seen_offset.fetch_max((offset + bytes.len() as u64).min(log.bytes()), Ordering::Relaxed);
         Ok(bytes)
     }
 
@@ -119,12 +119,12 @@ impl File for EntriesFile {
     /// Who asks for the length, as to seek to the end, has seen what is before it.
     fn length(&self) -> Option<u64> {
         let length = self.log().ok()?.bytes();
-        self.seen.fetch_max(length, Ordering::Relaxed);
+        self.seen_offset.fetch_max(length, Ordering::Relaxed);
         Some(length)
     }
 
     fn is_readable(&self) -> bool {
-        self.log().is_ok_and(|log| log.bytes() > self.seen.load(Ordering::Relaxed))
+        self.log().is_ok_and(|log| log.bytes() > self.seen_offset.load(Ordering::Relaxed))
     }
 
     fn waits_on(&self) -> Option<&Arc<BranchState>> {
@@ -139,17 +139,17 @@ pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, F
 
 /// `log/cursor` opened for writing. What was written counts with its line end, or when the handle is closed or flushed.
 pub(super) struct CursorFile {
-    place: OpenContext,
+    context: OpenContext,
     /// Nothing while nothing was written.
     written: Mutex<Option<Vec<u8>>>,
 }
 
 impl CursorFile {
     /// A write begins a number again.
-    pub fn open(place: OpenContext) -> Result<CursorFile, Failure> {
-        place.check_writable()?;
-        place.check_owner()?;
-        Ok(CursorFile { place, written: Mutex::new(None) })
+    pub fn open(context: OpenContext) -> Result<CursorFile, Failure> {
+        context.check_writable()?;
+        context.check_owner()?;
+        Ok(CursorFile { context, written: Mutex::new(None) })
     }
 }
 
@@ -159,7 +159,7 @@ const NUMBER_BYTES_MAX: usize = 32;
 impl File for CursorFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
-        Ok(part(cursor_text(self.place.memory(), self.place.branch())?.as_bytes(), offset, size))
+        Ok(part(cursor_text(self.context.memory(), self.context.branch())?.as_bytes(), offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
@@ -186,9 +186,9 @@ impl File for CursorFile {
         let Some(value) = self.written.lock().take() else { return Ok(()) };
         let text = String::from_utf8_lossy(&value);
         let entry = text.trim().parse().map_err(|_| InputRefusal::NoNumber)?;
-        self.place.check_writable()?;
-        self.place.check_owner()?;
-        Ok(self.place.memory().move_cursor(&self.place.actor(), self.place.branch(), entry)?)
+        self.context.check_writable()?;
+        self.context.check_owner()?;
+        Ok(self.context.memory().move_cursor(&self.context.actor(), self.context.branch(), entry)?)
     }
 
     fn is_pending(&self) -> bool {

@@ -12,23 +12,31 @@ use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the value at its open, and no other handle sees them before they count.
 pub(super) struct SignalFile {
-    place: OpenContext,
+    context: OpenContext,
     key: Arc<str>,
     created: Time,
     append: bool,
     buffer: Mutex<CountedBuffer>,
     /// For those who must not wait for a commit.
-    pending: AtomicBool,
+    is_pending: AtomicBool,
     length: AtomicU64,
 }
 
 impl SignalFile {
-    pub fn open(place: OpenContext, key: &Arc<str>, created: Time, append: bool) -> Result<SignalFile, Failure> {
-        place.check_writable()?;
-        let value = place.signal(key, created)?.value.to_vec();
+    pub fn open(context: OpenContext, key: &Arc<str>, created: Time, append: bool) -> Result<SignalFile, Failure> {
+        context.check_writable()?;
+        let value = context.signal(key, created)?.value.to_vec();
         let length = AtomicU64::new(value.len() as u64);
-        let buffer = Mutex::ranked(Rank::Handle, place.counted(value)?);
-        Ok(SignalFile { place, key: key.clone(), created, append, buffer, pending: AtomicBool::new(false), length })
+        let buffer = Mutex::ranked(Rank::Handle, context.counted(value)?);
+        Ok(SignalFile {
+            context,
+            key: key.clone(),
+            created,
+            append,
+            buffer,
+            is_pending: AtomicBool::new(false),
+            length,
+        })
     }
 
     /// Takes the buffer, which a commit holds.
@@ -38,7 +46,7 @@ impl SignalFile {
 
     fn set_pending(&self, buffer: &CountedBuffer, pending: bool) {
         self.length.store(buffer.len() as u64, Ordering::Release);
-        self.pending.store(pending, Ordering::Release);
+        self.is_pending.store(pending, Ordering::Release);
     }
 }
 
@@ -54,7 +62,7 @@ impl File for SignalFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        self.place.check_writable()?;
+        self.context.check_writable()?;
         let mut buffer = self.buffer()?;
         let start = if self.append { buffer.len() as u64 } else { offset };
         let end = match check_length(start.saturating_add(data.len() as u64)) {
@@ -93,15 +101,15 @@ impl File for SignalFile {
         if !self.is_pending() {
             return Ok(());
         }
-        self.place.check_writable()?;
-        let (memory, signal) = (self.place.memory(), (&self.key, self.created));
-        memory.write_signal(&self.place.actor(), self.place.branch(), signal, &buffer)?;
+        self.context.check_writable()?;
+        let (memory, signal) = (self.context.memory(), (&self.key, self.created));
+        memory.write_signal(&self.context.actor(), self.context.branch(), signal, &buffer)?;
         self.set_pending(&buffer, false);
         Ok(())
     }
 
     fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Acquire)
+        self.is_pending.load(Ordering::Acquire)
     }
 
     fn length(&self) -> Option<u64> {

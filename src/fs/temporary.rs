@@ -23,15 +23,15 @@ const FILE_BYTES: u64 = 512;
 pub(super) struct Temporaries {
     names: Mutex<BTreeMap<OsString, Arc<Temporary>>>,
     numbers: Mutex<HashMap<u64, Weak<Temporary>>>,
-    last: AtomicU64,
-    used: Arc<AtomicU64>,
+    last_number: AtomicU64,
+    used_bytes: Arc<AtomicU64>,
 }
 
 /// One file. It lives on without a name while it is open.
 pub(super) struct Temporary {
     pub number: u64,
     content: Mutex<TemporaryContent>,
-    used: Arc<AtomicU64>,
+    used_bytes: Arc<AtomicU64>,
     _beside: Reservation,
 }
 
@@ -39,7 +39,7 @@ struct TemporaryContent {
     bytes: CountedBuffer,
     look: Look,
     /// It became a record; what is written now would be lost.
-    committed: bool,
+    is_committed: bool,
 }
 
 /// What stat(2) shows of a temporary.
@@ -55,7 +55,7 @@ pub(super) struct Look {
 impl Default for Temporaries {
     fn default() -> Temporaries {
         let names = Mutex::ranked(Rank::Temporaries, BTreeMap::new());
-        Temporaries { names, numbers: Mutex::default(), last: AtomicU64::default(), used: Arc::default() }
+        Temporaries { names, numbers: Mutex::default(), last_number: AtomicU64::default(), used_bytes: Arc::default() }
     }
 }
 
@@ -94,12 +94,12 @@ impl Temporaries {
         now: Time,
     ) -> Result<Arc<Temporary>, Failure> {
         let beside = bytes.beside(FILE_BYTES)?;
-        reserve(&self.used, FILE_BYTES + bytes.len() as u64)?;
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        reserve(&self.used_bytes, FILE_BYTES + bytes.len() as u64)?;
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let look =
             Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
-        let content = Mutex::new(TemporaryContent { bytes, look, committed: false });
-        let file = Arc::new(Temporary { number, content, used: self.used.clone(), _beside: beside });
+        let content = Mutex::new(TemporaryContent { bytes, look, is_committed: false });
+        let file = Arc::new(Temporary { number, content, used_bytes: self.used_bytes.clone(), _beside: beside });
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
         let mut numbers = self.numbers.lock();
@@ -147,7 +147,7 @@ impl Temporary {
 
     /// Marks it as having become a record: writing to it is ESTALE from now on.
     pub fn retire(&self) {
-        self.content.lock().committed = true;
+        self.content.lock().is_committed = true;
     }
 
     pub fn set_mode(&self, mode: u32) {
@@ -178,17 +178,17 @@ impl Temporary {
     }
 
     fn set_length(&self, content: &mut TemporaryContent, length: u64, now: Time) -> Result<(), Failure> {
-        if content.committed {
+        if content.is_committed {
             return Err(Errno::ESTALE.into());
         }
         let bytes = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let more = length.saturating_sub(content.look.length);
-        reserve(&self.used, more)?;
+        reserve(&self.used_bytes, more)?;
         content.bytes.resize(bytes).inspect_err(|_| {
-            self.used.fetch_sub(more, Ordering::Relaxed);
+            self.used_bytes.fetch_sub(more, Ordering::Relaxed);
         })?;
         content.bytes.truncate(bytes);
-        self.used.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
+        self.used_bytes.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
         content.look.length = length;
         content.look.modified = now;
         Ok(())
@@ -197,7 +197,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.used.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
     }
 }
 
@@ -208,7 +208,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A temporary that is open.
 pub(super) struct TemporaryFile {
-    pub place: OpenContext,
+    pub context: OpenContext,
     pub file: Arc<Temporary>,
     pub append: bool,
 }
@@ -220,11 +220,11 @@ impl File for TemporaryFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         let offset = Some(offset).filter(|_| !self.append);
-        self.file.write(offset, data, self.place.memory().now()).map(|()| data.len())
+        self.file.write(offset, data, self.context.memory().now()).map(|()| data.len())
     }
 
     fn truncate(&self, length: u64) -> Result<(), Failure> {
-        self.file.resize(length, self.place.memory().now())
+        self.file.resize(length, self.context.memory().now())
     }
 
     fn length(&self) -> Option<u64> {
@@ -253,7 +253,7 @@ mod tests {
         let number = file.number;
         drop(file);
         assert!(files.numbered(number).is_none());
-        assert_eq!(files.used.load(Ordering::Relaxed), 0);
+        assert_eq!(files.used_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

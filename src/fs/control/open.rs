@@ -26,16 +26,16 @@ use crate::memory::{Document, HistoryFile, LiveStatus, View};
 
 impl ControlNodeOps<'_> {
     /// Returns where a handle of the node stands; nothing for the mount's own directory.
-    pub(super) fn place(&self, caller: Caller) -> Result<Option<OpenContext>, Failure> {
-        self.node.view().map(|view| self.fs.mount.place(&view, caller)).transpose()
+    pub(super) fn open_context(&self, caller: Caller) -> Result<Option<OpenContext>, Failure> {
+        self.node.view().map(|view| self.fs.mount.open_context(&view, caller)).transpose()
     }
 
     /// Opens the file, which the kernel knows by `number` and `errors` shows at `path`.
     pub(super) fn open_at(&self, caller: Caller, number: u64, path: String, flags: OpenFlags) -> Result<u64, Failure> {
         let node = self.node;
-        let place = self.place(caller)?.ok_or(Errno::EISDIR)?;
-        place.check_entered()?;
-        let file = self.file(&place, flags)?;
+        let context = self.open_context(caller)?.ok_or(Errno::EISDIR)?;
+        context.check_entered()?;
+        let file = self.file(&context, flags)?;
         if flags.truncate {
             file.truncate(0)?;
         }
@@ -43,14 +43,14 @@ impl ControlNodeOps<'_> {
             self.fs.nodes.opened(number);
         }
         let open = Open::File(file);
-        Ok(self.fs.handles.add(Handle { node: node.clone(), number, path, caller, place: Some(place), open }))
+        Ok(self.fs.handles.add(Handle { node: node.clone(), number, path, caller, context: Some(context), open }))
     }
 
     /// The one place that says how each kind of file behaves when it is open.
-    fn file(&self, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
-        let memory = place.memory();
+    fn file(&self, context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+        let memory = context.memory();
         let frozen =
-            |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(place.counted(bytes)?))) };
+            |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(context.counted(bytes)?))) };
         Ok(match self.node {
             // Those in files/ have a way of their own.
             FsNode::Mount
@@ -59,51 +59,56 @@ impl ControlNodeOps<'_> {
             | FsNode::At { .. }
             | FsNode::Proposal { .. }
             | FsNode::File(..) => return Err(Errno::EISDIR.into()),
-            FsNode::Control(_, fixed) => self.fixed_file(*fixed, place, flags)?,
-            FsNode::Shared(_, shared) => shared_file(shared, place, flags)?,
-            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(place.clone(), id, flags.append)?),
+            FsNode::Control(_, fixed) => self.fixed_file(*fixed, context, flags)?,
+            FsNode::Shared(_, shared) => shared_file(shared, context, flags)?,
+            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(context.clone(), id, flags.append)?),
             FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
             FsNode::Temporary(_, number) => {
-                let file = place.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
+                let file = context.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
                 if flags.write {
-                    place.check_writable()?;
+                    context.check_writable()?;
                 }
-                Box::new(TemporaryFile { place: place.clone(), file, append: flags.append })
+                Box::new(TemporaryFile { context: context.clone(), file, append: flags.append })
             }
             FsNode::Setting(_, setting) if flags.write => {
-                Box::new(SettingFile::open(place.clone(), *setting, flags.append)?)
+                Box::new(SettingFile::open(context.clone(), *setting, flags.append)?)
             }
             FsNode::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
             FsNode::Signal(_, key, created) if flags.write => {
-                Box::new(SignalFile::open(place.clone(), key, *created, flags.append)?)
+                Box::new(SignalFile::open(context.clone(), key, *created, flags.append)?)
             }
-            FsNode::Signal(_, key, created) => frozen(place.signal(key, *created)?.value.to_vec())?,
-            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(place)),
-            FsNode::Query(_, text) => frozen(search::answer(place, text)?)?,
+            FsNode::Signal(_, key, created) => frozen(context.signal(key, *created)?.value.to_vec())?,
+            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(context)),
+            FsNode::Query(_, text) => frozen(search::answer(context, text)?)?,
             FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
     }
 
-    fn fixed_file(&self, fixed: ControlNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+    fn fixed_file(
+        &self,
+        fixed: ControlNode,
+        context: &OpenContext,
+        flags: OpenFlags,
+    ) -> Result<Box<dyn File>, Failure> {
         Ok(match fixed {
-            ControlNode::Query => Box::new(LineSession::new(place.clone(), QueryFile::new(place))),
+            ControlNode::Query => Box::new(LineSession::new(context.clone(), QueryFile::new(context))),
             ControlNode::Ctl => {
                 if flags.write {
-                    check_changeable(&place.view)?;
+                    check_changeable(&context.view)?;
                 }
-                Box::new(LineSession::new(place.clone(), Ctl { handles: self.fs.handles.clone() }))
+                Box::new(LineSession::new(context.clone(), Ctl { handles: self.fs.handles.clone() }))
             }
             ControlNode::Ingest => {
                 if flags.write {
-                    place.check_writable()?;
+                    context.check_writable()?;
                 }
-                Box::new(Ingest::new(place.clone()))
+                Box::new(Ingest::new(context.clone()))
             }
             // Where nothing changes nobody works.
-            ControlNode::Lease if !flags.write && place.check_writable().is_err() => {
-                Box::new(StaticFile(place.counted(Vec::new())?))
+            ControlNode::Lease if !flags.write && context.check_writable().is_err() => {
+                Box::new(StaticFile(context.counted(Vec::new())?))
             }
-            ControlNode::Lease => Box::new(LeaseFile::open(place.clone())?),
+            ControlNode::Lease => Box::new(LeaseFile::open(context.clone())?),
             ControlNode::Errors
             | ControlNode::BranchList
             | ControlNode::Plan
@@ -111,30 +116,30 @@ impl ControlNodeOps<'_> {
             | ControlNode::History(_)
                 if flags.write =>
             {
-                return Err(generated(place));
+                return Err(generated(context));
             }
-            ControlNode::Plan => Box::new(StaticFile(place.counted(place.memory().plan_page(place.branch())?)?)),
-            ControlNode::Errors => Box::new(StaticFile(place.counted(place.state.errors.text(place.reader()?))?)),
-            ControlNode::BranchList => Box::new(StaticFile(place.counted(branches_below(place)?)?)),
-            ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(place.clone())?),
-            ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(place.clone())?),
+            ControlNode::Plan => Box::new(StaticFile(context.counted(context.memory().plan_page(context.branch())?)?)),
+            ControlNode::Errors => Box::new(StaticFile(context.counted(context.state.errors.text(context.reader()?))?)),
+            ControlNode::BranchList => Box::new(StaticFile(context.counted(branches_below(context)?)?)),
+            ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(context.clone())?),
+            ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(context.clone())?),
             ControlNode::Document(Document::Status) => {
                 let live = LiveStatus {
-                    temporaries: if matches!(place.view, View::Branch(_)) {
-                        place.state.temporaries.count()
+                    temporaries: if matches!(context.view, View::Branch(_)) {
+                        context.state.temporaries.count()
                     } else {
                         0
                     },
-                    last_error: place.state.errors.last(place.reader()?),
+                    last_error: context.state.errors.last(context.reader()?),
                 };
-                Box::new(StaticFile(place.counted(place.memory().status_with(&place.view, live)?)?))
+                Box::new(StaticFile(context.counted(context.memory().status_with(&context.view, live)?)?))
             }
             ControlNode::Document(document) => {
                 if document == Document::Conflicts {
                     // It shows what the parent holds.
-                    place.check_parent(READ | SEARCH)?;
+                    context.check_parent(READ | SEARCH)?;
                 }
-                Box::new(StaticFile(place.counted(place.memory().document(&place.view, document)?.to_vec())?))
+                Box::new(StaticFile(context.counted(context.memory().document(&context.view, document)?.to_vec())?))
             }
             ControlNode::Vectors
             | ControlNode::Branches
@@ -151,23 +156,25 @@ impl ControlNodeOps<'_> {
     }
 }
 
-fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+fn shared_file(node: &SharedNode, context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
     Ok(match node {
         SharedNode::Append => {
             if flags.write {
-                place.check_writable()?;
+                context.check_writable()?;
             }
-            Box::new(LineSession::new(place.clone(), shared_log::AppendFile))
+            Box::new(LineSession::new(context.clone(), shared_log::AppendFile))
         }
-        SharedNode::Cursor if flags.write => Box::new(CursorFile::open(place.clone())?),
-        _ if flags.write => return Err(generated(place)),
+        SharedNode::Cursor if flags.write => Box::new(CursorFile::open(context.clone())?),
+        _ if flags.write => return Err(generated(context)),
         SharedNode::Cursor => {
-            Box::new(StaticFile(place.counted(cursor_text(place.memory(), place.branch())?.into_bytes())?))
+            Box::new(StaticFile(context.counted(cursor_text(context.memory(), context.branch())?.into_bytes())?))
         }
-        SharedNode::Events => Box::new(SharedEventsFile::open(place.clone())?),
-        SharedNode::Entries => Box::new(EntriesFile::open(place.clone(), None)?),
-        SharedNode::ClosedEntries(log) => Box::new(EntriesFile::open(place.clone(), Some(log))?),
-        SharedNode::Unread | SharedNode::After(_) | SharedNode::Last(_) => Box::new(StaticFile(place.log_lines(node)?)),
+        SharedNode::Events => Box::new(SharedEventsFile::open(context.clone())?),
+        SharedNode::Entries => Box::new(EntriesFile::open(context.clone(), None)?),
+        SharedNode::ClosedEntries(log) => Box::new(EntriesFile::open(context.clone(), Some(log))?),
+        SharedNode::Unread | SharedNode::After(_) | SharedNode::Last(_) => {
+            Box::new(StaticFile(context.log_lines(node)?))
+        }
         SharedNode::Log
         | SharedNode::AfterFolder
         | SharedNode::LastFolder
@@ -178,15 +185,15 @@ fn shared_file(node: &SharedNode, place: &OpenContext, flags: OpenFlags) -> Resu
 }
 
 /// Returns why a generated file is not opened for writing.
-fn generated(place: &OpenContext) -> Failure {
+fn generated(context: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
-    place.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
+    context.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
 }
 
 /// Returns the lines of `branches.jsonl`; a checkpoint has no branches.
-fn branches_below(place: &OpenContext) -> Result<Vec<u8>, Failure> {
-    let View::Branch(branch) = place.view else { return Ok(Vec::new()) };
-    let memory = place.memory();
-    let enters = |branch| memory.info(branch).is_ok_and(|info| place.mount.permits(place.caller, &info, SEARCH));
+fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
+    let View::Branch(branch) = context.view else { return Ok(Vec::new()) };
+    let memory = context.memory();
+    let enters = |branch| memory.info(branch).is_ok_and(|info| context.mount.permits(context.caller, &info, SEARCH));
     Ok(memory.branches_below(branch, &enters)?)
 }

@@ -105,10 +105,10 @@ impl NodeOperations for ControlNodeOps<'_> {
         let flags = OpenFlags::of(flags);
         let node = match self.node {
             FsNode::Control(view, ControlNode::Vectors) => {
-                vectors::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?
+                vectors::create(&self.fs.mount.open_context(view, caller)?, name, mode, flags)?
             }
             FsNode::Shared(view, SharedNode::Signals) => {
-                signals::create(&self.fs.mount.place(view, caller)?, name, mode, flags)?
+                signals::create(&self.fs.mount.open_context(view, caller)?, name, mode, flags)?
             }
             _ => return Err(ShapeRefusal::NoFileHere.into()),
         };
@@ -120,11 +120,11 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure> {
         let (fs, node) = (self.fs, self.node.clone());
-        let place = self.place(caller)?;
-        place.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+        let context = self.open_context(caller)?;
+        context.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
         let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&fs.mount, &node)?)));
         let path = node.path();
-        Ok(fs.handles.add(Handle { node, number: ino, path, caller, place, open }))
+        Ok(fs.handles.add(Handle { node, number: ino, path, caller, context, open }))
     }
 
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {
@@ -151,8 +151,12 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
         match self.node {
-            FsNode::Control(view, ControlNode::Vectors) => vectors::unlink(&self.fs.mount.place(view, caller)?, name),
-            FsNode::Shared(view, SharedNode::Signals) => signals::unlink(&self.fs.mount.place(view, caller)?, name),
+            FsNode::Control(view, ControlNode::Vectors) => {
+                vectors::unlink(&self.fs.mount.open_context(view, caller)?, name)
+            }
+            FsNode::Shared(view, SharedNode::Signals) => {
+                signals::unlink(&self.fs.mount.open_context(view, caller)?, name)
+            }
             _ => Err(fixed(&self.find(name)?)),
         }
     }
@@ -209,7 +213,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], _how: XattrHow) -> Result<(), Failure> {
         match self.node {
             FsNode::Signal(view, key, created) => {
-                signals::set_xattr(&self.fs.mount.place(view, caller)?, (key, *created), name, value)
+                signals::set_xattr(&self.fs.mount.open_context(view, caller)?, (key, *created), name, value)
             }
             _ => Err(Errno::EOPNOTSUPP.into()),
         }

@@ -35,7 +35,7 @@ impl ControlNodeOps<'_> {
         match self.node {
             FsNode::Record(..) => Ok(()),
             FsNode::Signal(view, key, created) => {
-                signals::set_rights(&self.fs.mount.place(view, caller)?, (key, *created), changes)
+                signals::set_rights(&self.fs.mount.open_context(view, caller)?, (key, *created), changes)
             }
             FsNode::Temporary(branch, number) => {
                 let file = self.temporary(*branch, *number)?;

@@ -48,34 +48,34 @@ impl OpenContext {
 }
 
 /// Claims a key, or returns the signal that has it; EEXIST where the caller wants no other than a new one.
-pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
-    place.check_writable()?;
-    place.check_entered()?;
+pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
+    context.check_writable()?;
+    context.check_entered()?;
     let key = key_of(name)?;
     loop {
-        match place.memory().claim_signal(&place.actor(), place.branch(), &key, mode) {
-            Ok(signal) => return Ok(FsNode::Signal(place.view.clone(), key, signal.created)),
+        match context.memory().claim_signal(&context.actor(), context.branch(), &key, mode) {
+            Ok(signal) => return Ok(FsNode::Signal(context.view.clone(), key, signal.created)),
             Err(Error::Signal(SignalError::Exists(_))) if !flags.exclusive => {}
             Err(error) => return Err(plain(error)),
         }
         // It may have ended since.
-        if let Some(signal) = place.memory().signal(place.branch(), &key)? {
-            return Ok(FsNode::Signal(place.view.clone(), key, signal.created));
+        if let Some(signal) = context.memory().signal(context.branch(), &key)? {
+            return Ok(FsNode::Signal(context.view.clone(), key, signal.created));
         }
     }
 }
 
 /// Removes a signal.
-pub(super) fn unlink(place: &OpenContext, name: &OsStr) -> Result<(), Failure> {
-    place.check_writable()?;
-    place.memory().remove_signal(&place.actor(), place.branch(), &key_of(name)?).map_err(plain)
+pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
+    context.check_writable()?;
+    context.memory().remove_signal(&context.actor(), context.branch(), &key_of(name)?).map_err(plain)
 }
 
 /// Gives a signal another key.
-pub(super) fn rename(place: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
-    place.check_writable()?;
+pub(super) fn rename(context: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
+    context.check_writable()?;
     let keys = (from, &key_of(to)?);
-    place.memory().rename_signal(&place.actor(), place.branch(), keys, !no_replace).map_err(plain)
+    context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(plain)
 }
 
 /// Returns the attributes of a signal.
@@ -93,14 +93,14 @@ pub(super) fn folder_attr(mount: &MountContext, view: &View, base: Attr) -> Resu
 }
 
 /// Changes permission bits; a signal keeps its owner.
-pub(super) fn set_rights(place: &OpenContext, id: SignalId<'_>, changes: AttrChanges) -> Result<(), Failure> {
-    let signal = find(&place.mount, &place.view, id)?;
-    let gid = place.mount.user(signal.owner).gid;
+pub(super) fn set_rights(context: &OpenContext, id: SignalId<'_>, changes: AttrChanges) -> Result<(), Failure> {
+    let signal = find(&context.mount, &context.view, id)?;
+    let gid = context.mount.user(signal.owner).gid;
     if changes.uid.is_some_and(|uid| uid != signal.owner) || changes.gid.is_some_and(|wanted| wanted != gid) {
         return Err(ShapeRefusal::FixedAttributes.into());
     }
     match changes.mode.filter(|mode| mode & 0o777 != signal.mode) {
-        Some(mode) => Ok(place.memory().set_signal_mode(&place.actor(), place.branch(), id, mode)?),
+        Some(mode) => Ok(context.memory().set_signal_mode(&context.actor(), context.branch(), id, mode)?),
         None => Ok(()),
     }
 }
@@ -124,13 +124,13 @@ pub(super) fn xattr_names() -> Vec<u8> {
 }
 
 /// Sets a signal's lifetime; the other attributes say who wrote it.
-pub(super) fn set_xattr(place: &OpenContext, id: SignalId<'_>, name: &OsStr, value: &[u8]) -> Result<(), Failure> {
-    place.check_writable()?;
+pub(super) fn set_xattr(context: &OpenContext, id: SignalId<'_>, name: &OsStr, value: &[u8]) -> Result<(), Failure> {
+    context.check_writable()?;
     match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
         Some(TTL) => {
             let text = String::from_utf8_lossy(value);
             let text = text.trim_end_matches(['\n', '\0']);
-            Ok(place.memory().set_signal_lifetime(&place.actor(), place.branch(), id, text)?)
+            Ok(context.memory().set_signal_lifetime(&context.actor(), context.branch(), id, text)?)
         }
         Some(PUBLISHER | UID | SESSION) => Err(Errno::EPERM.into()),
         _ => Err(Errno::EOPNOTSUPP.into()),

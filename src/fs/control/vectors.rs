@@ -28,54 +28,58 @@ fn no_record(name: &OsStr) -> Failure {
 
 /// Makes a temporary, or the node of a record to come; EEXIST when something is there and the wish
 /// is exclusive.
-pub(super) fn create(place: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
-    place.check_writable()?;
+pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
+    context.check_writable()?;
     if name.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
     }
     match VectorsName::of(name) {
         VectorsName::Other => Err(no_record(name)),
         VectorsName::Temporary | VectorsName::Backup => {
-            let file = match place.state.temporaries.named(name) {
+            let file = match context.state.temporaries.named(name) {
                 Some(_) if flags.exclusive => return Err(Errno::EEXIST.into()),
                 Some(file) => file,
-                None => {
-                    place.state.temporaries.create(name, place.buffer(), mode, place.caller, place.memory().now())?
-                }
+                None => context.state.temporaries.create(
+                    name,
+                    context.buffer(),
+                    mode,
+                    context.caller,
+                    context.memory().now(),
+                )?,
             };
-            Ok(FsNode::Temporary(place.branch(), file.number))
+            Ok(FsNode::Temporary(context.branch(), file.number))
         }
         VectorsName::Record => {
             let id = record_id(name)?;
-            if flags.exclusive && is_there(place, &id)? {
+            if flags.exclusive && is_there(context, &id)? {
                 return Err(Errno::EEXIST.into());
             }
-            Ok(FsNode::Record(place.view.clone(), id))
+            Ok(FsNode::Record(context.view.clone(), id))
         }
     }
 }
 
 /// Removes a record in this branch, or a temporary.
-pub(super) fn unlink(place: &OpenContext, name: &OsStr) -> Result<(), Failure> {
-    place.check_writable()?;
+pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
+    context.check_writable()?;
     if VectorsName::of(name) != VectorsName::Record {
-        return place.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
+        return context.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
     let id = record_id(name)?;
-    if is_there(place, &id)? { commit(place, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
+    if is_there(context, &id)? { commit(context, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit.
-pub(super) fn rename(place: &OpenContext, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
-    place.check_writable()?;
+pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
+    context.check_writable()?;
     if to.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
     }
     use VectorsName::{Backup, Other, Record};
     let kinds = (VectorsName::of(from), VectorsName::of(to));
-    let temporaries = &place.state.temporaries;
+    let temporaries = &context.state.temporaries;
     let taken = match kinds.1 {
-        Record => is_there(place, &record_id(to)?)?,
+        Record => is_there(context, &record_id(to)?)?,
         _ => temporaries.named(to).is_some(),
     };
     if no_replace && taken {
@@ -83,37 +87,43 @@ pub(super) fn rename(place: &OpenContext, from: &OsStr, to: &OsStr, no_replace: 
     }
     match kinds {
         // What is not there is that first, whatever it was to become.
-        (Record, _) if !is_there(place, &record_id(from)?)? => Err(Errno::ENOENT.into()),
+        (Record, _) if !is_there(context, &record_id(from)?)? => Err(Errno::ENOENT.into()),
         (kind, _) if kind != Record && temporaries.named(from).is_none() => Err(Errno::ENOENT.into()),
         (_, Other) => Err(no_record(to)),
-        (Record, Record) => commit(place, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
-        (Record, Backup) => move_to_backup(place, &record_id(from)?, to),
+        (Record, Record) => commit(context, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
+        (Record, Backup) => move_to_backup(context, &record_id(from)?, to),
         (Record, VectorsName::Temporary) => Err(no_record(to)),
-        (_, Record) => save(place, from, record_id(to)?),
+        (_, Record) => save(context, from, record_id(to)?),
         (_, _) if temporaries.rename(from, to) => Ok(()),
         (_, _) => Err(Errno::ENOENT.into()),
     }
 }
 
 /// An atomic saver's last step: the temporary becomes the record.
-fn save(place: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
-    let file = place.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
+fn save(context: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
+    let file = context.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
     let patch = RecordPatch::parse(&id, &file.bytes())?.ok_or(RecordError::Empty)?;
-    commit(place, RecordEdit::Correct { id, patch, line: 0 })?;
+    commit(context, RecordEdit::Correct { id, patch, line: 0 })?;
     file.retire();
-    place.state.temporaries.remove(from);
+    context.state.temporaries.remove(from);
     Ok(())
 }
 
 /// An editor's backup: the text goes to RAM first, so that it is nowhere missing. It is the text of the version that is
 /// deleted: one that others write meanwhile is set aside in its place.
-fn move_to_backup(place: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
-    let temporaries = &place.state.temporaries;
+fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
+    let temporaries = &context.state.temporaries;
     for _ in 0..ROUNDS {
-        let record = place.memory().snapshot(&place.view)?.get(id)?.ok_or(Errno::ENOENT)?;
+        let record = context.memory().snapshot(&context.view)?.get(id)?.ok_or(Errno::ENOENT)?;
         let replaced = temporaries.named(to);
-        temporaries.create(to, place.counted(record.to_document())?, 0o644, place.caller, place.memory().now())?;
-        let deleted = place.memory().delete_version(&place.actor(), place.branch(), &record);
+        temporaries.create(
+            to,
+            context.counted(record.to_document())?,
+            0o644,
+            context.caller,
+            context.memory().now(),
+        )?;
+        let deleted = context.memory().delete_version(&context.actor(), context.branch(), &record);
         if let Ok(true) = deleted {
             return Ok(());
         }
@@ -123,12 +133,12 @@ fn move_to_backup(place: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failu
     Err(Error::from(BranchError::Moves).into())
 }
 
-fn is_there(place: &OpenContext, id: &str) -> Result<bool, Failure> {
-    Ok(place.memory().snapshot(&place.view)?.stat(id)?.is_some())
+fn is_there(context: &OpenContext, id: &str) -> Result<bool, Failure> {
+    Ok(context.memory().snapshot(&context.view)?.stat(id)?.is_some())
 }
 
-fn commit(place: &OpenContext, edit: RecordEdit) -> Result<(), Failure> {
-    debug_assert!(matches!(place.view, View::Branch(_)), "a checkpoint takes no commit");
-    place.memory().commit(&place.actor(), place.branch(), vec![edit])?;
+fn commit(context: &OpenContext, edit: RecordEdit) -> Result<(), Failure> {
+    debug_assert!(matches!(context.view, View::Branch(_)), "a checkpoint takes no commit");
+    context.memory().commit(&context.actor(), context.branch(), vec![edit])?;
     Ok(())
 }

@@ -18,19 +18,19 @@ pub(super) const KEPT: Duration = Duration::from_secs(1);
 pub(super) fn attr_of(
     mount: &MountContext,
     ino: u64,
-    of: &FilesOf,
+    files: &FilesOf,
     inode: u64,
     (tree, node): (&Tree, &FileNode),
 ) -> Result<Attr, Failure> {
     let (uid, gid) = match inode {
         FILES_ROOT => {
-            let owner = mount.memory.info(of.view.branch())?.uid;
+            let owner = mount.memory.info(files.view.branch())?.uid;
             (owner, mount.user(owner).gid)
         }
         _ => (tree.owner(node), node.gid),
     };
     // The root of a new branch has no times of its own.
-    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, of) } else { time };
+    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, files) } else { time };
     let attr = Attr {
         ino,
         kind: node.kind(),
@@ -46,17 +46,17 @@ pub(super) fn attr_of(
         changed: time(node.ctime),
         lifetime: KEPT,
     };
-    Ok(if let View::Proposal(..) = of.view { attr.as_proposed() } else { attr })
+    Ok(if let View::Proposal(..) = files.view { attr.as_proposed() } else { attr })
 }
 
 /// Returns how long a name that leads to one of some files may be kept.
-pub(super) fn name_lifetime(of: &FilesOf) -> Duration {
-    if let View::Proposal(..) = of.view { NEVER } else { KEPT }
+pub(super) fn name_lifetime(files: &FilesOf) -> Duration {
+    if let View::Proposal(..) = files.view { NEVER } else { KEPT }
 }
 
-fn made(mount: &MountContext, of: &FilesOf) -> Time {
-    match of.view {
+fn made(mount: &MountContext, files: &FilesOf) -> Time {
+    match files.view {
         View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
-        View::Checkpoint(..) | View::At(..) | View::Proposal(..) => of.taken,
+        View::Checkpoint(..) | View::At(..) | View::Proposal(..) => files.taken,
     }
 }

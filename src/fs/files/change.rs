@@ -67,7 +67,7 @@ impl FileOps<'_> {
         inode: Option<u64>,
         op: impl FnOnce(bool) -> FileOp<'static>,
     ) -> Result<(), Failure> {
-        let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.of.clone(), inode)));
+        let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
         let Some(gone) = self.edit(caller, op(keep))?.gone else { return Ok(()) };
         match leaving.filter(|leaving| leaving.is_open) {

@@ -48,15 +48,15 @@ struct NumberedFiles {
     by_slot: HashMap<u64, Told>,
     slots: HashMap<FilesOf, u64>,
     /// Slots of this mount that are free again.
-    free: Vec<u64>,
+    free_slots: Vec<u64>,
     /// The first slot of this mount that was never used.
-    next: u64,
+    next_slot: u64,
     /// How many views there are when those that are gone are looked for.
-    due: usize,
+    reclaim_at: usize,
 }
 
 struct Told {
-    of: FilesOf,
+    files: FilesOf,
     /// Look-ups that the kernel holds of its files.
     lookups: AtomicU64,
 }
@@ -66,31 +66,31 @@ impl FileNumbers {
         let known = NumberedFiles {
             by_slot: HashMap::new(),
             slots: HashMap::new(),
-            free: Vec::new(),
-            next: MOUNT_SLOTS,
-            due: 0,
+            free_slots: Vec::new(),
+            next_slot: MOUNT_SLOTS,
+            reclaim_at: 0,
         };
         FileNumbers { branch_number, known: RwLock::ranked(Rank::Leaf, known) }
     }
 
     /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.
-    pub fn number(&self, of: &FilesOf, inode: u64) -> Option<u64> {
-        let slot = self.slot(of).or_else(|| self.add(of))?;
+    pub fn number(&self, files: &FilesOf, inode: u64) -> Option<u64> {
+        let slot = self.slot(files).or_else(|| self.add(files))?;
         number(slot, inode)
     }
 
     /// The same for an inode that the kernel is about to be told of, and counts that look-up.
-    pub fn remember(&self, of: &FilesOf, inode: u64) -> Option<u64> {
+    pub fn remember(&self, files: &FilesOf, inode: u64) -> Option<u64> {
         loop {
             // Counted before the slot can be given away.
             let known = self.known.read();
-            if let Some(slot) = known.slots.get(of) {
+            if let Some(slot) = known.slots.get(files) {
                 let number = number(*slot, inode)?;
                 known.by_slot.get(slot)?.lookups.fetch_add(1, Ordering::Relaxed);
                 return Some(number);
             }
             drop(known);
-            self.add(of)?;
+            self.add(files)?;
         }
     }
 
@@ -107,7 +107,7 @@ impl FileNumbers {
     /// Frees the slots of views that are gone and of which the kernel holds nothing, once there are twice as many as
     /// the last time.
     pub fn reclaim(&self, is_there: impl Fn(&FilesOf) -> bool) {
-        let is_due = |known: &NumberedFiles| known.slots.len() >= known.due.max(RECLAIM_AT);
+        let is_due = |known: &NumberedFiles| known.slots.len() >= known.reclaim_at.max(RECLAIM_AT);
         if !is_due(&self.known.read()) {
             return;
         }
@@ -119,12 +119,12 @@ impl FileNumbers {
         for slot in gone.iter().filter_map(|of| known.slots.get(of).copied()).collect::<Vec<_>>() {
             known.free(slot);
         }
-        known.due = 2 * known.slots.len();
+        known.reclaim_at = 2 * known.slots.len();
     }
 
     /// Tells whether the kernel may know any of these files.
-    pub fn is_told(&self, of: &FilesOf) -> bool {
-        self.slot(of).is_some()
+    pub fn is_told(&self, files: &FilesOf) -> bool {
+        self.slot(files).is_some()
     }
 
     /// Returns what has a number; nothing for one that no file ever got.
@@ -132,25 +132,25 @@ impl FileNumbers {
         let known = self.known.read();
         let slot = slot_of(number)?;
         let told = known.by_slot.get(&slot)?;
-        Some((told.of.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
+        Some((told.files.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
     }
 
-    fn slot(&self, of: &FilesOf) -> Option<u64> {
-        self.known.read().slots.get(of).copied()
+    fn slot(&self, files: &FilesOf) -> Option<u64> {
+        self.known.read().slots.get(files).copied()
     }
 
-    fn add(&self, of: &FilesOf) -> Option<u64> {
-        let own = match (of.area, &of.view) {
+    fn add(&self, files: &FilesOf) -> Option<u64> {
+        let own = match (files.area, &files.view) {
             (Area::Files, View::Branch(branch)) => u64::from((self.branch_number)(*branch)),
             _ => 0,
         };
         let mut known = self.known.write();
-        if let Some(slot) = known.slots.get(of) {
+        if let Some(slot) = known.slots.get(files) {
             return Some(*slot);
         }
         let slot = if own != 0 && known.free(own) { own } else { known.mount_slot()? };
-        known.by_slot.insert(slot, Told { of: of.clone(), lookups: AtomicU64::new(0) });
-        known.slots.insert(of.clone(), slot);
+        known.by_slot.insert(slot, Told { files: files.clone(), lookups: AtomicU64::new(0) });
+        known.slots.insert(files.clone(), slot);
         Some(slot)
     }
 }
@@ -162,9 +162,9 @@ impl NumberedFiles {
             return false;
         }
         if let Some(told) = self.by_slot.remove(&slot) {
-            self.slots.remove(&told.of);
+            self.slots.remove(&told.files);
             if slot >= MOUNT_SLOTS {
-                self.free.push(slot);
+                self.free_slots.push(slot);
             }
         }
         true
@@ -172,12 +172,12 @@ impl NumberedFiles {
 
     /// Takes a slot of this mount.
     fn mount_slot(&mut self) -> Option<u64> {
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.free_slots.pop() {
             return Some(slot);
         }
-        let slot = self.next;
+        let slot = self.next_slot;
         (slot >> SLOT_BITS == 0).then(|| {
-            self.next += 1;
+            self.next_slot += 1;
             slot
         })
     }
@@ -285,10 +285,10 @@ mod tests {
             // All of them are gone.
             numbers.reclaim(|_| false);
         }
-        assert!(numbers.known.read().next < MOUNT_SLOTS + 3 * RECLAIM_AT as u64);
+        assert!(numbers.known.read().next_slot < MOUNT_SLOTS + 3 * RECLAIM_AT as u64);
         assert_eq!(numbers.find(held), Some((checkpoint(0, 1), 7)), "the kernel holds it");
         numbers.forget(held, 1);
-        numbers.known.write().due = 0;
+        numbers.known.write().reclaim_at = 0;
         for branch in 0..RECLAIM_AT as u64 {
             numbers.number(&checkpoint(branch, 99), 1).unwrap();
         }

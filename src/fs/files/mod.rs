@@ -93,7 +93,7 @@ impl FilesOf {
 /// The operations of an inode in `files/` or `scratch/`.
 pub(super) struct FileOps<'a> {
     pub fs: &'a Filesystem,
-    pub of: &'a FilesOf,
+    pub files: &'a FilesOf,
     pub inode: u64,
 }
 
@@ -104,25 +104,25 @@ impl<'a> FileOps<'a> {
     }
 
     fn node(&self) -> FsNode {
-        FsNode::File(self.of.clone(), self.inode)
+        FsNode::File(self.files.clone(), self.inode)
     }
 
     /// Returns the tree of this moment.
     fn tree(&self) -> Result<Tree, Failure> {
-        self.fs.mount.tree(self.of)
+        self.fs.mount.tree(self.files)
     }
 
     fn edit(&self, caller: Caller, op: FileOp<'_>) -> Result<FileOutcome, Failure> {
-        self.fs.mount.edit(caller, self.of, op)
+        self.fs.mount.edit(caller, self.files, op)
     }
 
     /// Counts a look-up of the inode as it is in `tree`.
     fn entry_in(&self, tree: &Tree) -> Result<EntryAttr, Failure> {
         let node = tree.node(self.inode)?;
         let ino = self.fs.nodes.remember(&self.node());
-        let attr = attr_of(&self.fs.mount, ino, self.of, self.inode, (tree, node));
+        let attr = attr_of(&self.fs.mount, ino, self.files, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
-        Ok(EntryAttr { attr, generation: self.of.view.branch().0, lifetime: name_lifetime(self.of) })
+        Ok(EntryAttr { attr, generation: self.files.view.branch().0, lifetime: name_lifetime(self.files) })
     }
 }
 

@@ -18,7 +18,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 impl FileOps<'_> {
     /// Opens a file, and empties it where that is wished.
     pub(super) fn open_with(&self, caller: Caller, flags: OpenFlags) -> Result<u64, Failure> {
-        let (of, inode) = (self.of, self.inode);
+        let (of, inode) = (self.files, self.inode);
         if flags.write || flags.truncate {
             check_changeable(&of.view)?;
             self.fs.mount.check_mount()?;
@@ -49,8 +49,8 @@ impl FileOps<'_> {
 
     /// What a mapping stores is written when it is too late to refuse it to whoever stored it.
     fn check_writer(&self, caller: Caller) -> Result<(), Failure> {
-        let (mount, branch) = (&self.fs.mount, self.of.view.branch());
-        match self.of.area {
+        let (mount, branch) = (&self.fs.mount, self.files.view.branch());
+        match self.files.area {
             Area::Files => Ok(mount.memory.check_writer(&mount.actor(caller), branch, self.inode)?),
             Area::Scratch => Ok(()),
         }
@@ -58,7 +58,7 @@ impl FileOps<'_> {
 
     /// Adds a handle; its path is worked out when it is needed.
     pub(super) fn add_handle(&self, caller: Caller, open: Open) -> u64 {
-        self.fs.handles.add(Handle { node: self.node(), number: 0, path: String::new(), caller, place: None, open })
+        self.fs.handles.add(Handle { node: self.node(), number: 0, path: String::new(), caller, context: None, open })
     }
 }
 
@@ -68,7 +68,7 @@ pub(in crate::fs) struct OpenInode {
     caller: Caller,
     key: InodeKey,
     writes: bool,
-    doing: Option<OpenIntent>,
+    intent: Option<OpenIntent>,
     goes_past_pages: bool,
 }
 
@@ -84,19 +84,19 @@ impl OpenInode {
         if let View::Branch(_) = of.view {
             mount.opened.open(&key, writes)?;
         }
-        Ok(OpenInode { mount: mount.clone(), caller, key, writes, doing: None, goes_past_pages: false })
+        Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, goes_past_pages: false })
     }
 
     /// Notes what the handle is for.
     fn begin(&mut self, flags: OpenFlags) {
         let opened = &self.mount.opened;
-        self.doing = match flags {
+        self.intent = match flags {
             OpenFlags { run: true, .. } => Some(OpenIntent::Run),
             OpenFlags { read: true, write: true, .. } => Some(OpenIntent::Map),
             _ => None,
         };
-        if let Some(doing) = self.doing {
-            opened.begin(&self.key, doing);
+        if let Some(intent) = self.intent {
+            opened.begin(&self.key, intent);
         }
         let only_writes = flags.write && !flags.read && !flags.append;
         self.goes_past_pages = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
@@ -171,8 +171,8 @@ impl File for OpenInode {
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
-        if let Some(doing) = self.doing {
-            self.mount.opened.end(&self.key, doing);
+        if let Some(intent) = self.intent {
+            self.mount.opened.end(&self.key, intent);
         }
         if let Some(_leaving) = self.mount.opened.close(&self.key, self.writes) {
             self.mount.drop_file(self.caller, &self.key.0, self.inode());

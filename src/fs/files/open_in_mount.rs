@@ -12,12 +12,12 @@ pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
 /// Lets files be opened for writing again when it is dropped.
 struct HeldWriters {
     mount: Arc<MountContext>,
-    of: FilesOf,
+    files: FilesOf,
 }
 
 impl Drop for HeldWriters {
     fn drop(&mut self) {
-        self.mount.opened.release_writers(&self.of);
+        self.mount.opened.release_writers(&self.files);
     }
 }
 
@@ -28,8 +28,8 @@ impl OpenFiles for OpenInMount {
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
-        let of = FilesOf::branch(branch);
-        let open = mount.opened.hold_writers(&of);
-        (open, Box::new(HeldWriters { mount, of }))
+        let files = FilesOf::branch(branch);
+        let open = mount.opened.hold_writers(&files);
+        (open, Box::new(HeldWriters { mount, files }))
     }
 }

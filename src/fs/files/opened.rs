@@ -14,7 +14,7 @@ pub(in crate::fs) type InodeKey = (FilesOf, u64);
 pub(in crate::fs) struct OpenInodes {
     inodes: Mutex<HashMap<InodeKey, Uses>>,
     /// Some inode is no longer about to lose a name, or files may be opened for writing again.
-    settled: Condvar,
+    unblocked: Condvar,
 }
 
 /// What some handles do beside reading and writing.
@@ -32,16 +32,16 @@ struct Uses {
     /// How many of them write.
     writers: usize,
     /// How many of them do each [`OpenIntent`].
-    doing: [usize; 2],
+    intent_counts: [usize; 2],
     /// Requests under way that take a name of it away.
-    leaving: usize,
+    pending_unlinks: usize,
     /// It has no name any more.
     is_orphan: bool,
 }
 
 impl Uses {
     fn is_idle(&self) -> bool {
-        self.handles == 0 && self.leaving == 0
+        self.handles == 0 && self.pending_unlinks == 0
     }
 }
 
@@ -51,11 +51,11 @@ impl OpenInodes {
     /// gives up.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
-        while inodes.get(key).is_some_and(|uses| uses.leaving > 0) || (writes && is_held(&inodes, &key.0)) {
+        while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0) || (writes && is_held(&inodes, &key.0)) {
             if !may_wait() {
                 return Err(Failure::would_wait());
             }
-            inodes = self.settled.wait(inodes);
+            inodes = self.unblocked.wait(inodes);
         }
         let uses = inodes.entry(key.clone()).or_default();
         uses.handles += 1;
@@ -72,7 +72,7 @@ impl OpenInodes {
         uses.writers = uses.writers.saturating_sub(usize::from(writes));
         if uses.handles == 0 && uses.is_orphan {
             uses.is_orphan = false;
-            uses.leaving += 1;
+            uses.pending_unlinks += 1;
             return Some(Leaving { opened: self, key: key.clone(), is_open: false });
         }
         forget_idle(&mut inodes, key);
@@ -80,27 +80,27 @@ impl OpenInodes {
     }
 
     /// Notes what a handle does, until [`OpenInodes::end`].
-    pub fn begin(&self, key: &InodeKey, doing: OpenIntent) {
-        self.inodes.lock().entry(key.clone()).or_default().doing[doing as usize] += 1;
+    pub fn begin(&self, key: &InodeKey, intent: OpenIntent) {
+        self.inodes.lock().entry(key.clone()).or_default().intent_counts[intent as usize] += 1;
     }
 
     /// Takes [`OpenInodes::begin`] back, before the handle is.
-    pub fn end(&self, key: &InodeKey, doing: OpenIntent) {
+    pub fn end(&self, key: &InodeKey, intent: OpenIntent) {
         if let Some(uses) = self.inodes.lock().get_mut(key) {
-            uses.doing[doing as usize] = uses.doing[doing as usize].saturating_sub(1);
+            uses.intent_counts[intent as usize] = uses.intent_counts[intent as usize].saturating_sub(1);
         }
     }
 
     /// Tells whether any handle does that.
-    pub fn any(&self, key: &InodeKey, doing: OpenIntent) -> bool {
-        self.inodes.lock().get(key).is_some_and(|uses| uses.doing[doing as usize] > 0)
+    pub fn any(&self, key: &InodeKey, intent: OpenIntent) -> bool {
+        self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }
 
     /// Returns the inodes of a tree that are open for writing. No other one is opened so until
     /// [`OpenInodes::release_writers`].
     pub fn hold_writers(&self, files: &FilesOf) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
-        inodes.entry((files.clone(), WRITERS)).or_default().leaving += 1;
+        inodes.entry((files.clone(), WRITERS)).or_default().pending_unlinks += 1;
         let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.writers > 0);
         open.map(|((_, inode), _)| *inode).collect()
     }
@@ -109,17 +109,17 @@ impl OpenInodes {
     pub fn release_writers(&self, files: &FilesOf) {
         let (mut inodes, key) = (self.inodes.lock(), (files.clone(), WRITERS));
         if let Some(uses) = inodes.get_mut(&key) {
-            uses.leaving = uses.leaving.saturating_sub(1);
+            uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
         }
         forget_idle(&mut inodes, &key);
-        self.settled.notify_all();
+        self.unblocked.notify_all();
     }
 
     /// Announces that a name of the inode is about to be taken away.
     pub fn leave(&self, key: InodeKey) -> Leaving<'_> {
         let mut inodes = self.inodes.lock();
         let uses = inodes.entry(key.clone()).or_default();
-        uses.leaving += 1;
+        uses.pending_unlinks += 1;
         Leaving { opened: self, key, is_open: uses.handles > 0 }
     }
 
@@ -146,7 +146,7 @@ impl OpenInodes {
 const WRITERS: u64 = 0;
 
 fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FilesOf) -> bool {
-    inodes.get(&(files.clone(), WRITERS)).is_some_and(|uses| uses.leaving > 0)
+    inodes.get(&(files.clone(), WRITERS)).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
 fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &InodeKey) {
@@ -175,10 +175,10 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut inodes = self.opened.inodes.lock();
         if let Some(uses) = inodes.get_mut(&self.key) {
-            uses.leaving -= 1;
+            uses.pending_unlinks -= 1;
         }
         forget_idle(&mut inodes, &self.key);
-        self.opened.settled.notify_all();
+        self.opened.unblocked.notify_all();
     }
 }
 

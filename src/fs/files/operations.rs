@@ -28,8 +28,8 @@ impl NodeOperations for FileOps<'_> {
         let inside = self.tree().ok().and_then(|tree| tree.path(self.inode));
         let inside =
             inside.map_or_else(|| format!("#{}", self.inode), |path| String::from_utf8_lossy(&path).into_owned());
-        let path = format!("{}/{inside}", self.of.area.name()).trim_end_matches('/').to_owned();
-        match &self.of.view {
+        let path = format!("{}/{inside}", self.files.area.name()).trim_end_matches('/').to_owned();
+        match &self.files.view {
             View::Branch(_) => path,
             View::Checkpoint(_, label) => format!("checkpoints/{label}/{path}"),
             View::At(_, entry) => format!("at/{entry}/{path}"),
@@ -43,7 +43,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn find(&self, name: &OsStr) -> Result<FsNode, Failure> {
-        self.fs.mount.memory.info(self.of.view.branch())?;
+        self.fs.mount.memory.info(self.files.view.branch())?;
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG.into());
         }
@@ -62,17 +62,17 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn name_lifetime(&self) -> Duration {
-        name_lifetime(self.of)
+        name_lifetime(self.files)
     }
 
     /// Also what is gone has attributes, while the kernel still holds it.
     fn attributes(&self, ino: u64, _handle: Option<u64>) -> Result<Attr, Failure> {
         let (mount, tree) = (&self.fs.mount, self.tree()?);
         if let Ok(node) = tree.node(self.inode) {
-            return attr_of(mount, ino, self.of, self.inode, (&tree, node));
+            return attr_of(mount, ino, self.files, self.inode, (&tree, node));
         }
         let node = mount.removed.find(ino).ok_or(Errno::ESTALE)?;
-        Ok(Attr { links: 0, ..attr_of(mount, ino, self.of, self.inode, (&tree, &node))? })
+        Ok(Attr { links: 0, ..attr_of(mount, ino, self.files, self.inode, (&tree, &node))? })
     }
 
     /// The kernel has checked whether the caller may.
@@ -101,16 +101,16 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn room(&self) -> Result<StatFs, Failure> {
-        match self.of.area {
-            Area::Files => self.fs.mount.store_room(Some(self.of.view.clone())),
-            Area::Scratch => self.fs.mount.scratch_room(self.of),
+        match self.files.area {
+            Area::Files => self.fs.mount.store_room(Some(self.files.view.clone())),
+            Area::Scratch => self.fs.mount.scratch_room(self.files),
         }
     }
 
     fn sync(&self) -> Result<(), Failure> {
         // What is gone was not made durable.
         self.tree()?;
-        match self.of.area {
+        match self.files.area {
             Area::Files => self.fs.mount.sync(),
             Area::Scratch => Ok(()),
         }
@@ -139,9 +139,9 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn open_directory(&self, caller: Caller, _ino: u64) -> Result<u64, Failure> {
-        let open = OpenInode::new(&self.fs.mount, caller, (self.of, self.inode), false)?;
+        let open = OpenInode::new(&self.fs.mount, caller, (self.files, self.inode), false)?;
         let (tree, node) = (self.tree()?, self.node());
-        let listing = match parent_of(&tree, self.of, self.inode) {
+        let listing = match parent_of(&tree, self.files, self.inode) {
             Ok(above) => {
                 let names = vec![ListName { name: ".".into(), node }, ListName { name: "..".into(), node: above }];
                 Listing::new(names, More::Files(FileNames::new(open, tree)))
@@ -191,13 +191,13 @@ impl NodeOperations for FileOps<'_> {
     fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
         check_whiteout(flags)?;
         match to.0.file() {
-            Some((of, directory)) if of == self.of => self.rename_within(caller, name, (directory, to.1), flags),
+            Some((of, directory)) if of == self.files => self.rename_within(caller, name, (directory, to.1), flags),
             _ => self.fs.refuse_crossing((&self.node(), name), to, flags),
         }
     }
 
     fn link(&self, caller: Caller, (parent, name): Place<'_>) -> Result<EntryAttr, Failure> {
-        let Some((_, parent)) = parent.file().filter(|(of, _)| *of == self.of) else {
+        let Some((_, parent)) = parent.file().filter(|(of, _)| *of == self.files) else {
             return Err(Errno::EXDEV.into());
         };
         let name = name_of(name)?;
@@ -258,18 +258,18 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn allocate(&self, caller: Caller, offset: u64, length: u64, mode: i32) -> Result<(), Failure> {
-        let Allocation { what, keep_size } = Allocation::of(mode)?;
-        if what == RangeOp::Allocate {
+        let Allocation { op, keep_size } = Allocation::of(mode)?;
+        if op == RangeOp::Allocate {
             self.check_room(length)?;
         }
-        self.edit(caller, FileOp::Range { inode: self.inode, what, offset, length, keep_size }).map(drop)
+        self.edit(caller, FileOp::Range { inode: self.inode, what: op, offset, length, keep_size }).map(drop)
     }
 
     /// Shares what is whole. EXDEV from one `files/` to another: the caller then reads and writes.
     fn copy_from(&self, caller: Caller, from: (&FsNode, u64), to_offset: u64, length: u64) -> Result<u32, Failure> {
         let (source, from_offset) = from;
         let (of, inode) = source.file().ok_or(Errno::EOPNOTSUPP)?;
-        if of != self.of {
+        if of != self.files {
             return Err(Errno::EXDEV.into());
         }
         let size = self.tree()?.node(inode)?.size();

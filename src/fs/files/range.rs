@@ -11,7 +11,7 @@ pub(super) const COPY_BYTES_MAX: u32 = 1 << 31;
 /// What fallocate(2) shall do, out of its mode; the file grows only where `keep_size` is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allocation {
-    pub what: RangeOp,
+    pub op: RangeOp,
     pub keep_size: bool,
 }
 
@@ -19,13 +19,13 @@ impl Allocation {
     /// EOPNOTSUPP for what moves bytes about, or shares them.
     pub fn of(mode: i32) -> Result<Allocation, Errno> {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-        let what = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => RangeOp::Allocate,
             libc::FALLOC_FL_PUNCH_HOLE if keep_size => RangeOp::Punch,
             libc::FALLOC_FL_ZERO_RANGE => RangeOp::Zero,
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        Ok(Allocation { what, keep_size })
+        Ok(Allocation { op, keep_size })
     }
 }
 

@@ -40,8 +40,8 @@ struct ScratchHeld {
 }
 
 impl ScratchHeld {
-    fn new(session: Arc<str>, since: Time, counted: Reservation) -> Arc<ScratchHeld> {
-        let content = ScratchFilled { tree: Tree::default(), counted };
+    fn new(session: Arc<str>, since: Time, reservation: Reservation) -> Arc<ScratchHeld> {
+        let content = ScratchFilled { tree: Tree::default(), reservation };
         Arc::new(ScratchHeld { session, since, content: Mutex::ranked(Rank::Scratch, content) })
     }
 }
@@ -49,7 +49,7 @@ impl ScratchHeld {
 struct ScratchFilled {
     tree: Tree,
     /// Bytes that it takes up, with those that have lost their names and are open. They count for the branch's owner.
-    counted: Reservation,
+    reservation: Reservation,
 }
 
 impl Scratch {
@@ -69,7 +69,7 @@ impl Scratch {
         match self.held(branch) {
             Some(held) if held.since == of.taken => {
                 let content = held.content.lock();
-                Ok((content.tree.clone(), content.counted.bytes()))
+                Ok((content.tree.clone(), content.reservation.bytes()))
             }
             None if of.taken == Time::default() => Ok(Default::default()),
             _ => Err(Errno::ESTALE.into()),
@@ -84,7 +84,7 @@ impl Scratch {
         match session {
             Some(session) => {
                 let since = now.max(held.since.after(1));
-                let counted = held.content.lock().counted.anew();
+                let counted = held.content.lock().reservation.anew();
                 all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
             }
             None => drop(all.remove(&branch)),
@@ -113,11 +113,11 @@ impl MountContext {
         let changed = [Some(outcome.inode), outcome.gone.filter(|gone| *gone != outcome.inode)];
         let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
-        let used = content.counted.bytes() - lost + gained;
+        let used = content.reservation.bytes() - lost + gained;
         if gained > lost && used > limit {
             return Err(RoomRefusal::Scratch(limit).into());
         }
-        content.counted.resize(used).map_err(Error::from)?;
+        content.reservation.resize(used).map_err(Error::from)?;
         content.tree = after;
         Ok(outcome)
     }
@@ -138,7 +138,7 @@ impl MountContext {
         }
         if let (Some(held), Ok(info)) = (self.scratch.held(branch), self.memory.info(branch)) {
             // What the new owner may not hold goes on to count for the one before.
-            let _ = held.content.lock().counted.move_to(info.uid);
+            let _ = held.content.lock().reservation.move_to(info.uid);
         }
         let session = self.session_of(branch).ok();
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };

@@ -15,7 +15,7 @@ const GROUP_RUNS: u32 = libc::S_IXGRP;
 impl FileOps<'_> {
     /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has.
     pub(super) fn check_owner(&self, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
-        let owner = self.fs.mount.memory.info(self.of.view.branch())?.uid;
+        let owner = self.fs.mount.memory.info(self.files.view.branch())?.uid;
         let group = self.fs.mount.user(owner).gid;
         if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
             return Ok(());

@@ -30,22 +30,22 @@ impl MountContext {
     }
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
-    fn orphaned(&self, of: &FilesOf, inode: u64) {
-        if !self.opened.orphan(&(of.clone(), inode)) {
+    fn orphaned(&self, files: &FilesOf, inode: u64) {
+        if !self.opened.orphan(&(files.clone(), inode)) {
             return;
         }
-        let owner = self.memory.info(of.view.branch()).map(|info| Caller { uid: info.uid, gid: 0, pid: 0 });
+        let owner = self.memory.info(files.view.branch()).map(|info| Caller { uid: info.uid, gid: 0, pid: 0 });
         if let Ok(owner) = owner {
-            self.drop_file(owner, of, inode);
+            self.drop_file(owner, files, inode);
         }
     }
 
     /// Lets go of an inode without a name that is not open any more.
-    pub fn drop_file(&self, caller: Caller, of: &FilesOf, inode: u64) {
-        let dropped = self.edit(caller, of, FileOp::Drop { inode });
-        match (dropped, of.area) {
+    pub fn drop_file(&self, caller: Caller, files: &FilesOf, inode: u64) {
+        let dropped = self.edit(caller, files, FileOp::Drop { inode });
+        match (dropped, files.area) {
             (Err(failure), Area::Files) if failure.gave_up() => {
-                self.memory.drop_file_soon(self.actor(caller), of.view.branch(), inode);
+                self.memory.drop_file_soon(self.actor(caller), files.view.branch(), inode);
             }
             // Its tree is gone, and it with it; or it goes when the store is opened next.
             (Err(failure), _) => log::debug!("a file without a name stays for now: {:?}", failure.errno()),
@@ -55,11 +55,11 @@ impl MountContext {
 
     /// Has the kernel forget all open files of a tree that is gone, so that reading them asks, and is
     /// told that they are.
-    pub fn files_gone(&self, of: &FilesOf) {
+    pub fn files_gone(&self, files: &FilesOf) {
         let open: Vec<u64> =
-            self.opened.of(of).into_iter().filter_map(|inode| self.file_numbers.number(of, inode)).collect();
+            self.opened.of(files).into_iter().filter_map(|inode| self.file_numbers.number(files, inode)).collect();
         if !open.is_empty() {
-            let branch = of.view.branch();
+            let branch = files.view.branch();
             self.notifier
                 .tell_now(branch, Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
         }
