@@ -7,7 +7,7 @@ use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
-use crate::memory::{Error, SIGNAL_BYTES_MAX, SignalError, Time};
+use crate::memory::{Error, SIGNAL_BYTES_MAX, SignalError, SignalId, Time};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// The bytes of one handle. They begin as the value at its open, and no other handle sees them before they count.
@@ -102,8 +102,8 @@ impl File for SignalFile {
             return Ok(());
         }
         self.context.check_writable()?;
-        let (memory, signal) = (self.context.memory(), (&self.key, self.created));
-        memory.write_signal(&self.context.actor(), self.context.branch(), signal, &buffer)?;
+        let (memory, id) = (self.context.memory(), SignalId { key: &self.key, created: self.created });
+        memory.write_signal(&self.context.actor(), self.context.branch(), id, &buffer)?;
         self.set_pending(&buffer, false);
         Ok(())
     }

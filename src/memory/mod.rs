@@ -29,7 +29,7 @@ use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, check as check_setting, parse_duration, parse_size};
-pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalLifetime};
+pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalId, SignalLifetime};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use command::merge_kind::{MergeKind, RevertVerb};

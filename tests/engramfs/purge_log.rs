@@ -1,7 +1,9 @@
 //! Purges of entries of shared logs: the text goes, and the log stays whole.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, BranchId, Kind, Memory, MergeKind, PurgeOptions, Setting, SharedLogEntryInput};
+use engramfs::memory::{
+    Actor, BranchId, Kind, Memory, MergeKind, PurgeOptions, Setting, SharedLogEntryInput, SignalId,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Chance, holding, main_of, open, put, rounds, verify, who};
@@ -133,10 +135,10 @@ fn a_purged_signal_is_gone_with_all_values_that_it_had() {
     let main = main_of(&memory);
     let key = "key".into();
     let signal = memory.claim_signal(&who(), main, &key, 0o644).unwrap();
-    memory.write_signal(&who(), main, (&key, signal.created), NEEDLE.as_bytes()).unwrap();
+    memory.write_signal(&who(), main, SignalId { key: &key, created: signal.created }, NEEDLE.as_bytes()).unwrap();
     memory.seal().unwrap();
     assert!(!holding(&disk, NEEDLE).is_empty(), "a control");
-    memory.write_signal(&who(), main, (&key, signal.created), b"replaced").unwrap();
+    memory.write_signal(&who(), main, SignalId { key: &key, created: signal.created }, b"replaced").unwrap();
     memory.seal().unwrap();
     let item = "shared/signals/key";
     let would = memory.purge(&who(), main, &[item.to_owned()], PurgeOptions { dry_run: true, copies: false }).unwrap();

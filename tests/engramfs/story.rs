@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engramfs::disk::Disk;
 use engramfs::memory::{
     Actor, BranchId, Error, Hash, Kind, Lease, Memory, MergeKind, RevertVerb, ReviewRequest, Setting,
-    SharedLogEntryInput,
+    SharedLogEntryInput, SignalId,
 };
 
 use crate::support::{Chance, delete, main_of, open_on, put, who};
@@ -362,7 +362,7 @@ impl Story {
         let Some(signal) = memory.signal(branch, &one)? else {
             return memory.claim_signal(&who(), branch, &one, 0o644).map(drop);
         };
-        let opened = (&one, signal.created);
+        let opened = SignalId { key: &one, created: signal.created };
         match self.chance.below(6) {
             0 => memory.remove_signal(&who(), branch, &one),
             1 => memory.rename_signal(&who(), branch, (&one, &key(self.chance.below(4))), true),

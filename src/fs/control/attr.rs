@@ -9,7 +9,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
 use crate::fs::node::{ControlNode, FsNode, SharedNode};
 use crate::fs::shared_log::cursor_text;
-use crate::memory::{BranchId, BranchInfo, Document, Time, View};
+use crate::memory::{BranchId, BranchInfo, Document, SignalId, Time, View};
 
 /// Returns how long a name leading to `node` may be kept.
 pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
@@ -79,7 +79,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
             Ok(Attr { mode: 0o444, ..base.sized(size) })
         }
         FsNode::Shared(_, shared) => shared_attr(mount, view, base, shared),
-        FsNode::Signal(_, key, created) => signals::attr(mount, base, view, (key, *created)),
+        FsNode::Signal(_, key, created) => signals::attr(mount, base, view, SignalId { key, created: *created }),
         FsNode::Setting(_, setting) => {
             let value = mount.memory.setting(view, *setting)?;
             Ok(base.sized(config::shown(&value).len() as u64))

@@ -15,7 +15,7 @@ use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::path_of;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{FileKind, XattrHow};
+use crate::memory::{FileKind, SignalId, XattrHow};
 use crate::sync::{Mutex, Rank};
 
 impl NodeOperations for ControlNodeOps<'_> {
@@ -201,7 +201,9 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn xattr(&self, name: &OsStr) -> Result<Vec<u8>, Failure> {
         match self.node {
-            FsNode::Signal(view, key, created) => signals::xattr(&self.fs.mount, view, (key, *created), name),
+            FsNode::Signal(view, key, created) => {
+                signals::xattr(&self.fs.mount, view, SignalId { key, created: *created }, name)
+            }
             _ => Err(Errno::ENODATA.into()),
         }
     }
@@ -212,9 +214,12 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], _how: XattrHow) -> Result<(), Failure> {
         match self.node {
-            FsNode::Signal(view, key, created) => {
-                signals::set_xattr(&self.fs.mount.open_context(view, caller)?, (key, *created), name, value)
-            }
+            FsNode::Signal(view, key, created) => signals::set_xattr(
+                &self.fs.mount.open_context(view, caller)?,
+                SignalId { key, created: *created },
+                name,
+                value,
+            ),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }

@@ -11,7 +11,7 @@ use crate::fs::mount_context::Caller;
 use crate::fs::node::{ControlNode, FsNode, SharedNode};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::temporary::Temporary;
-use crate::memory::{BranchId, View};
+use crate::memory::{BranchId, SignalId, View};
 
 impl ControlNodeOps<'_> {
     pub(super) fn set_length(&self, length: u64, handle: Option<u64>) -> Result<(), Failure> {
@@ -34,9 +34,11 @@ impl ControlNodeOps<'_> {
         let owner = changes.uid.or(changes.gid);
         match self.node {
             FsNode::Record(..) => Ok(()),
-            FsNode::Signal(view, key, created) => {
-                signals::set_rights(&self.fs.mount.open_context(view, caller)?, (key, *created), changes)
-            }
+            FsNode::Signal(view, key, created) => signals::set_rights(
+                &self.fs.mount.open_context(view, caller)?,
+                SignalId { key, created: *created },
+                changes,
+            ),
             FsNode::Temporary(branch, number) => {
                 let file = self.temporary(*branch, *number)?;
                 changes.mode.inspect(|mode| file.set_mode(*mode));

@@ -9,10 +9,7 @@ use crate::fs::mount_context::{MountContext, OpenContext};
 use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{Error, Signal, SignalError, Time, View};
-
-/// A signal by its key and by when that was claimed.
-type SignalId<'a> = (&'a Arc<str>, Time);
+use crate::memory::{Error, Signal, SignalError, SignalId, Time, View};
 
 /// What all its extended attributes begin with.
 const PREFIX: &str = "user.engramfs.";
@@ -35,7 +32,7 @@ fn plain(error: Error) -> Failure {
 }
 
 /// Returns a signal, where it is still the one that was looked up.
-fn find(mount: &MountContext, view: &View, (key, created): SignalId<'_>) -> Result<Arc<Signal>, Failure> {
+fn find(mount: &MountContext, view: &View, SignalId { key, created }: SignalId<'_>) -> Result<Arc<Signal>, Failure> {
     let signal = mount.memory.signal(view.branch(), key)?;
     Ok(signal.filter(|signal| signal.created == created).ok_or(Errno::ENOENT)?)
 }
@@ -43,7 +40,7 @@ fn find(mount: &MountContext, view: &View, (key, created): SignalId<'_>) -> Resu
 impl OpenContext {
     /// Returns a signal, where it is still the one that was looked up.
     pub fn signal(&self, key: &Arc<str>, created: Time) -> Result<Arc<Signal>, Failure> {
-        find(&self.mount, &self.view, (key, created))
+        find(&self.mount, &self.view, SignalId { key, created })
     }
 }
 

@@ -26,6 +26,15 @@ pub const SESSION_SCOPE: &str = "session";
 /// The signals of a shared log by key.
 pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 
+/// A signal by its key and by when that was claimed: one that was claimed anew has another id.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalId<'a> {
+    /// The key.
+    pub key: &'a Arc<str>,
+    /// [`Signal::created`].
+    pub created: Time,
+}
+
 /// One value of the blackboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {

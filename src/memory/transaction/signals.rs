@@ -9,8 +9,8 @@ use crate::journal::Kind as Frame;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::{Setting, parse_duration};
 use crate::memory::catalog::signals::{
-    LEASE, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalLifetime, check_signal_key,
-    key_agent,
+    LEASE, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
+    check_signal_key, key_agent,
 };
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::COMMAND_BYTES;
@@ -172,7 +172,7 @@ impl Memory {
         &self,
         who: &Actor,
         via: BranchId,
-        (key, created): (&Arc<str>, Time),
+        SignalId { key, created }: SignalId<'_>,
         value: &[u8],
     ) -> Result<(), Error> {
         if value.len() > SIGNAL_BYTES_MAX {
@@ -190,7 +190,7 @@ impl Memory {
         &self,
         who: &Actor,
         via: BranchId,
-        (key, created): (&Arc<str>, Time),
+        SignalId { key, created }: SignalId<'_>,
         mode: u32,
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
@@ -205,7 +205,7 @@ impl Memory {
         &self,
         who: &Actor,
         via: BranchId,
-        (key, created): (&Arc<str>, Time),
+        SignalId { key, created }: SignalId<'_>,
         lifetime: &str,
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {

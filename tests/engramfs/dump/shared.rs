@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engramfs::memory::{
     Actor, BranchId, Hash, Memory, MergeKind, OpenMode, PurgeOptions, ReviewRequest, Setting, SharedLogEntryInput,
-    SharedLogPosition, View,
+    SharedLogPosition, SignalId, View,
 };
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ fn append(memory: &Memory, who: &Actor, branch: BranchId, lines: &[&str]) {
 fn publish(memory: &Memory, who: &Actor, via: BranchId, key: &str, (value, lifetime): (&[u8], &str)) {
     let key: Arc<str> = key.into();
     let signal = memory.claim_signal(who, via, &key, 0o640).unwrap();
-    memory.write_signal(who, via, (&key, signal.created), value).unwrap();
-    memory.set_signal_lifetime(who, via, (&key, signal.created), lifetime).unwrap();
+    memory.write_signal(who, via, SignalId { key: &key, created: signal.created }, value).unwrap();
+    memory.set_signal_lifetime(who, via, SignalId { key: &key, created: signal.created }, lifetime).unwrap();
 }
 
 /// A case with a log of its own, which is closed.

@@ -10,7 +10,7 @@ use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeTerms,
     OpenMode, PurgeOptions, RangeOp, RenameHow, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
-    ShowTarget, Side, Time, Viewer, XattrHow,
+    ShowTarget, Side, SignalId, Time, Viewer, XattrHow,
 };
 
 use crate::files::write;
@@ -278,7 +278,8 @@ fn blackboard(memory: &Memory, main: BranchId) {
     let key = |text: &str| Arc::<str>::from(text);
     for (name, lifetime) in [("stays", ""), ("ends", "1h"), ("lease", "lease"), ("goes", "")] {
         let signal = memory.claim_signal(&who(), main, &key(name), 0o640).unwrap();
-        let id = (&key(name), signal.created);
+        let key = key(name);
+        let id = SignalId { key: &key, created: signal.created };
         memory.write_signal(&who(), main, id, b"value").unwrap();
         memory.set_signal_lifetime(&who(), main, id, lifetime).unwrap();
     }
