@@ -29,35 +29,35 @@ pub(in crate::memory) struct DiskRoom {
     /// What only giving back may use.
     pub reserve: Reserve,
     /// What may be written before the disk is asked again.
-    credit: AtomicI64,
+    credit_bytes: AtomicI64,
     /// What is being written.
-    in_flight: AtomicU64,
+    in_flight_bytes: AtomicU64,
     /// What a seal that is under way writes, and what those that failed would have.
-    behind: AtomicU64,
+    seal_debt_bytes: AtomicU64,
     /// Bytes of the last manifest that was written.
-    manifest: AtomicU64,
+    manifest_bytes: AtomicU64,
     /// The disk had too little room when it was asked last.
-    tight: AtomicBool,
+    is_tight: AtomicBool,
     /// The disk took less than it said, as where a user's share is used up.
-    refused: AtomicBool,
+    has_refused: AtomicBool,
     /// The end of the journal after the last collection that was to make room.
-    collected: Mutex<LastCollection>,
+    last_collection: Mutex<LastCollection>,
 }
 
 /// The end of the journal after a collection.
 #[derive(Clone, Copy, Default)]
 struct LastCollection {
-    journal: u64,
-    length: u64,
-    failed: bool,
+    journal_number: u64,
+    journal_bytes: u64,
+    has_failed: bool,
 }
 
 impl LastCollection {
     /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
     /// as much has come.
     fn is_recent(&self, journal: &Journal) -> bool {
-        let more = journal.length().saturating_sub(self.length);
-        self.journal == journal.number() && more < if self.failed { FILLER_BYTES as u64 } else { 1 }
+        let more = journal.length().saturating_sub(self.journal_bytes);
+        self.journal_number == journal.number() && more < if self.has_failed { FILLER_BYTES as u64 } else { 1 }
     }
 }
 
@@ -65,12 +65,12 @@ impl LastCollection {
 #[must_use = "the room is free again as soon as this is dropped"]
 pub(in crate::memory) struct DiskReservation<'a> {
     room: &'a DiskRoom,
-    cost: u64,
+    bytes: u64,
 }
 
 impl Drop for DiskReservation<'_> {
     fn drop(&mut self) {
-        self.room.in_flight.fetch_sub(self.cost, Ordering::AcqRel);
+        self.room.in_flight_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -78,7 +78,7 @@ impl Drop for DiskReservation<'_> {
 #[derive(Clone, Copy, Default)]
 struct Missing {
     bytes: u64,
-    files: bool,
+    lacks_files: bool,
 }
 
 /// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
@@ -97,31 +97,31 @@ impl DiskRoom {
     pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
         DiskRoom {
             reserve,
-            credit: AtomicI64::new(0),
-            in_flight: AtomicU64::new(0),
-            behind: AtomicU64::new(0),
-            manifest: AtomicU64::new(manifest),
-            tight: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
-            collected: Mutex::default(),
+            credit_bytes: AtomicI64::new(0),
+            in_flight_bytes: AtomicU64::new(0),
+            seal_debt_bytes: AtomicU64::new(0),
+            manifest_bytes: AtomicU64::new(manifest),
+            is_tight: AtomicBool::new(false),
+            has_refused: AtomicBool::new(false),
+            last_collection: Mutex::default(),
         }
     }
 
     /// Notes that a seal has begun that writes so much at most.
     pub fn note_rotation(&self, needs: u64) {
-        self.behind.fetch_add(needs, Ordering::AcqRel);
+        self.seal_debt_bytes.fetch_add(needs, Ordering::AcqRel);
     }
 
     /// Notes that all is sealed that was waiting, with a manifest of that length.
     pub fn note_seal(&self, manifest: u64) {
-        self.manifest.store(manifest, Ordering::Release);
-        self.behind.store(0, Ordering::Release);
-        self.credit.store(0, Ordering::Release);
+        self.manifest_bytes.store(manifest, Ordering::Release);
+        self.seal_debt_bytes.store(0, Ordering::Release);
+        self.credit_bytes.store(0, Ordering::Release);
     }
 
     /// Returns whether the disk had too little room when it was asked last.
     pub fn is_tight(&self) -> bool {
-        self.tight.load(Ordering::Acquire)
+        self.is_tight.load(Ordering::Acquire)
     }
 }
 
@@ -135,11 +135,11 @@ impl Memory {
     /// with no lock held, and hold what it returns until it is written.
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
-    pub(in crate::memory) fn take_room(&self, cost: u64) -> Result<DiskReservation<'_>, Error> {
+    pub(in crate::memory) fn take_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
         let room = &self.admission.room;
-        room.in_flight.fetch_add(cost, Ordering::AcqRel);
-        let taken = DiskReservation { room, cost };
-        let has_credit = room.credit.fetch_sub(cost as i64, Ordering::AcqRel) >= cost as i64;
+        room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let taken = DiskReservation { room, bytes };
+        let has_credit = room.credit_bytes.fetch_sub(bytes as i64, Ordering::AcqRel) >= bytes as i64;
         if (has_credit && room.reserve.is_whole()) || self.missing().is_none() {
             return Ok(taken);
         }
@@ -169,8 +169,8 @@ impl Memory {
 
     /// Returns the most that a seal writes.
     fn seal_needs(&self) -> u64 {
-        let waiting = self.waiting_needs() + self.admission.room.behind.load(Ordering::Acquire);
-        waiting + self.admission.room.manifest.load(Ordering::Acquire)
+        let waiting = self.waiting_needs() + self.admission.room.seal_debt_bytes.load(Ordering::Acquire);
+        waiting + self.admission.room.manifest_bytes.load(Ordering::Acquire)
     }
 
     /// Returns the most that a seal writes of what has come since the last one.
@@ -199,15 +199,15 @@ impl Memory {
         // A disk that can't be asked says itself where it is full.
         let Ok(space) = self.disk.space() else { return None };
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
-        let needs = self.seal_needs() + room.in_flight.load(Ordering::Acquire) + MARGIN + short;
-        let refused = room.refused.load(Ordering::Acquire);
+        let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + MARGIN + short;
+        let refused = room.has_refused.load(Ordering::Acquire);
         let missing = (short > 0 || refused || needs > space.available).then(|| Missing {
             bytes: needs.saturating_sub(space.available),
-            files: space.files_total > 0 && space.files_free == 0,
+            lacks_files: space.files_total > 0 && space.files_free == 0,
         });
         let credit = space.available.saturating_sub(needs).min(CREDIT_MAX);
-        room.credit.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
-        room.tight.store(missing.is_some(), Ordering::Release);
+        room.credit_bytes.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
+        room.is_tight.store(missing.is_some(), Ordering::Release);
         missing
     }
 
@@ -215,16 +215,16 @@ impl Memory {
     pub(in crate::memory) fn make_room(&self) {
         let mut stored = self.storage.manifest.lock();
         self.admission.room.reserve.fill();
-        let was_refused = self.admission.room.refused.swap(false, Ordering::AcqRel);
+        let was_refused = self.admission.room.has_refused.swap(false, Ordering::AcqRel);
         // Somebody else may have made it meanwhile.
         if self.missing().is_none() && !was_refused {
             return;
         }
-        let last = *self.admission.room.collected.lock();
+        let last = *self.admission.room.last_collection.lock();
         if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
             return;
         }
-        let (mut failed, mut dropped) = (false, false);
+        let (mut has_failed, mut dropped) = (false, false);
         // What one collection gives back lets the next one compact more, and so does each half of the earlier states that goes.
         for round in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
@@ -232,7 +232,7 @@ impl Memory {
             let fewer = states.as_ref().is_ok_and(|fewer| *fewer);
             dropped |= fewer && round > 0;
             let done = states.and_then(|_| self.collect_in_need(&mut stored));
-            failed = done.is_err();
+            has_failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
@@ -246,8 +246,8 @@ impl Memory {
             self.tell_kept_dropped();
         }
         if let Some(journal) = self.journal() {
-            let (journal, length) = (journal.number(), journal.length());
-            *self.admission.room.collected.lock() = LastCollection { journal, length, failed };
+            let (journal_number, journal_bytes) = (journal.number(), journal.length());
+            *self.admission.room.last_collection.lock() = LastCollection { journal_number, journal_bytes, has_failed };
         }
         self.missing();
     }
@@ -271,9 +271,9 @@ impl Memory {
     /// Notes where the disk had no room after all.
     pub(in crate::memory) fn note_full(&self, error: JournalError) -> Error {
         if error.is_full() {
-            self.admission.room.refused.store(true, Ordering::Release);
-            self.admission.room.tight.store(true, Ordering::Release);
-            self.admission.room.credit.store(0, Ordering::Release);
+            self.admission.room.has_refused.store(true, Ordering::Release);
+            self.admission.room.is_tight.store(true, Ordering::Release);
+            self.admission.room.credit_bytes.store(0, Ordering::Release);
         }
         error.into()
     }
@@ -281,7 +281,7 @@ impl Memory {
     fn full(&self, missing: Missing) -> Error {
         let kept_kib = self.admission.room.reserve.bytes_wanted().div_ceil(1024);
         let lacks = match missing {
-            Missing { bytes: 0, files: true } => LimitError::Inodes { kept_kib },
+            Missing { bytes: 0, lacks_files: true } => LimitError::Inodes { kept_kib },
             Missing { bytes, .. } => LimitError::Disk { missing_kib: bytes.div_ceil(1024).max(1), kept_kib },
         };
         lacks.into()

@@ -57,9 +57,9 @@ impl Default for Quotas {
 struct KnownUsage {
     catalog: Catalog,
     /// What each branch below a quota holds itself.
-    own: HashMap<BranchId, Usage>,
+    own_usage: HashMap<BranchId, Usage>,
     /// What each branch with a quota holds with all below it.
-    sums: HashMap<BranchId, Usage>,
+    total_usage: HashMap<BranchId, Usage>,
 }
 
 impl Memory {
@@ -81,7 +81,7 @@ impl Memory {
         let mut known = self.admission.quotas.0.lock();
         known.bring_up_to_date(&catalog)?;
         limits.iter().try_for_each(|(id, quota)| {
-            let mut sum = known.sums.get(id).copied().unwrap_or_default();
+            let mut sum = known.total_usage.get(id).copied().unwrap_or_default();
             sum.bytes += self.maintenance.retained.below(&catalog, *id) as i64;
             within(catalog.branch(*id)?, quota, sum, growth)
         })
@@ -138,7 +138,7 @@ impl KnownUsage {
         // Those whose quota is new: all below them is looked at.
         for id in fresh {
             let sum = self.sum(now, id)?;
-            self.sums.insert(id, sum);
+            self.total_usage.insert(id, sum);
         }
         Ok(())
     }
@@ -147,29 +147,29 @@ impl KnownUsage {
     fn add(&mut self, now: &Catalog, new: &Branch) -> Result<Option<BranchId>, Error> {
         if is_governed(now, new) {
             let own = usage(new)?;
-            self.own.insert(new.id, own);
+            self.own_usage.insert(new.id, own);
             self.count(now, new, own.plus(Usage { branches: 1, ..Usage::default() }));
         }
         Ok(limit_of(new).map(|(id, _)| id))
     }
 
     fn remove(&mut self, before: &Catalog, old: &Branch) {
-        self.sums.remove(&old.id);
-        if let Some(own) = self.own.remove(&old.id) {
+        self.total_usage.remove(&old.id);
+        if let Some(own) = self.own_usage.remove(&old.id) {
             self.count(before, old, Usage::default().minus(own.plus(Usage { branches: 1, ..Usage::default() })));
         }
     }
 
     fn update(&mut self, now: &Catalog, old: &Branch, new: &Branch) -> Result<Option<BranchId>, Error> {
-        if let Some(before) = self.own.get(&new.id).copied() {
+        if let Some(before) = self.own_usage.get(&new.id).copied() {
             let after = usage_after(before, old, new)?;
-            self.own.insert(new.id, after);
+            self.own_usage.insert(new.id, after);
             self.count(now, new, after.minus(before));
         }
         match (limit_of(old), limit_of(new)) {
             (None, Some((id, _))) => Ok(Some(id)),
             (Some((id, _)), None) => {
-                self.sums.remove(&id);
+                self.total_usage.remove(&id);
                 Ok(None)
             }
             _ => Ok(None),
@@ -179,7 +179,7 @@ impl KnownUsage {
     /// Adds to the sums of a branch and of those above it; itself it is not below.
     fn count(&mut self, catalog: &Catalog, branch: &Branch, change: Usage) {
         for at in above(catalog, branch.id) {
-            if let Some(sum) = self.sums.get_mut(&at.id) {
+            if let Some(sum) = self.total_usage.get_mut(&at.id) {
                 *sum = sum.plus(change);
                 if at.id == branch.id {
                     sum.branches -= change.branches;
@@ -193,11 +193,11 @@ impl KnownUsage {
         let (mut sum, mut left) = (Usage { branches: -1, ..Usage::default() }, vec![top]);
         while let Some(id) = left.pop() {
             let branch = now.branch(id)?;
-            let own = match self.own.get(&id) {
+            let own = match self.own_usage.get(&id) {
                 Some(own) => *own,
                 None => usage(branch)?,
             };
-            self.own.insert(id, own);
+            self.own_usage.insert(id, own);
             sum = sum.plus(own).plus(Usage { branches: 1, ..Usage::default() });
             left.extend(branch.children.values());
         }
@@ -438,7 +438,7 @@ mod tests {
             let catalog = rig.memory.catalog().clone();
             let known = rig.memory.admission.quotas.0.lock();
             let anew = KnownUsage::default().sum(&catalog, rig.main).unwrap();
-            assert_eq!(known.sums[&rig.main], anew, "step {step}");
+            assert_eq!(known.total_usage[&rig.main], anew, "step {step}");
         }
     }
 }

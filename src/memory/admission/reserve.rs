@@ -26,9 +26,9 @@ pub(in crate::memory) struct Reserve {
     /// How many files there should be.
     pieces: usize,
     piece_bytes: u64,
-    there: Mutex<BTreeSet<usize>>,
+    present: Mutex<BTreeSet<usize>>,
     /// How many are there.
-    count: AtomicUsize,
+    present_count: AtomicUsize,
     /// Grows with each change, so that a status can be told from a later one.
     steps: AtomicU64,
 }
@@ -57,18 +57,18 @@ impl Reserve {
             length.is_ok_and(|length| length >= piece_bytes)
         };
         let there: BTreeSet<usize> = (0..pieces as usize).filter(is_there).collect();
-        let (count, steps) = (AtomicUsize::new(there.len()), AtomicU64::default());
-        Reserve { disk, pieces: pieces as usize, piece_bytes, there: Mutex::new(there), count, steps }
+        let (present_count, steps) = (AtomicUsize::new(there.len()), AtomicU64::default());
+        Reserve { disk, pieces: pieces as usize, piece_bytes, present: Mutex::new(there), present_count, steps }
     }
 
     /// Returns whether nothing of it is missing.
     pub fn is_whole(&self) -> bool {
-        self.count.load(Ordering::Acquire) == self.pieces
+        self.present_count.load(Ordering::Acquire) == self.pieces
     }
 
     /// Returns the bytes that are there.
     pub fn bytes(&self) -> u64 {
-        self.count.load(Ordering::Acquire) as u64 * self.piece_bytes
+        self.present_count.load(Ordering::Acquire) as u64 * self.piece_bytes
     }
 
     /// Returns the bytes of a whole one.
@@ -87,7 +87,7 @@ impl Reserve {
     }
 
     fn note(&self, count: usize) {
-        self.count.store(count, Ordering::Release);
+        self.present_count.store(count, Ordering::Release);
         self.steps.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -96,7 +96,7 @@ impl Reserve {
         if self.is_whole() {
             return;
         }
-        let mut there = self.there.lock();
+        let mut there = self.present.lock();
         let before = there.len();
         let missing: Vec<usize> = (0..self.pieces).filter(|piece| !there.contains(piece)).collect();
         let made = self.disk.make_dir(FOLDER).and_then(|()| {
@@ -134,7 +134,7 @@ impl Reserve {
 
     /// Gives the room of one file back to the disk; returns whether there was one.
     pub fn give(&self) -> bool {
-        let mut there = self.there.lock();
+        let mut there = self.present.lock();
         while let Some(piece) = there.pop_last() {
             let removed = self.disk.remove(&path_of(piece));
             self.note(there.len());
