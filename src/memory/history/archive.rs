@@ -60,8 +60,8 @@ pub struct Archive {
 
 struct OpenArchive {
     file: Container,
-    branches: u64,
-    steps: u64,
+    branch_count: u64,
+    step_count: u64,
 }
 
 /// The steps of one branch in an archive.
@@ -103,11 +103,11 @@ impl Archive {
             return Ok(opened);
         }
         let file = Archive::open(blobs, self.name)?;
-        let [first, count, branches, steps] = archive_numbers(&file)?;
+        let [first, count, branch_count, step_count] = archive_numbers(&file)?;
         if (first, count) != (self.first, self.count) {
             return Err(self.damaged("it holds other entries than the manifest says"));
         }
-        Ok(self.file.get_or_init(|| OpenArchive { file, branches, steps }))
+        Ok(self.file.get_or_init(|| OpenArchive { file, branch_count, step_count }))
     }
 
     /// Returns the file.
@@ -117,7 +117,7 @@ impl Archive {
 
     /// Returns how many branches and steps it holds.
     pub fn counts(&self, blobs: &BlobStore) -> Result<(u64, u64), Error> {
-        self.opened(blobs).map(|opened| (opened.branches, opened.steps))
+        self.opened(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
 
     /// Returns the error of an archive that is not what it should be.
@@ -204,7 +204,7 @@ impl Archive {
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
         let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW)?;
-        if start >= end || end > self.opened(blobs)?.steps {
+        if start >= end || end > self.opened(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
         Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
@@ -216,7 +216,7 @@ impl Archive {
         if branch > self.last() {
             return Ok(None);
         }
-        let branches = self.opened(blobs)?.branches;
+        let branches = self.opened(blobs)?.branch_count;
         let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW).map(|[number]| number);
         let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
@@ -246,8 +246,8 @@ impl Archive {
 
     /// Returns the step at that place in section 4.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
-        let [seq, own, merged, lineage, events] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
-        Ok(TimelineStep { seq, totals: LineTotals { own, merged, lineage, events } })
+        let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
+        Ok(TimelineStep { seq, totals: LineTotals { own_bytes, merged_bytes, lineage_bytes, events_bytes } })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::sync::{Rank, RwLock};
 /// Entries of one archive that is written here.
 const BATCH: u64 = 1 << 16;
 /// Lengths of lines that are not shown any more.
-const NO_LINES: LineLengths = LineLengths { line: 0, event: 0 };
+const NO_LINES: LineLengths = LineLengths { lineage_bytes: 0, events_bytes: 0 };
 
 /// BranchTimelines on the way through the entries.
 #[derive(Default)]
@@ -69,20 +69,20 @@ pub(in crate::memory) fn without_first(
     };
     let start = LineageStart { first: begin, ..LineageStart::default() };
     let last = archives.last().map_or(0, |archive| archive.last());
-    let before = archives[0].before(blobs)?;
+    let facts_before = archives[0].before(blobs)?;
     let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(last + 1));
     let reader = HistoryReader::of(blobs, Arc::new(Epoch { start, archives, tail }));
-    let mut before = facts_behind(&reader, before, first - 1)?;
+    let mut facts_before = facts_behind(&reader, facts_before, first - 1)?;
     let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
-    let standings = before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();
+    let standings = facts_before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();
     let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
     let (mut cut, mut next) = (Vec::new(), first);
     for seq in first..=last {
         let signed = reader.entry(seq)?;
         branches.push(&signed, lengths(&signed));
         if seq + 1 == next + BATCH || seq == last {
-            let before = std::mem::take(&mut before);
-            let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), before };
+            let facts_before = std::mem::take(&mut facts_before);
+            let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), facts_before };
             cut.push(Arc::new(write(blobs, &reader, &[], &fresh)?));
             next = seq + 1;
         }
@@ -94,12 +94,12 @@ pub(in crate::memory) fn without_first(
 fn facts_behind(
     reader: &HistoryReader<'_>,
     before: BTreeMap<u64, BranchFacts>,
-    upto: u64,
+    last_seq: u64,
 ) -> Result<BTreeMap<u64, BranchFacts>, Error> {
     let standing = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
     let standings = before.into_iter().map(|(branch, facts)| (branch, standing(facts))).collect();
     let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
-    for seq in reader.first()..=upto {
+    for seq in reader.first()..=last_seq {
         let signed = reader.entry(seq)?;
         branches.push(&signed, NO_LINES);
         if matches!(signed.entry.op, EntryOp::Merge | EntryOp::Discard) {

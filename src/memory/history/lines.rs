@@ -25,16 +25,16 @@ impl HistoryReader<'_> {
     /// show little, in as many bytes.
     pub fn lines(
         &self,
-        (file, branch, upto): (HistoryFile, u64, u64),
+        (file, branch, last_seq): (HistoryFile, u64, u64),
         offset: u64,
         size: usize,
         shows: &dyn Fn(&SignedEntry) -> Result<bool, Error>,
     ) -> Result<Vec<u8>, Error> {
-        let left = self.length(file, branch, upto)?.saturating_sub(offset);
+        let left = self.length(file, branch, last_seq)?.saturating_sub(offset);
         let size = size.min(READ_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut out = Vec::with_capacity(size);
         while out.len() < size {
-            let (at, offset) = ((branch, upto), offset + out.len() as u64);
+            let (at, offset) = ((branch, last_seq), offset + out.len() as u64);
             let mut found = match file {
                 HistoryFile::Events => self.event_at(at, offset)?,
                 HistoryFile::Lineage => self.line_at(at, offset)?,
@@ -44,7 +44,7 @@ impl HistoryReader<'_> {
                 found.line.clear();
                 found.signed.write_hidden_line(length, &mut found.line);
             }
-            let rest = &found.line[found.skip as usize..];
+            let rest = &found.line[found.line_offset as usize..];
             out.extend_from_slice(&rest[..rest.len().min(size - out.len())]);
         }
         Ok(out)
@@ -65,8 +65,8 @@ impl Memory {
     }
 
     /// Returns the length of a branch's history up to an entry.
-    pub fn history_length(&self, branch: BranchId, file: HistoryFile, upto: u64) -> Result<u64, Error> {
-        self.history_reader().length(file, branch.0, upto)
+    pub fn history_length(&self, branch: BranchId, file: HistoryFile, last_seq: u64) -> Result<u64, Error> {
+        self.history_reader().length(file, branch.0, last_seq)
     }
 
     /// Reads up to `size` bytes of a branch's history up to an entry; fewer only at the end, or above 1 MiB.
@@ -75,15 +75,21 @@ impl Memory {
     /// reader may not enter, or could not when they ended, show little.
     pub fn history_read(
         &self,
-        (branch, file, upto): (BranchId, HistoryFile, u64),
+        (branch, file, last_seq): (BranchId, HistoryFile, u64),
         offset: u64,
         size: usize,
         may_enter: &dyn Fn(u32, u32) -> bool,
     ) -> Result<Vec<u8>, Error> {
         let reader = self.history_reader();
-        let sight = LineageAccess { memory: self, reader: &reader, from: branch, may_enter, known: RefCell::default() };
+        let sight = LineageAccess {
+            memory: self,
+            reader: &reader,
+            home: branch,
+            may_enter,
+            may_enter_by_branch: RefCell::default(),
+        };
         let shows = |signed: &SignedEntry| sight.sees(signed.entry.branch_id);
-        reader.lines((file, branch.0, upto), offset, size, &shows)
+        reader.lines((file, branch.0, last_seq), offset, size, &shows)
     }
 }
 
@@ -92,17 +98,17 @@ struct LineageAccess<'a> {
     memory: &'a Memory,
     reader: &'a HistoryReader<'a>,
     /// The branch whose history is read: the reader is there.
-    from: BranchId,
+    home: BranchId,
     may_enter: &'a dyn Fn(u32, u32) -> bool,
-    known: RefCell<HashMap<u64, bool>>,
+    may_enter_by_branch: RefCell<HashMap<u64, bool>>,
 }
 
 impl LineageAccess<'_> {
     /// A branch is entered through those above it, up to the one where the reader is.
     fn sees(&self, branch: u64) -> Result<bool, Error> {
         let (mut at, mut passed, mut sees) = (branch, Vec::new(), true);
-        while at != 0 && at != self.from.0 {
-            if let Some(known) = self.known.borrow().get(&at) {
+        while at != 0 && at != self.home.0 {
+            if let Some(known) = self.may_enter_by_branch.borrow().get(&at) {
                 sees = *known;
                 break;
             }
@@ -114,7 +120,7 @@ impl LineageAccess<'_> {
             }
             at = parent;
         }
-        self.known.borrow_mut().extend(passed.into_iter().map(|branch| (branch, sees)));
+        self.may_enter_by_branch.borrow_mut().extend(passed.into_iter().map(|branch| (branch, sees)));
         Ok(sees)
     }
 

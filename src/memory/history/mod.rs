@@ -110,17 +110,22 @@ impl History {
         self.epoch().tail.write().push(signed, lengths);
     }
 
-    /// Puts the entries up to `upto` into an archive, and folds small archives into it. Nothing changes yet.
-    pub fn archive(&self, blobs: &BlobStore, upto: u64) -> Result<Vec<Arc<Archive>>, Error> {
+    /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet.
+    pub fn archive(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let epoch = self.epoch();
         let mut archives = epoch.archives.clone();
         let first = archives.last().map_or(epoch.start.first, |archive| archive.last() + 1);
-        if first > upto {
+        if first > last_seq {
             return Ok(archives);
         }
-        let fresh = FreshEntries { first, last: upto, branches: epoch.tail.read().upto(upto), before: BTreeMap::new() };
+        let fresh = FreshEntries {
+            first,
+            last: last_seq,
+            branches: epoch.tail.read().upto(last_seq),
+            facts_before: BTreeMap::new(),
+        };
         let reader = HistoryReader::of(blobs, epoch.clone());
-        let older = archives.split_off(archives.len() - write::folded(&archives, upto + 1 - first));
+        let older = archives.split_off(archives.len() - write::folded(&archives, last_seq + 1 - first));
         let archive = match write::write(blobs, &reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
             Err(error) if !older.is_empty() => {
@@ -157,14 +162,14 @@ fn lengths(signed: &SignedEntry) -> LineLengths {
     let length = line.len() as u64;
     line.clear();
     signed.write_event(&mut line);
-    LineLengths { line: length, event: line.len() as u64 }
+    LineLengths { lineage_bytes: length, events_bytes: line.len() as u64 }
 }
 
 /// Checks the indexes of archives against their entries, which come one after the other.
 pub(super) struct Check {
     standings: HashMap<u64, TimelinePoint>,
     /// How many steps of each branch the archive at hand has shown.
-    seen: HashMap<u64, u64>,
+    steps_seen: HashMap<u64, u64>,
 }
 
 impl Check {
@@ -173,14 +178,14 @@ impl Check {
         let before = archives.first().map(|archive| archive.before(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
         let standings = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
-        Ok(Check { standings, seen: HashMap::new() })
+        Ok(Check { standings, steps_seen: HashMap::new() })
     }
 
     /// Checks what finds the next entry, which is in `archive`.
     pub fn entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
         if entry.seq == archive.first {
-            self.seen.clear();
+            self.steps_seen.clear();
         }
         if !archive.like(blobs, &signed.hash)?.contains(&entry.seq) {
             return Err(archive.damaged(&format!("entry {} is not found by its hash", entry.seq)));
@@ -209,7 +214,7 @@ impl Check {
     ) -> Result<(), Error> {
         self.standings.insert(branch, standing);
         let row = archive.branch(blobs, branch)?;
-        let seen = self.seen.entry(branch).or_default();
+        let seen = self.steps_seen.entry(branch).or_default();
         *seen += 1;
         let is_right = match row.filter(|row| row.start + *seen <= row.end) {
             None => false,
@@ -227,7 +232,7 @@ impl Check {
 
     fn end(&self, blobs: &BlobStore, archive: &Archive) -> Result<(), Error> {
         let (branches, steps) = archive.counts(blobs)?;
-        if (branches, steps) == (self.seen.len() as u64, self.seen.values().sum::<u64>()) {
+        if (branches, steps) == (self.steps_seen.len() as u64, self.steps_seen.values().sum::<u64>()) {
             return Ok(());
         }
         Err(archive.damaged("it names steps of branches that no entry is"))

@@ -28,7 +28,7 @@ enum StepLocation {
 
 #[derive(Clone, Copy)]
 struct HistoryPiece {
-    place: StepLocation,
+    location: StepLocation,
     count: u64,
     facts: BranchFacts,
 }
@@ -141,13 +141,13 @@ impl<'a> HistoryReader<'a> {
         {
             let tail = self.epoch.tail.read();
             if let Some(facts) = tail.facts(branch) {
-                pieces.push(HistoryPiece { place: StepLocation::Tail, count: tail.steps(branch), facts });
+                pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.steps(branch), facts });
             }
         }
         for (number, archive) in self.epoch.archives.iter().enumerate().rev() {
             if let Some(row) = archive.branch(self.blobs, branch)? {
-                let place = StepLocation::Archive(number, row.start);
-                pieces.push(HistoryPiece { place, count: row.end - row.start, facts: row.facts });
+                let location = StepLocation::Archive(number, row.start);
+                pieces.push(HistoryPiece { location, count: row.end - row.start, facts: row.facts });
             }
         }
         let pieces: Arc<[HistoryPiece]> = pieces.into();
@@ -156,32 +156,32 @@ impl<'a> HistoryReader<'a> {
     }
 
     fn step(&self, branch: u64, piece: &HistoryPiece, at: u64) -> Result<TimelineStep, Error> {
-        match piece.place {
+        match piece.location {
             StepLocation::Archive(number, start) => self.epoch.archives[number].step(self.blobs, start + at),
             StepLocation::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
         }
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
-    pub fn standing(&self, branch: u64, upto: u64) -> Result<TimelinePoint, Error> {
+    pub fn standing(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let facts = match (self.pieces(branch)?.first(), self.epoch.archives.first()) {
             (Some(piece), _) => piece.facts,
             (None, Some(archive)) => archive.facts_before(self.blobs, branch)?.unwrap_or_default(),
             (None, None) => BranchFacts::default(),
         };
-        let totals = self.last_step(branch, upto)?.unwrap_or_default().totals;
+        let totals = self.last_step(branch, last_seq)?.unwrap_or_default().totals;
         Ok(TimelinePoint { totals, facts })
     }
 
     /// Returns the last step of a branch up to an entry.
-    pub fn last_step(&self, branch: u64, upto: u64) -> Result<Option<TimelineStep>, Error> {
+    pub fn last_step(&self, branch: u64, last_seq: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
             let last = step(piece.count - 1)?;
-            if last.seq <= upto {
+            if last.seq <= last_seq {
                 return Ok(Some(last));
             }
-            let count = first_where(piece.count, |at| Ok(step(at)?.seq > upto))?;
+            let count = first_where(piece.count, |at| Ok(step(at)?.seq > last_seq))?;
             if count > 0 {
                 return step(count - 1).map(Some);
             }
@@ -193,7 +193,7 @@ impl<'a> HistoryReader<'a> {
     /// Values never fall from step to step.
     pub fn seek(
         &self,
-        (branch, upto): (u64, u64),
+        (branch, last_seq): (u64, u64),
         wanted: u64,
         value: impl Fn(&TimelineStep) -> Result<u64, Error>,
     ) -> Result<Option<(TimelineStep, TimelineStep)>, Error> {
@@ -201,8 +201,8 @@ impl<'a> HistoryReader<'a> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
             let mut count = piece.count;
-            if step(count - 1)?.seq > upto {
-                count = first_where(count, |at| Ok(step(at)?.seq > upto))?;
+            if step(count - 1)?.seq > last_seq {
+                count = first_where(count, |at| Ok(step(at)?.seq > last_seq))?;
             }
             if count == 0 {
                 continue;
@@ -219,22 +219,22 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns the length of a history up to an entry.
-    pub fn length(&self, file: HistoryFile, branch: u64, upto: u64) -> Result<u64, Error> {
-        let totals = self.standing(branch, upto)?.totals;
+    pub fn length(&self, file: HistoryFile, branch: u64, last_seq: u64) -> Result<u64, Error> {
+        let totals = self.standing(branch, last_seq)?.totals;
         Ok(match file {
-            HistoryFile::Lineage => totals.lineage,
-            HistoryFile::Events => totals.events,
+            HistoryFile::Lineage => totals.lineage_bytes,
+            HistoryFile::Events => totals.events_bytes,
         })
     }
 
     /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is.
     pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
-        let found = self.seek(at, offset, |step| Ok(step.totals.events))?;
+        let found = self.seek(at, offset, |step| Ok(step.totals.events_bytes))?;
         let (before, hit) = found.ok_or_else(|| misplaced(at.0))?;
         let signed = self.entry(hit.seq)?;
         let mut line = Vec::with_capacity(512);
         signed.write_event(&mut line);
-        FoundEntry { signed, line, skip: offset.saturating_sub(before.totals.events) }.checked(at.0)
+        FoundEntry { signed, line, line_offset: offset.saturating_sub(before.totals.events_bytes) }.checked(at.0)
     }
 
     /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that contradict
@@ -249,7 +249,7 @@ impl<'a> HistoryReader<'a> {
             let entry = &signed.entry;
             if entry.branch_id != at.0 {
                 // A child was merged: what is new of it.
-                let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged;
+                let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged_bytes;
                 (at, wanted, list) = ((entry.branch_id, hit.seq), merged.saturating_add(rest), LineList::Own);
                 continue;
             }
@@ -257,10 +257,10 @@ impl<'a> HistoryReader<'a> {
             signed.write_line(&mut line);
             let lead = value(&hit)?.saturating_sub(value(&before)?).saturating_sub(line.len() as u64);
             if rest >= lead {
-                return FoundEntry { signed, line, skip: rest - lead }.checked(of);
+                return FoundEntry { signed, line, line_offset: rest - lead }.checked(of);
             }
             // A fork or pull: what is new of the parent.
-            wanted = before.totals.lineage.saturating_sub(before.totals.own).saturating_add(rest);
+            wanted = before.totals.lineage_bytes.saturating_sub(before.totals.own_bytes).saturating_add(rest);
             (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }
         Err(misplaced(of))
@@ -268,10 +268,10 @@ impl<'a> HistoryReader<'a> {
 
     fn value(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {
         match list {
-            LineList::Own => Ok(step.totals.own),
-            LineList::Lineage { without: 0 } => Ok(step.totals.lineage),
+            LineList::Own => Ok(step.totals.own_bytes),
+            LineList::Lineage { without: 0 } => Ok(step.totals.lineage_bytes),
             LineList::Lineage { without } => {
-                Ok(step.totals.lineage.saturating_sub(self.standing(without, step.seq)?.totals.merged))
+                Ok(step.totals.lineage_bytes.saturating_sub(self.standing(without, step.seq)?.totals.merged_bytes))
             }
         }
     }
@@ -283,12 +283,12 @@ pub(super) struct FoundEntry {
     /// All of it.
     pub line: Vec<u8>,
     /// Where in it the offset is.
-    pub skip: u64,
+    pub line_offset: u64,
 }
 
 impl FoundEntry {
     fn checked(self, branch: u64) -> Result<FoundEntry, Error> {
-        if self.skip < self.line.len() as u64 { Ok(self) } else { Err(misplaced(branch)) }
+        if self.line_offset < self.line.len() as u64 { Ok(self) } else { Err(misplaced(branch)) }
     }
 }
 

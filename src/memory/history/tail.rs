@@ -16,9 +16,9 @@ const CHUNK: usize = 16;
 #[derive(Clone)]
 pub(super) struct TailChunk {
     /// Hash of the entry before the first.
-    before: Hash,
+    prev_hash: Hash,
     /// What some of them have in common.
-    commons: Vec<Arc<SharedFields>>,
+    shared_fields: Vec<Arc<SharedFields>>,
     /// For each the number of its [`SharedFields`], and the rest.
     rows: Vec<u8>,
 }
@@ -26,9 +26,9 @@ pub(super) struct TailChunk {
 impl TailChunk {
     /// Reads the entries, the first of which has the number `seq`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
-        let (mut input, mut entries, mut prev) = (Reader::new(&self.rows), Vec::with_capacity(CHUNK), self.before);
+        let (mut input, mut entries, mut prev) = (Reader::new(&self.rows), Vec::with_capacity(CHUNK), self.prev_hash);
         while !input.is_empty() {
-            let common = self.commons.get(usize::from(input.byte()?)).ok_or(CodecError::Short)?;
+            let common = self.shared_fields.get(usize::from(input.byte()?)).ok_or(CodecError::Short)?;
             let signed = SignedEntry::read_rest(&mut input, common, seq, prev)?;
             prev = signed.hash;
             entries.push(signed);
@@ -38,10 +38,10 @@ impl TailChunk {
     }
 
     fn push(&mut self, signed: &SignedEntry, common: Arc<SharedFields>) {
-        let known = self.commons.iter().position(|other| Arc::ptr_eq(other, &common));
+        let known = self.shared_fields.iter().position(|other| Arc::ptr_eq(other, &common));
         let number = known.unwrap_or_else(|| {
-            self.commons.push(common);
-            self.commons.len() - 1
+            self.shared_fields.push(common);
+            self.shared_fields.len() - 1
         });
         let mut row = Writer::new();
         row.byte(number as u8);
@@ -55,7 +55,7 @@ impl TailChunk {
 #[derive(Clone, Copy)]
 struct TimelineTurn {
     /// The first step that has it.
-    at: u32,
+    first_step: u32,
     /// What the totals of its steps count from.
     own: u64,
     events: u64,
@@ -66,9 +66,16 @@ struct TimelineTurn {
 }
 
 impl TimelineTurn {
-    fn of(at: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
-        let ahead = totals.lineage - totals.own;
-        TimelineTurn { at, own: totals.own, events: totals.events, ahead, merged: totals.merged, facts: *facts }
+    fn of(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
+        let ahead = totals.lineage_bytes - totals.own_bytes;
+        TimelineTurn {
+            first_step,
+            own: totals.own_bytes,
+            events: totals.events_bytes,
+            ahead,
+            merged: totals.merged_bytes,
+            facts: *facts,
+        }
     }
 
     /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
@@ -89,56 +96,58 @@ fn push<T>(vec: &mut Vec<T>, value: T) {
 
 /// The steps of a branch since the newest archive.
 struct Timeline {
-    before: LineTotals,
+    totals_before: LineTotals,
     turns: Vec<TimelineTurn>,
     /// Entries by their place in the tail, and totals up to each, from those of its turn.
-    places: Vec<u32>,
-    owns: Vec<u32>,
-    events: Vec<u32>,
+    tail_indexes: Vec<u32>,
+    own_bytes: Vec<u32>,
+    event_bytes: Vec<u32>,
     common: Option<Arc<SharedFields>>,
 }
 
 impl Timeline {
     fn new(standing: TimelinePoint) -> Timeline {
         Timeline {
-            before: standing.totals,
+            totals_before: standing.totals,
             turns: vec![TimelineTurn::of(0, &standing)],
-            places: Vec::new(),
-            owns: Vec::new(),
-            events: Vec::new(),
+            tail_indexes: Vec::new(),
+            own_bytes: Vec::new(),
+            event_bytes: Vec::new(),
             common: None,
         }
     }
 
     fn turn(&self, at: usize) -> &TimelineTurn {
-        let after = self.turns.partition_point(|turn| turn.at as usize <= at);
+        let after = self.turns.partition_point(|turn| turn.first_step as usize <= at);
         &self.turns[after.max(1) - 1]
     }
 
     fn standing(&self, at: usize) -> TimelinePoint {
         let turn = self.turn(at);
-        let (own, events) = (turn.own + u64::from(self.owns[at]), turn.events + u64::from(self.events[at]));
-        let totals = LineTotals { own, merged: turn.merged, lineage: own + turn.ahead, events };
+        let (own_bytes, events_bytes) =
+            (turn.own + u64::from(self.own_bytes[at]), turn.events + u64::from(self.event_bytes[at]));
+        let totals =
+            LineTotals { own_bytes, merged_bytes: turn.merged, lineage_bytes: own_bytes + turn.ahead, events_bytes };
         TimelinePoint { totals, facts: turn.facts }
     }
 
     fn last(&self) -> TimelinePoint {
-        match self.places.len() {
-            0 => TimelinePoint { totals: self.before, facts: self.turns[0].facts },
+        match self.tail_indexes.len() {
+            0 => TimelinePoint { totals: self.totals_before, facts: self.turns[0].facts },
             count => self.standing(count - 1),
         }
     }
 
     fn push(&mut self, place: u32, standing: TimelinePoint) {
-        let turn = TimelineTurn::of(self.places.len() as u32, &standing);
+        let turn = TimelineTurn::of(self.tail_indexes.len() as u32, &standing);
         let from = self.turns.last().and_then(|last| turn.from(last));
         if from.is_none() {
             push(&mut self.turns, turn);
         }
         let (own, events) = from.unwrap_or_default();
-        push(&mut self.places, place);
-        push(&mut self.owns, own);
-        push(&mut self.events, events);
+        push(&mut self.tail_indexes, place);
+        push(&mut self.own_bytes, own);
+        push(&mut self.event_bytes, events);
     }
 }
 
@@ -166,16 +175,17 @@ impl HistoryTail {
         tail.chunks = old.chunks[whole / CHUNK..].to_vec();
         tail.prints = old.prints[whole..].to_vec();
         for (branch, timeline) in &old.timelines {
-            let kept = timeline.places.partition_point(|place| (*place as usize) < gone);
-            if kept == timeline.places.len() {
+            let kept = timeline.tail_indexes.partition_point(|place| (*place as usize) < gone);
+            if kept == timeline.tail_indexes.len() {
                 continue;
             }
             let before = if kept == 0 { None } else { Some(timeline.standing(kept - 1)) };
-            let before = before.unwrap_or(TimelinePoint { totals: timeline.before, facts: timeline.turns[0].facts });
+            let before =
+                before.unwrap_or(TimelinePoint { totals: timeline.totals_before, facts: timeline.turns[0].facts });
             let mut rest = Timeline::new(before);
             rest.common.clone_from(&timeline.common);
-            for at in kept..timeline.places.len() {
-                rest.push(timeline.places[at] - whole as u32, timeline.standing(at));
+            for at in kept..timeline.tail_indexes.len() {
+                rest.push(timeline.tail_indexes[at] - whole as u32, timeline.standing(at));
             }
             tail.timelines.insert(*branch, rest);
         }
@@ -204,12 +214,15 @@ impl HistoryTail {
         if place.is_multiple_of(CHUNK) {
             let mut room = 0;
             if let Some(full) = self.chunks.last_mut().and_then(Arc::get_mut) {
-                full.commons.shrink_to_fit();
+                full.shared_fields.shrink_to_fit();
                 full.rows.shrink_to_fit();
                 room = full.rows.len();
             }
             let rows = Vec::with_capacity(room);
-            push(&mut self.chunks, Arc::new(TailChunk { before: entry.prev, commons: Vec::with_capacity(1), rows }));
+            push(
+                &mut self.chunks,
+                Arc::new(TailChunk { prev_hash: entry.prev, shared_fields: Vec::with_capacity(1), rows }),
+            );
         }
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);
@@ -258,30 +271,33 @@ impl HistoryTail {
 
     /// Returns how many steps a branch has here.
     pub fn steps(&self, branch: u64) -> u64 {
-        self.timelines.get(&branch).map_or(0, |timeline| timeline.places.len() as u64)
+        self.timelines.get(&branch).map_or(0, |timeline| timeline.tail_indexes.len() as u64)
     }
 
     /// Returns a step of a branch.
     pub fn at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
-        let place = timeline.places.get(at)?;
+        let place = timeline.tail_indexes.get(at)?;
         Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.standing(at).totals })
     }
 
     /// Returns what is known of a branch that has steps here.
     pub fn facts(&self, branch: u64) -> Option<BranchFacts> {
-        self.timelines.get(&branch).filter(|timeline| !timeline.places.is_empty()).map(|timeline| timeline.last().facts)
+        self.timelines
+            .get(&branch)
+            .filter(|timeline| !timeline.tail_indexes.is_empty())
+            .map(|timeline| timeline.last().facts)
     }
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
     pub fn upto(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
         let of = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
-                seq: self.first + u64::from(timeline.places[at]),
+                seq: self.first + u64::from(timeline.tail_indexes[at]),
                 totals: timeline.standing(at).totals,
             };
             let steps: Vec<TimelineStep> =
-                (0..timeline.places.len()).map(step).take_while(|step| step.seq <= seq).collect();
+                (0..timeline.tail_indexes.len()).map(step).take_while(|step| step.seq <= seq).collect();
             let last = steps.len().checked_sub(1)?;
             Some((timeline.standing(last).facts, steps))
         };

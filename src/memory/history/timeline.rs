@@ -22,13 +22,13 @@ use crate::memory::catalog::Branch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTotals {
     /// Its own lines in `lineage`: what its parent gets of it.
-    pub own: u64,
-    /// How much of `own` its parent has got.
-    pub merged: u64,
+    pub own_bytes: u64,
+    /// How much of `own_bytes` its parent has got.
+    pub merged_bytes: u64,
     /// All of `lineage`.
-    pub lineage: u64,
+    pub lineage_bytes: u64,
     /// All of `events.jsonl`.
-    pub events: u64,
+    pub events_bytes: u64,
 }
 
 /// One entry in the timeline of a branch.
@@ -63,9 +63,9 @@ pub struct TimelinePoint {
 #[derive(Clone, Copy, Debug)]
 pub struct LineLengths {
     /// In `lineage`.
-    pub line: u64,
+    pub lineage_bytes: u64,
     /// In `events.jsonl`.
-    pub event: u64,
+    pub events_bytes: u64,
 }
 
 /// Returns whether the parent is told in its `events.jsonl`.
@@ -97,11 +97,11 @@ fn takes_from_parent(entry: &Entry) -> bool {
 /// Changes the standings of an entry's branch and, where that is told, of its parent.
 pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, parent: &mut TimelinePoint) {
     let totals = &mut branch.totals;
-    totals.own += lengths.line;
-    totals.lineage += lengths.line;
-    totals.events += lengths.event;
+    totals.own_bytes += lengths.lineage_bytes;
+    totals.lineage_bytes += lengths.lineage_bytes;
+    totals.events_bytes += lengths.events_bytes;
     if takes_from_parent(entry) {
-        totals.lineage = totals.own + parent.totals.lineage.saturating_sub(totals.merged);
+        totals.lineage_bytes = totals.own_bytes + parent.totals.lineage_bytes.saturating_sub(totals.merged_bytes);
     }
     match entry.op {
         EntryOp::Root | EntryOp::Fork => {
@@ -118,11 +118,11 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
     if !tells_parent(entry) {
         return;
     }
-    parent.totals.events += lengths.event;
+    parent.totals.events_bytes += lengths.events_bytes;
     if entry.reaches_parent() {
-        let gain = totals.own - totals.merged;
-        parent.totals.own += gain;
-        parent.totals.lineage += gain;
-        totals.merged = totals.own;
+        let gain = totals.own_bytes - totals.merged_bytes;
+        parent.totals.own_bytes += gain;
+        parent.totals.lineage_bytes += gain;
+        totals.merged_bytes = totals.own_bytes;
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct FreshEntries {
     pub last: u64,
     pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
     /// What was known of branches before the first entry, where entries before it were moved out.
-    pub before: BTreeMap<u64, BranchFacts>,
+    pub facts_before: BTreeMap<u64, BranchFacts>,
 }
 
 /// Returns how many of the newest archives are folded into one of `fresh` new entries.
@@ -160,7 +160,7 @@ impl Sources<'_> {
         out.begin()?;
         let before = match self.older.first() {
             Some(archive) => &archive.before(self.blobs)?,
-            None => &self.fresh.before,
+            None => &self.fresh.facts_before,
         };
         before.iter().try_for_each(|(branch, facts)| {
             let mut row = [0; BEFORE_ROW as usize];
@@ -198,7 +198,7 @@ impl Sources<'_> {
 fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), Error> {
     let totals = &step.totals;
     let mut row = [0; STEP_ROW as usize];
-    fill(&mut row, [step.seq, totals.own, totals.merged, totals.lineage, totals.events]);
+    fill(&mut row, [step.seq, totals.own_bytes, totals.merged_bytes, totals.lineage_bytes, totals.events_bytes]);
     Ok(out.write(&row)?)
 }
 
