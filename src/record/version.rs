@@ -101,8 +101,10 @@ pub struct Computed {
     pub hash: Hash,
     /// Length of the vector.
     pub norm: f32,
-    /// Bytes as JSON, and number of terms.
-    pub lengths: (u32, u32),
+    /// Bytes as JSON.
+    pub json_bytes: u32,
+    /// Number of terms.
+    pub terms: u32,
 }
 
 /// Versions are equal when content and stamp are; the hash stands for the content.
@@ -119,7 +121,7 @@ impl Version {
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let json_bytes = json_bytes(&id, &content, &stamp);
         let terms = content.terms();
-        Version::stored(id, content, stamp, Computed { hash, norm, lengths: (json_bytes, terms) })
+        Version::stored(id, content, stamp, Computed { hash, norm, json_bytes, terms })
     }
 
     /// Returns the same content by the same author as another record.
@@ -129,7 +131,7 @@ impl Version {
 
     /// Makes a version out of what was stored with it.
     pub fn stored(id: Arc<str>, content: RecordContent, stamp: Provenance, computed: Computed) -> Version {
-        let Computed { hash, norm, lengths: (json_bytes, terms) } = computed;
+        let Computed { hash, norm, json_bytes, terms } = computed;
         let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
         Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed, derivable }
     }

@@ -271,12 +271,13 @@ impl Segment {
             text: payload.text.map(Arc::from),
             metadata: payload.metadata.into(),
         };
-        let (id, hash, lengths) = (self.id(row)?, self.hash(row)?, self.lengths(row)?);
-        if content.hash(id) != hash || json_bytes(id, &content, &payload.stamp) != lengths.0 {
+        let (id, hash) = (self.id(row)?, self.hash(row)?);
+        let (stored_bytes, terms) = self.lengths(row)?;
+        if content.hash(id) != hash || json_bytes(id, &content, &payload.stamp) != stored_bytes {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
         }
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
-        let computed = Computed { hash, norm, lengths };
+        let computed = Computed { hash, norm, json_bytes: stored_bytes, terms };
         Ok(Version::stored(id.into(), content, payload.stamp, computed))
     }
 
