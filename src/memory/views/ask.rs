@@ -48,7 +48,7 @@ impl Memory {
     fn places(
         &self,
         catalog: &Catalog,
-        seen: &ResolvedView<'_>,
+        resolved: &ResolvedView<'_>,
         standing: &EmbeddingStanding,
         (view, query): (&View, &Query),
     ) -> Result<Vec<SearchSource>, Error> {
@@ -56,18 +56,18 @@ impl Memory {
         for name in &query.scope {
             match name.as_str() {
                 "branch" => {
-                    let (state, derived) = (seen.state.clone(), standing.vectors.clone());
+                    let (state, derived) = (resolved.state.clone(), standing.vectors.clone());
                     places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
                 }
                 // What a branch was knows nothing of what came later.
                 "log" if matches!(view, View::Branch(_)) => {
-                    let log = catalog.log_of(seen.branch)?;
+                    let log = catalog.log_of(resolved.branch)?;
                     places.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
                 }
                 // Files are no records.
                 "log" | "files" => {}
                 other if let Some(closed) = other.strip_prefix("log:") => {
-                    let log = catalog.closed_log(seen.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
+                    let log = catalog.closed_log(resolved.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
                     places.push(log_source(other, log, standing, false));
                 }
                 other => {

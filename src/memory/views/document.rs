@@ -74,10 +74,10 @@ impl Memory {
         Ok(bytes)
     }
 
-    fn stamp(&self, catalog: &Catalog, seen: &ResolvedView<'_>, document: Document) -> CacheKey {
-        let parent = seen.branch.parent.and_then(|id| catalog.branches.get(&id));
+    fn stamp(&self, catalog: &Catalog, resolved: &ResolvedView<'_>, document: Document) -> CacheKey {
+        let parent = resolved.branch.parent.and_then(|id| catalog.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
-        let root = catalog.branches.get(&seen.branch.root).map_or(0, |root| root.stamp);
+        let root = catalog.branches.get(&resolved.branch.root).map_or(0, |root| root.stamp);
         // The status shows the store's tip as well.
         let everything = match document {
             Document::Status => {
@@ -90,33 +90,33 @@ impl Memory {
                     + self.maintenance.retained.steps()
             }
             Document::Readme => {
-                self.maintenance.embedding.steps() + u64::from(readme::has_long_log(catalog, seen.branch))
+                self.maintenance.embedding.steps() + u64::from(readme::has_long_log(catalog, resolved.branch))
             }
             _ => 0,
         };
-        [seen.branch.stamp, seen.branch.edits, parent, parent_edits, root, everything]
+        [resolved.branch.stamp, resolved.branch.edits, parent, parent_edits, root, everything]
     }
 
     fn render(
         &self,
         catalog: &Catalog,
         view: &View,
-        seen: &ResolvedView<'_>,
+        resolved: &ResolvedView<'_>,
         document: Document,
     ) -> Result<Vec<u8>, Error> {
         match document {
-            Document::Readme => readme::render(self, catalog, view, seen).map(String::into_bytes),
-            Document::Status => status::render(self, catalog, view, seen),
-            Document::Diff => diff(seen),
-            Document::Conflicts => self.conflicts(catalog, seen),
+            Document::Readme => readme::render(self, catalog, view, resolved).map(String::into_bytes),
+            Document::Status => status::render(self, catalog, view, resolved),
+            Document::Diff => diff(resolved),
+            Document::Conflicts => self.conflicts(catalog, resolved),
         }
     }
 }
 
 /// What differs between the view and the branch's base.
-fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+fn diff(resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    for change in differences(&seen.base, &seen.state)? {
+    for change in differences(&resolved.base, &resolved.state)? {
         let what = match (&change.old, &change.new) {
             (None, _) => "added",
             (Some(_), Some(_)) => "modified",
@@ -125,7 +125,7 @@ fn diff(seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
         let id = serde_json::to_string(&*change.id).unwrap_or_default();
         out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
     }
-    for change in seen.base.files().changes(seen.state.files()) {
+    for change in resolved.base.files().changes(resolved.state.files()) {
         let path = format!("files/{}", String::from_utf8_lossy(&change.path));
         let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), name_of(change.kind));
         out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
@@ -148,17 +148,17 @@ impl Memory {
     }
 
     /// What both sides changed since the base, records with the texts of all three versions.
-    fn conflicts(&self, catalog: &Catalog, seen: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
+    fn conflicts(&self, catalog: &Catalog, resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
-        if seen.branch.parent.is_none() || seen.until.is_some() {
+        if resolved.branch.parent.is_none() || resolved.until.is_some() {
             return Ok(out);
         }
-        let parent = catalog.parent(seen.branch)?;
-        let planned = self.plan_whole(catalog, (seen.branch.id, MergeKind::Merge), seen.branch.uid)?;
+        let parent = catalog.parent(resolved.branch)?;
+        let planned = self.plan_whole(catalog, (resolved.branch.id, MergeKind::Merge), resolved.branch.uid)?;
         for item in planned.both_changed {
             let mut line = item.to_json();
             if !item.is_file() {
-                add_texts(&mut line, &item, seen, &parent.state)?;
+                add_texts(&mut line, &item, resolved, &parent.state)?;
             }
             out.extend_from_slice(format!("{line}\n").as_bytes());
         }
@@ -169,10 +169,10 @@ impl Memory {
 fn add_texts(
     line: &mut serde_json::Value,
     item: &Decision,
-    seen: &ResolvedView<'_>,
+    resolved: &ResolvedView<'_>,
     parent: &BranchVersion,
 ) -> Result<(), Error> {
-    for (side, state) in [("base", &*seen.base), ("child", &*seen.state), ("parent", parent)] {
+    for (side, state) in [("base", &*resolved.base), ("child", &*resolved.state), ("parent", parent)] {
         let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
         line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
     }

@@ -22,7 +22,7 @@ pub enum Export {
 pub struct ExportCursor {
     export: Export,
     offset: u64,
-    before: Option<Arc<str>>,
+    previous_id: Option<Arc<str>>,
 }
 
 /// Rows per look at the state; bounds what one read holds.
@@ -55,7 +55,7 @@ impl Snapshot {
         let (mut line, mut blocks) = (Vec::new(), Blocks::default());
         while filled < buf.len() {
             let mut seen = 0;
-            for row in self.state.rows(place.before.as_deref())?.take(ROWS_AT_ONCE) {
+            for row in self.state.rows(place.previous_id.as_deref())?.take(ROWS_AT_ONCE) {
                 let row = row?;
                 seen += 1;
                 let length = row_bytes(export, &row, &mut blocks)?;
@@ -70,7 +70,7 @@ impl Snapshot {
                         return Ok(filled);
                     }
                 }
-                place = ExportCursor { export, offset: end, before: Some(Arc::from(&*row.id()?)) };
+                place = ExportCursor { export, offset: end, previous_id: Some(Arc::from(&*row.id()?)) };
             }
             if seen < ROWS_AT_ONCE {
                 break;
@@ -87,7 +87,7 @@ impl Snapshot {
     fn take_place(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
         let kept = self.place.lock().take();
         let fits = kept.filter(|place| place.export == export && place.offset <= offset);
-        fits.unwrap_or(ExportCursor { export, offset: start, before: None })
+        fits.unwrap_or(ExportCursor { export, offset: start, previous_id: None })
     }
 
     fn put_place(&self, place: ExportCursor) {

@@ -296,14 +296,14 @@ impl Memory {
 
     /// Tells whether a promote or pull of a branch decided against the version of that hash.
     fn lost_to(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
-        let (reader, mut upto) = (self.history_reader(), self.version());
-        while let Some(step) = reader.last_step(branch.0, upto)?.filter(|step| step.seq >= branch.0) {
+        let (reader, mut last_seq) = (self.history_reader(), self.version());
+        while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {
             let entry = &reader.entry(step.seq)?.entry;
             let is_it = |decision: &Decision| [decision.child, decision.parent].contains(&Some(*hash));
             if entry.branch_id == branch.0 && entry.detail.conflicts.iter().any(is_it) {
                 return Ok(true);
             }
-            upto = step.seq - 1;
+            last_seq = step.seq - 1;
         }
         Ok(false)
     }
@@ -314,7 +314,7 @@ impl Memory {
         state: &BranchVersion,
         before: &BranchVersion,
         hash: &Hash,
-        most: u64,
+        bytes_max: u64,
     ) -> Result<Option<ShownObject>, Error> {
         if state.head() == *hash {
             return Ok(Some(shown_head(state)));
@@ -331,7 +331,7 @@ impl Memory {
         let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
         for unlike in before.files().unlike(state.files()) {
             let Some(node) = unlike.new.filter(|node| is_it(node)) else { continue };
-            if node.size() > most {
+            if node.size() > bytes_max {
                 return Err(Error::TooLargeToShow(node.size()));
             }
             if let Some((folder, name)) = node.names().next() {
@@ -347,7 +347,7 @@ impl Memory {
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn file_of(&self, state: &BranchVersion, hash: &Hash, most: u64) -> Result<Option<ShownObject>, Error> {
+    fn file_of(&self, state: &BranchVersion, hash: &Hash, bytes_max: u64) -> Result<Option<ShownObject>, Error> {
         let tree = state.files();
         let mut folders = vec![ROOT];
         while let Some(folder) = folders.pop() {
@@ -356,7 +356,7 @@ impl Memory {
                 if node.directory().is_some() {
                     folders.push(inode);
                 } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
-                    if node.size() > most {
+                    if node.size() > bytes_max {
                         return Err(Error::TooLargeToShow(node.size()));
                     }
                     return self.shown_file(tree, folder, name, node).map(Some);

@@ -18,14 +18,14 @@ pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,
     view: &View,
-    seen: &ResolvedView<'_>,
+    resolved: &ResolvedView<'_>,
 ) -> Result<String, Error> {
-    let branch = seen.branch;
-    let (totals, settings) = (seen.state.totals(), catalog.shared_settings(branch)?);
+    let branch = resolved.branch;
+    let (totals, settings) = (resolved.state.totals(), catalog.shared_settings(branch)?);
     let mut out = format!("# {}: a branch of an agent's memory\n\n", branch.path);
     let where_am_i = match (view, branch.parent) {
         (View::Checkpoint(_, label), _) => {
-            format!("The checkpoint `{label}` of it, read-only, as it was at {}", seen.until.unwrap_or_default())
+            format!("The checkpoint `{label}` of it, read-only, as it was at {}", resolved.until.unwrap_or_default())
         }
         (View::Proposal(..), _) => {
             "What it proposes to its parent, read-only; `plan` says what a merge would do".to_owned()
@@ -42,12 +42,12 @@ pub(in crate::memory) fn render(
         out,
         "{where_am_i}: {} records{vectors}, {} files, {} branches below it, {} checkpoints.",
         totals.records,
-        seen.state.files().totals().files,
+        resolved.state.files().totals().files,
         branch.children.len(),
         branch.checkpoints.len(),
     );
     let _ = writeln!(out, "{}\n", meaning(&memory.embedding_of(catalog, branch)?));
-    let first = seen.state.rows(None)?.next().transpose()?;
+    let first = resolved.state.rows(None)?.next().transpose()?;
     let first = first.as_ref().map(|row| row.id()).transpose()?;
     if let Some(id) = first {
         let _ = writeln!(out, "    cat 'vectors/{id}.json'");

@@ -81,8 +81,8 @@ impl SharedLog {
     }
 
     /// Returns the lines of so many entries behind one, fewer only at the end.
-    pub fn lines_after(&self, entry: u64, most: u64) -> Result<Vec<u8>, Error> {
-        let last = self.totals.entries.min(entry.saturating_add(most));
+    pub fn lines_after(&self, entry: u64, limit: u64) -> Result<Vec<u8>, Error> {
+        let last = self.totals.entries.min(entry.saturating_add(limit));
         let mut out = Vec::new();
         self.each_after(entry, |number, line| {
             if number <= last {

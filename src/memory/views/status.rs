@@ -111,10 +111,10 @@ pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,
     view: &View,
-    seen: &ResolvedView<'_>,
+    resolved: &ResolvedView<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let branch = seen.branch;
-    let (path, totals, own) = (branch.path.clone(), seen.state.totals(), own(seen)?);
+    let branch = resolved.branch;
+    let (path, totals, own) = (branch.path.clone(), resolved.state.totals(), own(resolved)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
     let setting = |setting| catalog.setting(branch, setting);
     let (log, read) = catalog.log_progress(branch)?;
@@ -125,15 +125,15 @@ pub(in crate::memory) fn render(
         parent: parent.as_deref(),
         created: branch.created.to_string(),
         owner: branch.uid,
-        head: seen.state.head().to_string(),
-        base: seen.base.head().to_string(),
+        head: resolved.state.head().to_string(),
+        base: resolved.base.head().to_string(),
         tip: memory.tip().to_string(),
         records: totals.records,
         own_edits: own.edits,
         deleted: own.deleted,
-        files: seen.state.files().totals().files,
+        files: resolved.state.files().totals().files,
         bytes_own: own.bytes,
-        bytes_shared: (totals.raw + seen.state.files().totals().bytes).saturating_sub(own.bytes),
+        bytes_shared: (totals.raw + resolved.state.files().totals().bytes).saturating_sub(own.bytes),
         depth: catalog.depth(branch),
         children: branch.children.len(),
         checkpoints: branch.checkpoints.len(),
@@ -146,7 +146,7 @@ pub(in crate::memory) fn render(
         log_entries: log.entries,
         unread: log.entries.saturating_sub(read),
         log_bytes: log.bytes - log.archived_bytes,
-        index: memory.index_of(catalog, view, seen)?,
+        index: memory.index_of(catalog, view, resolved)?,
         embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
@@ -198,11 +198,11 @@ fn with_live(status: &[u8], live: LiveStatus) -> Option<Vec<u8>> {
     Some(line)
 }
 
-fn cut_fields(error: &mut Value, most: usize) {
+fn cut_fields(error: &mut Value, limit: usize) {
     let fields = error.as_object_mut().into_iter().flat_map(|fields| fields.values_mut());
     for field in fields {
         if let Value::String(text) = field {
-            text.truncate(text.floor_char_boundary(most));
+            text.truncate(text.floor_char_boundary(limit));
         }
     }
 }
@@ -210,31 +210,31 @@ fn cut_fields(error: &mut Value, most: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_of(&self, catalog: &Catalog, view: &View, seen: &ResolvedView<'_>) -> Result<Index, Error> {
-        let metric = catalog.shared_settings(seen.branch)?.metric();
+    fn index_of(&self, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Index, Error> {
+        let metric = catalog.shared_settings(resolved.branch)?.metric();
         let mut waiting = 0;
         let current = self.maintenance.indexer.current();
-        for layer in self.without_graph(&seen.state, metric) {
+        for layer in self.without_graph(&resolved.state, metric) {
             let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
             waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);
         }
-        let rows = seen.state.totals().records;
+        let rows = resolved.state.totals().records;
         // As of the last look: a status does not index.
         let files = self.file_views.get(view).map(|files| files.counts());
         Ok(Index {
             rows,
             indexed: rows.saturating_sub(waiting),
-            segments: seen.state.layers().len(),
+            segments: resolved.state.layers().len(),
             building: waiting > 0,
             files: files.map(|(all, _)| all),
             files_indexed: files.map(|(all, missing)| all - missing),
-            unembedded: self.embedding_of(catalog, seen.branch)?.unembedded(&seen.state)?,
+            unembedded: self.embedding_of(catalog, resolved.branch)?.unembedded(&resolved.state)?,
         })
     }
 }
 
-fn own(seen: &ResolvedView<'_>) -> Result<Own, Error> {
-    let (records, files) = (own_records(seen)?, own_files(seen));
+fn own(resolved: &ResolvedView<'_>) -> Result<Own, Error> {
+    let (records, files) = (own_records(resolved)?, own_files(resolved));
     Ok(Own {
         edits: records.edits + files.edits,
         deleted: records.deleted + files.deleted,
@@ -242,14 +242,14 @@ fn own(seen: &ResolvedView<'_>) -> Result<Own, Error> {
     })
 }
 
-fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
-    let totals = seen.state.totals();
-    if seen.base.totals().records == 0 {
+fn own_records(resolved: &ResolvedView<'_>) -> Result<Own, Error> {
+    let totals = resolved.state.totals();
+    if resolved.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
         return Ok(Own { edits: totals.records, deleted: 0, bytes: totals.raw });
     }
     let mut own = Own::default();
-    for change in crate::branch::differences(&seen.base, &seen.state)? {
+    for change in crate::branch::differences(&resolved.base, &resolved.state)? {
         own.edits += 1;
         match &change.new {
             Some(row) => own.bytes += row.totals()?.raw,
@@ -260,8 +260,8 @@ fn own_records(seen: &ResolvedView<'_>) -> Result<Own, Error> {
 }
 
 /// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
-fn own_files(seen: &ResolvedView<'_>) -> Own {
-    let (base, files) = (seen.base.files(), seen.state.files());
+fn own_files(resolved: &ResolvedView<'_>) -> Own {
+    let (base, files) = (resolved.base.files(), resolved.state.files());
     let totals = files.totals();
     if base.totals() == crate::workspace::TreeTotals::default() {
         return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
