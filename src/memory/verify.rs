@@ -108,20 +108,22 @@ fn check_moved(
     options: &VerifyOptions<'_>,
 ) -> Result<ArchivedEntries, Error> {
     let start = loaded.history.epoch().start;
-    let (mut archived, mut batch, mut last) = (ArchivedEntries::default(), Vec::new(), (0, Hash::ZERO));
-    let check = |batch: &mut Vec<Arc<SignedEntry>>, last: &mut (u64, Hash)| {
+    let (mut archived, mut batch, mut last) =
+        (ArchivedEntries::default(), Vec::new(), ChainLink { seq: 0, hash: Hash::ZERO });
+    let check = |batch: &mut Vec<Arc<SignedEntry>>, last: &mut ChainLink| {
         let Some(first) = batch.first() else { return Ok(()) };
         // Where files are missing, what links the next entry to them can't be checked.
-        let follows = first.entry.seq == last.0 + 1;
-        check_chain(batch, (first.entry.seq, if follows { last.1 } else { first.entry.prev }), public)?;
-        *last = batch.last().map_or(*last, |signed| (signed.entry.seq, signed.hash));
+        let follows = first.entry.seq == last.seq + 1;
+        let hash = if follows { last.hash } else { first.entry.prev };
+        check_chain(batch, &ChainLink { seq: first.entry.seq - 1, hash }, public)?;
+        *last = batch.last().map_or(*last, |signed| ChainLink { seq: signed.entry.seq, hash: signed.hash });
         batch.clear();
         Ok::<_, Error>(())
     };
     let missing = moved.each(start.first, |entries| {
         archived.entries += entries.len() as u64;
         archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
-        let expected = batch.last().map_or(last.0, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
+        let expected = batch.last().map_or(last.seq, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
         let is_gap = entries.first().is_some_and(|signed| signed.entry.seq != expected);
         if batch.len() as u64 >= BATCH || is_gap {
             check(&mut batch, &mut last)?;
@@ -130,7 +132,7 @@ fn check_moved(
         Ok(())
     })?;
     check(&mut batch, &mut last)?;
-    if last.0 + 1 == start.first && last.1 != start.prev {
+    if last.seq + 1 == start.first && last.hash != start.prev {
         return Err(Error::damaged(format!("the entries in archive do not lead to entry {}", start.first)));
     }
     archived.missing = missing.iter().map(|range| [*range.start(), *range.end()]).collect();
@@ -152,9 +154,9 @@ fn check_history(
     let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::new(blobs, &epoch.archives)?);
     let (mut prev, mut seq, mut has_tip) = (epoch.start.prev, epoch.start.first, archived.has_tip);
     while seq <= newest {
-        let upto = newest.min(seq + BATCH - 1);
-        let entries = (seq..=upto).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
-        check_chain(&entries, (seq, prev), public)?;
+        let last_seq = newest.min(seq + BATCH - 1);
+        let entries = (seq..=last_seq).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
+        check_chain(&entries, &ChainLink { seq: seq - 1, hash: prev }, public)?;
         for signed in &entries {
             while archives.next_if(|archive| archive.last() < signed.entry.seq).is_some() {}
             if let Some(archive) = archives.peek() {
@@ -164,9 +166,9 @@ fn check_history(
             prev = signed.hash;
         }
         if let Some(progress) = options.progress {
-            progress(upto, newest);
+            progress(last_seq, newest);
         }
-        seq = upto + 1;
+        seq = last_seq + 1;
     }
     match options.expect_tip.filter(|_| !has_tip) {
         None => Ok(newest),
@@ -180,10 +182,17 @@ fn check_history(
     }
 }
 
-/// Checks numbers, links and signatures of entries behind the one with the hash `prev`, signatures on all processors.
-fn check_chain(entries: &[Arc<SignedEntry>], (first, prev): (u64, Hash), public: &PublicKey) -> Result<(), Error> {
-    let mut prev = prev;
-    for (signed, seq) in entries.iter().zip(first..) {
+/// The entry that the next one has to follow.
+#[derive(Clone, Copy)]
+struct ChainLink {
+    seq: u64,
+    hash: Hash,
+}
+
+/// Checks numbers, links and signatures of entries behind another one, signatures on all processors.
+fn check_chain(entries: &[Arc<SignedEntry>], before: &ChainLink, public: &PublicKey) -> Result<(), Error> {
+    let mut prev = before.hash;
+    for (signed, seq) in entries.iter().zip(before.seq + 1..) {
         if signed.entry.seq != seq || signed.entry.prev != prev {
             let message = format!("entry {seq} does not follow the one before: an entry was removed, added or moved");
             return Err(Error::damaged(message));
