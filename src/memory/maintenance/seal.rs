@@ -55,15 +55,22 @@ struct MaintenanceRequests {
     commit_pending: bool,
     stop: bool,
     /// Files without a name that are not open any more, to let go of.
-    dropped: Vec<(Actor, BranchId, u64)>,
+    orphans: Vec<OrphanFile>,
     /// A seal that was asked for is under way.
-    busy: bool,
+    is_busy: bool,
+}
+
+/// A file without a name, and who lets go of it.
+pub(in crate::memory) struct OrphanFile {
+    pub who: Actor,
+    pub branch: BranchId,
+    pub inode: u64,
 }
 
 /// What the maintenance thread does next; it commits pending operations and expires in any case.
 struct Work {
     seal: bool,
-    dropped: Vec<(Actor, BranchId, u64)>,
+    orphans: Vec<OrphanFile>,
     /// Nothing was asked of it for a while.
     idle: bool,
 }
@@ -107,9 +114,9 @@ impl MaintenanceThread {
     }
 
     /// Asks to let go of a file without a name, within a second.
-    pub(in crate::memory) fn drop_file_soon(&self, file: (Actor, BranchId, u64)) {
+    pub(in crate::memory) fn drop_file_soon(&self, file: OrphanFile) {
         self.request(|requests| {
-            requests.dropped.push(file);
+            requests.orphans.push(file);
             requests.commit_pending = true;
         });
     }
@@ -125,8 +132,8 @@ impl MaintenanceThread {
             (requests, _) =
                 self.0.1.wait_timeout_while(requests, COMMIT_INTERVAL, |requests| !requests.seal && !requests.stop);
         }
-        let work = Work { seal: requests.seal, dropped: std::mem::take(&mut requests.dropped), idle: is_idle };
-        (requests.seal, requests.commit_pending, requests.busy) = (false, false, work.seal);
+        let work = Work { seal: requests.seal, orphans: std::mem::take(&mut requests.orphans), idle: is_idle };
+        (requests.seal, requests.commit_pending, requests.is_busy) = (false, false, work.seal);
         (!requests.stop).then_some(work)
     }
 
@@ -430,7 +437,7 @@ impl Memory {
 
     /// Does what the maintenance thread has to do.
     fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
-        for (who, branch, inode) in &work.dropped {
+        for OrphanFile { who, branch, inode } in &work.orphans {
             if let Err(error) = self.edit_unguarded(who, *branch, FileOp::Drop { inode: *inode }) {
                 log::debug!("a file without a name goes when the store is opened next: {error}");
             }

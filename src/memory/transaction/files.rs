@@ -15,6 +15,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, View};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
+use crate::memory::maintenance::seal::OrphanFile;
 use crate::memory::{Actor, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
@@ -272,7 +273,7 @@ impl Memory {
 
     /// Lets go of a file without a name that is not open any more, soon.
     pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
-        self.maintenance.thread.drop_file_soon((who, branch, inode));
+        self.maintenance.thread.drop_file_soon(OrphanFile { who, branch, inode });
     }
 
     /// Appends an operation to the journal, where it outlives its file's handles; returns the files
