@@ -147,12 +147,12 @@ impl EventLines {
 }
 
 impl SharedEvents {
-    fn of(&self, budget: &Arc<Budget>, owner: BranchId, uid: u32) -> Arc<Mutex<EventLines>> {
+    fn of(&self, budget: &Arc<Budget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
         let make = || {
-            let counted = budget.account(uid);
+            let counted = budget.account(owner.uid);
             Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted }))
         };
-        self.0.lock().entry(owner).or_insert_with(make).clone()
+        self.0.lock().entry(owner.branch).or_insert_with(make).clone()
     }
 
     /// Drops the events that a log has so far; their offsets are not used again.
@@ -179,17 +179,17 @@ pub struct EventRange {
 }
 
 impl Memory {
-    fn event_lines(&self, owner: BranchId, uid: u32) -> Arc<Mutex<EventLines>> {
-        self.events.of(&self.admission.budget, owner, uid)
+    fn event_lines(&self, owner: LogOwner) -> Arc<Mutex<EventLines>> {
+        self.events.of(&self.admission.budget, owner)
     }
 
     fn event_lines_of(&self, branch: BranchId) -> Result<Arc<Mutex<EventLines>>, Error> {
-        let (owner, uid) = {
+        let owner = {
             let catalog = self.catalog();
             let owner = catalog.log_owner(catalog.branch(branch)?)?;
-            (owner.id, owner.uid)
+            LogOwner::of(owner)
         };
-        Ok(self.event_lines(owner, uid))
+        Ok(self.event_lines(owner))
     }
 
     /// Returns which events there are of the shared log that a branch has.
@@ -214,24 +214,18 @@ impl Memory {
     /// Notes an event of a shared log; the writer's lock is held.
     pub(in crate::memory) fn note_event(
         &self,
-        (owner, uid): (BranchId, u32),
+        owner: LogOwner,
         event: &str,
         origin: &EventOrigin<'_>,
         about: About<'_>,
     ) {
-        self.event_lines(owner, uid).lock().push(event, origin, about);
+        self.event_lines(owner).lock().push(event, origin, about);
     }
 
     /// Notes that signals of a log ended by themselves; the writer's lock is held.
-    pub(in crate::memory) fn note_ended_signals(
-        &self,
-        owner: (BranchId, u32),
-        before: &Signals,
-        reason: &str,
-        time: Time,
-    ) {
+    pub(in crate::memory) fn note_ended_signals(&self, owner: LogOwner, before: &Signals, reason: &str, time: Time) {
         let catalog = self.catalog().clone();
-        let Some(after) = catalog.branches.get(&owner.0) else { return };
+        let Some(after) = catalog.branches.get(&owner.branch) else { return };
         for (key, signal) in before.iter().filter(|(key, _)| !after.signals.contains_key(&**key)) {
             let Publisher { agent, uid, branch, .. } = &signal.publisher;
             let branch = catalog.branches.get(branch).map_or("", |branch| &branch.path);
@@ -243,11 +237,11 @@ impl Memory {
     /// Returns what is to be known before a command of those who share its log, if it is anything to them.
     pub(in crate::memory) fn shared_event_context(&self, command: &Command) -> Option<SharedEventContext> {
         let catalog = self.catalog();
-        let of = |branch: BranchId, hears: &dyn Fn(&Branch, &Branch) -> bool| {
+        let of = |branch: BranchId, is_announced: &dyn Fn(&Branch, &Branch) -> bool| {
             let branch = catalog.branch(branch).ok()?;
             let owner = catalog.log_owner(branch).ok()?;
-            let (path, hears) = (branch.path.clone(), hears(branch, owner));
-            Some(SharedEventContext { owner: (owner.id, owner.uid), path, hears, signals: owner.signals.clone() })
+            let (path, is_announced) = (branch.path.clone(), is_announced(branch, owner));
+            Some(SharedEventContext { owner: LogOwner::of(owner), path, is_announced, signals: owner.signals.clone() })
         };
         match command {
             Command::Append { via, .. } => of(*via, &|_, _| true),
@@ -265,7 +259,7 @@ impl Memory {
     /// Notes what a command did that was just carried out, for those who share a log; the writer's lock is held.
     pub(in crate::memory) fn note_shared_events(
         &self,
-        SharedEventContext { owner, path, hears, signals }: &SharedEventContext,
+        SharedEventContext { owner, path, is_announced, signals }: &SharedEventContext,
         command: &Command,
         entry: &SignedEntry,
     ) {
@@ -282,7 +276,7 @@ impl Memory {
                     }
                 }
             }
-            Command::Merge(_, kind, _) if *hears => {
+            Command::Merge(_, kind, _) if *is_announced => {
                 let event = if *kind == MergeKind::Merge { "merge" } else { "promote" };
                 let (put, deleted, files) = (counts.put, counts.deleted, counts.files);
                 self.note_event(*owner, event, &by, About::Merge { entry: signed.seq, put, deleted, files });
@@ -295,14 +289,26 @@ impl Memory {
     }
 }
 
+/// The branch whose shared log it is, and the user in whose share its events count.
+#[derive(Clone, Copy)]
+pub(in crate::memory) struct LogOwner {
+    branch: BranchId,
+    uid: u32,
+}
+
+impl LogOwner {
+    pub fn of(branch: &Branch) -> LogOwner {
+        LogOwner { branch: branch.id, uid: branch.uid }
+    }
+}
+
 /// What was so before a command that those who share a log hear of.
 pub(in crate::memory) struct SharedEventContext {
-    /// The branch whose log it is, and its owner.
-    owner: (BranchId, u32),
+    owner: LogOwner,
     /// Name path of the branch that does something.
     path: Arc<str>,
     /// Whether they hear of the command itself.
-    hears: bool,
+    is_announced: bool,
     signals: Signals,
 }
 

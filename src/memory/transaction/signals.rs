@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::files::split_code;
-use super::shared_events::{About, EventOrigin};
+use super::shared_events::{About, EventOrigin, LogOwner};
 use super::transact::LogTail;
 use crate::journal::Kind as Frame;
 use crate::memory::admission::disk_room::cost_of;
@@ -373,7 +373,7 @@ impl Memory {
         let agent = if is_removed { labels(&catalog, via, who.uid)[0].clone() } else { publisher.agent.clone() };
         let path = catalog.branches.get(&branch).map_or_else(|| "".into(), |branch| branch.path.clone());
         drop(catalog);
-        self.note_event((owner.id, owner.uid), name, &EventOrigin { time, branch: &path, agent: &agent, uid }, about);
+        self.note_event(LogOwner::of(owner), name, &EventOrigin { time, branch: &path, agent: &agent, uid }, about);
     }
 }
 
