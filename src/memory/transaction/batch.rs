@@ -23,18 +23,32 @@ pub(in crate::memory) const SPILL_PREFIX: &str = "spill-";
 pub struct IngestBatch {
     disk: Arc<dyn Disk>,
     edits: Vec<RecordEdit>,
-    count: usize,
-    held: Reservation,
-    file: Option<Box<dyn DiskFile>>,
-    /// Bytes in the file, and what the edits in it take in memory.
-    spilled: (u64, u64),
+    edit_count: usize,
+    reservation: Reservation,
+    spill_file: Option<Box<dyn DiskFile>>,
+    spilled: SpilledEdits,
+}
+
+/// What was moved to the file.
+#[derive(Clone, Copy, Default)]
+struct SpilledEdits {
+    file_bytes: u64,
+    /// What the edits take once they are back in memory.
+    memory_bytes: u64,
 }
 
 impl Memory {
     /// Begins a batch of a user.
     pub fn batch(&self, uid: u32) -> IngestBatch {
-        let held = self.admission.budget.account(uid);
-        IngestBatch { disk: self.disk.clone(), edits: Vec::new(), count: 0, held, file: None, spilled: (0, 0) }
+        let reservation = self.admission.budget.account(uid);
+        IngestBatch {
+            disk: self.disk.clone(),
+            edits: Vec::new(),
+            edit_count: 0,
+            reservation,
+            spill_file: None,
+            spilled: SpilledEdits::default(),
+        }
     }
 }
 
@@ -42,30 +56,29 @@ impl IngestBatch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let weight = weight(&edit);
-        if self.held.bytes() + weight > HELD_MAX || self.held.grow(weight).is_err() {
+        if self.reservation.bytes() + weight > HELD_MAX || self.reservation.grow(weight).is_err() {
             self.spill()?;
-            self.held.grow(weight)?;
+            self.reservation.grow(weight)?;
         }
         self.edits.push(edit);
-        self.count += 1;
+        self.edit_count += 1;
         Ok(())
     }
 
     /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.edit_count == 0
     }
 
     /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
     pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
-        let (length, weight) = self.spilled;
-        self.held.grow(weight).map_err(LimitError::Batch)?;
-        let mut edits = Vec::with_capacity(self.count);
-        if let Some(file) = &self.file {
-            read_back(&**file, length, &mut edits)?;
+        self.reservation.grow(self.spilled.memory_bytes).map_err(LimitError::Batch)?;
+        let mut edits = Vec::with_capacity(self.edit_count);
+        if let Some(file) = &self.spill_file {
+            read_back(&**file, self.spilled.file_bytes, &mut edits)?;
         }
         edits.append(&mut self.edits);
-        Ok((edits, self.held))
+        Ok((edits, self.reservation))
     }
 
     /// Moves what is in memory to the file.
@@ -75,21 +88,21 @@ impl IngestBatch {
         }
         let mut out = Writer::new();
         for edit in &self.edits {
-            let mut one = Writer::new();
-            write(edit, &mut one);
-            out.bytes(one.as_slice());
+            let mut frame = Writer::new();
+            write(edit, &mut frame);
+            out.bytes(frame.as_slice());
         }
         let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", error);
-        if self.file.is_none() {
-            self.file = Some(nameless(&*self.disk).map_err(failed)?);
+        if self.spill_file.is_none() {
+            self.spill_file = Some(nameless(&*self.disk).map_err(failed)?);
         }
-        if let Some(file) = &self.file {
-            file.write_all_at(out.as_slice(), self.spilled.0).map_err(failed)?;
+        if let Some(file) = &self.spill_file {
+            file.write_all_at(out.as_slice(), self.spilled.file_bytes).map_err(failed)?;
         }
-        self.spilled.0 += out.as_slice().len() as u64;
-        self.spilled.1 += self.held.bytes();
+        self.spilled.file_bytes += out.as_slice().len() as u64;
+        self.spilled.memory_bytes += self.reservation.bytes();
         self.edits = Vec::new();
-        Ok(self.held.resize(0)?)
+        Ok(self.reservation.resize(0)?)
     }
 }
 
@@ -245,7 +258,7 @@ mod tests {
                 batch.spill().unwrap();
             }
         }
-        assert!(batch.spilled.0 > READ_BYTES as u64 && memory.admission.budget.held() < HELD_MAX);
+        assert!(batch.spilled.file_bytes > READ_BYTES as u64 && memory.admission.budget.held() < HELD_MAX);
         assert!(memory.disk.list("").unwrap().iter().all(|name| !name.starts_with(SPILL_PREFIX)));
         let (edits, _held) = batch.into_edits().unwrap();
         assert_eq!(edits.len(), 3000);
