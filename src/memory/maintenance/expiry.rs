@@ -37,33 +37,39 @@ impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
 
 /// Who has files open, and when to look again.
 pub(in crate::memory) struct Expiry {
-    open: Mutex<Option<Arc<dyn OpenFiles>>>,
-    looked: Mutex<HashMap<BranchId, Looked>>,
+    open_files: Mutex<Option<Arc<dyn OpenFiles>>>,
+    last_checks: Mutex<HashMap<BranchId, Looked>>,
     /// When all branches were looked through.
-    last: Mutex<Time>,
+    last_sweep: Mutex<Time>,
 }
 
 impl Default for Expiry {
     fn default() -> Expiry {
-        Expiry { open: Mutex::ranked(Rank::OpenFiles, None), looked: Mutex::default(), last: Mutex::default() }
+        Expiry {
+            open_files: Mutex::ranked(Rank::OpenFiles, None),
+            last_checks: Mutex::default(),
+            last_sweep: Mutex::default(),
+        }
     }
 }
 
 impl Expiry {
     /// Forgets a branch that has ended.
     pub(in crate::memory) fn forget(&self, branch: BranchId) {
-        self.looked.lock().remove(&branch);
+        self.last_checks.lock().remove(&branch);
     }
 }
 
 /// What a branch was when it was last looked through.
 #[derive(Clone)]
 struct Looked {
-    /// Its state: operations on its files so far, and the last entry that gave it another one.
-    state: (u64, u64),
+    /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time.
+    edits: u64,
+    /// [`Branch::state_seq`](crate::memory::catalog::Branch::state_seq) at that time.
+    state_seq: u64,
     rules: Arc<str>,
     /// When the next of its files expires.
-    next: Time,
+    next_expiry: Time,
 }
 
 /// A file that has outlived its rule.
@@ -78,30 +84,30 @@ impl Memory {
     /// a merge or a rollback takes it away; units that are open for writing are replaced by no merge. `open` may be
     /// called with any lock held, so it must call nothing here.
     pub fn ask_for_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
-        *self.maintenance.expiry.open.lock() = open;
+        *self.maintenance.expiry.open_files.lock() = open;
     }
 
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
-        let open = self.maintenance.expiry.open.lock();
+        let open = self.maintenance.expiry.open_files.lock();
         open.as_ref().map(|open| open.open(branch)).unwrap_or_default()
     }
 
     /// Returns which files of a branch are open for writing, and keeps others from being opened so.
     pub(in crate::memory) fn hold_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersHeld)> {
-        let open = self.maintenance.expiry.open.lock().clone();
+        let open = self.maintenance.expiry.open_files.lock().clone();
         open.map(|open| open.hold_writers(branch))
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.
     fn is_watched(&self) -> bool {
-        self.maintenance.expiry.open.lock().is_some()
+        self.maintenance.expiry.open_files.lock().is_some()
     }
 
     /// Lets branches and files expire, unless that was done less than `interval` ago.
     pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
-            let mut last = self.maintenance.expiry.last.lock();
+            let mut last = self.maintenance.expiry.last_sweep.lock();
             if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
                 return Ok(());
             }
@@ -128,16 +134,19 @@ impl Memory {
                 continue;
             }
             let now = self.now();
-            let looked = self.maintenance.expiry.looked.lock().get(&branch.id).cloned();
-            let same = |looked: &Looked| {
-                looked.state == (branch.edits, branch.state_seq) && looked.rules == *text && now < looked.next
+            let last_check = self.maintenance.expiry.last_checks.lock().get(&branch.id).cloned();
+            let is_same = |looked: &Looked| {
+                looked.edits == branch.edits
+                    && looked.state_seq == branch.state_seq
+                    && looked.rules == *text
+                    && now < looked.next_expiry
             };
-            if looked.as_ref().is_some_and(same) {
+            if last_check.as_ref().is_some_and(is_same) {
                 continue;
             }
-            let (expired, next) = expired(tree, rules, now);
-            let seen = Looked { state: (branch.edits, branch.state_seq), rules: text.clone(), next };
-            self.maintenance.expiry.looked.lock().insert(branch.id, seen);
+            let (expired, next_expiry) = expired(tree, rules, now);
+            let check = Looked { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
+            self.maintenance.expiry.last_checks.lock().insert(branch.id, check);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
         }
