@@ -25,15 +25,15 @@ use crate::segment::FOLDER;
 pub(super) struct LoadSource<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
-    pub public: &'a PublicKey,
+    pub public_key: &'a PublicKey,
     /// The key of the codes of operations on files.
-    pub mac: &'a MacKey,
+    pub mac_key: &'a MacKey,
     /// Where segments are opened.
     pub segments: &'a Segments,
     /// Where the contents and trees of files are read from.
     pub trees: &'a TreeStore,
     /// Whether the journal will be continued.
-    pub writing: bool,
+    pub is_read_write: bool,
 }
 
 /// A store in memory.
@@ -49,7 +49,7 @@ pub(super) struct Loaded {
     /// Older files are not in use any more.
     pub first_journal: u64,
     /// Segments that commands in the journal name.
-    pub named: HashSet<Hash>,
+    pub journal_segments: HashSet<Hash>,
     /// What the manifest says.
     pub stored: Stored,
     /// The files of the index of files.
@@ -76,7 +76,7 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
 /// entry's bytes hold the hash of the one before.
 pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
-    let (manifest, stored) = manifest::read(&**source.disk, source.public, source.segments, source.trees)?;
+    let (manifest, stored) = manifest::read(&**source.disk, source.public_key, source.segments, source.trees)?;
     let files = JournalFiles::list(source.disk, manifest.journal)?;
     let mut reading = JournalReading {
         source,
@@ -87,24 +87,24 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
             tip: manifest.tip,
             time: manifest.time,
             moment: Moment::default(),
-            mac: source.mac.clone(),
+            mac_key: source.mac_key.clone(),
             link: manifest.tip,
             journal: None,
             unsealed_bytes: 0,
             written_bytes: 0,
-            ended_at: 0,
+            clean_end: 0,
             pending: HashMap::new(),
-            closed: None,
+            close_reason: None,
         },
-        named: HashSet::new(),
+        journal_segments: HashSet::new(),
         last: None,
         sealed: manifest.seq,
     };
-    let journal = files.replay(source.writing, |frame| reading.frame(frame))?;
+    let journal = files.replay(source.is_read_write, |frame| reading.frame(frame))?;
     reading.check_signatures()?;
-    let JournalReading { catalog, history, log_tail, named, .. } = reading;
+    let JournalReading { catalog, history, log_tail, journal_segments, .. } = reading;
     let (first_journal, file_index) = (manifest.journal, manifest.file_index);
-    Ok(Loaded { catalog, history, log_tail, journal, first_journal, named, stored, file_index })
+    Ok(Loaded { catalog, history, log_tail, journal, first_journal, journal_segments, stored, file_index })
 }
 
 struct JournalReading<'a> {
@@ -112,7 +112,7 @@ struct JournalReading<'a> {
     catalog: Catalog,
     history: History,
     log_tail: LogTail,
-    named: HashSet<Hash>,
+    journal_segments: HashSet<Hash>,
     /// The newest entry of the journal.
     last: Option<SignedEntry>,
     /// Number of the last entry before the journal.
@@ -122,7 +122,7 @@ struct JournalReading<'a> {
 impl JournalReading<'_> {
     /// Does what a frame says; returns false if its content is not whole.
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
-        self.log_tail.ended_at = 0;
+        self.log_tail.clean_end = 0;
         match frame.kind {
             Kind::Mark | Kind::Unknown(_) => {}
             // Nothing was pending when the file began.
@@ -138,11 +138,11 @@ impl JournalReading<'_> {
                     .payload
                     .try_into()
                     .map_err(|_| Error::damaged("a clean end of the journal has no signature"))?;
-                if !self.source.public.verifies(&self.log_tail.end_hash(frame.offset), signature) {
+                if !self.source.public_key.verifies(&self.log_tail.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
                 self.log_tail.link = self.log_tail.end_hash(frame.offset);
-                self.log_tail.ended_at = frame.position(frame.payload.len());
+                self.log_tail.clean_end = frame.position(frame.payload.len());
             }
         }
         Ok(true)
@@ -161,12 +161,12 @@ impl JournalReading<'_> {
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
-        let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public);
+        let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public_key);
         self.check_head(&prepared, &entry, &signature)?;
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.named.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
+        self.journal_segments.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
         self.catalog.apply(prepared.branch, prepared.op, prepared.steps, seq, log_record.time);
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
@@ -188,7 +188,7 @@ impl JournalReading<'_> {
         let entry = Entry { head: recorded, ..entry.clone() };
         let (seq, hash) = (entry.seq, entry.hash());
         let signed = SignedEntry { entry, hash, signature: *signature };
-        Err(self.first_wrong(if signed.verifies(self.source.public) {
+        Err(self.first_wrong(if signed.verifies(self.source.public_key) {
             Error::damaged(format!(
                 "entry {seq} is genuine and led to the head {recorded}, but leads to {} now: the version of engramfs that \
                  wrote it applies it otherwise than this one; open the store with that version",
@@ -206,11 +206,11 @@ impl JournalReading<'_> {
 
     /// The newest signature vouches for all entries; where it fails, the first bad one is named.
     fn check_signatures(&self) -> Result<(), Error> {
-        if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public)) {
+        if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public_key)) {
             return Ok(());
         }
         let (reader, mut seq) = (HistoryReader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
-        while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public) {
+        while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public_key) {
             seq += 1;
         }
         Err(not_signed(seq))

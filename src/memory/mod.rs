@@ -170,8 +170,8 @@ type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 /// ```
 pub struct Memory {
     disk: Arc<dyn Disk>,
-    key: Key,
-    public: PublicKey,
+    signing_key: Key,
+    public_key: PublicKey,
     environment: Environment,
     read_only: bool,
     warnings: Vec<String>,
@@ -189,7 +189,7 @@ pub struct Memory {
     /// What happens in shared logs.
     events: transaction::shared_events::SharedEvents,
     /// Itself, for what goes on in the background.
-    me: Weak<Memory>,
+    weak_self: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
     _lock: Option<Lock>,
 }

@@ -9,7 +9,7 @@ use super::admission::disk_room::DiskRoom;
 use super::admission::reserve::{self, Reserve};
 use super::catalog::settings::Settings;
 use super::command::log_record::{Command, LogRecord};
-use super::load::{LoadSource, beside_a_writer, load};
+use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::{Maintenance, purge_mark, unfinished};
 use super::merging::MergeState;
@@ -28,7 +28,7 @@ use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
 use crate::journal::{Journal, Torn};
 use crate::lineage::{Key, PublicKey};
-use crate::object::{BlobStore, Context, Hash};
+use crate::object::{BlobStore, Context, Hash, Time};
 use crate::segment;
 use crate::sync::{Mutex, Rank, RwLock};
 
@@ -91,32 +91,35 @@ impl Memory {
             fresh = true;
         }
         check_format(&*disk)?;
-        let (key, public) = read_keys(&*disk)?;
+        let (signing_key, public_key) = read_keys(&*disk)?;
         // An empty store opens nothing in there; what has the place of the folder is refused all the same.
         disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", error))?;
         let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), false);
-        let writing = mode != OpenMode::ReadOnly;
+        let is_read_write = mode != OpenMode::ReadOnly;
         let trees = TreeStore::new(disk.clone(), false);
-        let mac = key.mac_key();
-        let source =
-            LoadSource { disk: &disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing };
-        let mut loaded = if writing { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
+        let source = LoadSource {
+            disk: &disk,
+            public_key: &public_key,
+            mac_key: &signing_key.mac_key(),
+            segments: &segments,
+            trees: &trees,
+            is_read_write,
+        };
+        let mut loaded = if is_read_write { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.catalog.drop_orphans();
-        let clock = clock::warning(loaded.log_tail.time, (environment.clock)());
-        let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
-        let warnings = loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect();
-        let journal = if writing { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
+        let warnings = warnings(&loaded, (environment.clock)());
+        let journal = if is_read_write { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
         let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());
-        let reserve = Reserve::open(disk.clone(), if writing { environment.reserve } else { 0 });
+        let reserve = Reserve::open(disk.clone(), if is_read_write { environment.reserve } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
             disk,
-            key,
-            public,
+            signing_key,
+            public_key,
             environment,
-            read_only: !writing,
+            read_only: !is_read_write,
             warnings,
             writer: WriterLock::new(log_tail),
             catalog: RwLock::ranked(Rank::Catalog, loaded.catalog),
@@ -126,7 +129,7 @@ impl Memory {
                 segments,
                 trees,
                 file_index,
-                named: Mutex::new(loaded.named),
+                journal_segments: Mutex::new(loaded.journal_segments),
             },
             documents: Mutex::default(),
             file_views: FileViews::default(),
@@ -135,11 +138,11 @@ impl Memory {
             maintenance: Maintenance::default(),
             leases: Leases::default(),
             events: SharedEvents::default(),
-            me: me.clone(),
+            weak_self: me.clone(),
             listeners: Mutex::default(),
             _lock: lock,
         });
-        if writing {
+        if is_read_write {
             memory.begin_writing(fresh)?;
         }
         memory.start_scrubber();
@@ -168,6 +171,13 @@ impl Memory {
         self.transact(&self.environment.owner, &[], || Ok(Command::Root("main".into(), Settings::default())))
             .map(|_| ())
     }
+}
+
+/// Returns what is to be said of a store that is opened at `now`.
+fn warnings(loaded: &Loaded, now: Time) -> Vec<String> {
+    let clock = clock::warning(loaded.log_tail.time, now);
+    let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
+    loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
 }
 
 fn torn_warning(torn: &Torn) -> String {

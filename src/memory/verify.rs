@@ -68,7 +68,14 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let blobs = &segments.blobs;
     let trees = TreeStore::new(disk.clone(), true);
     let mac = key.mac_key();
-    let source = LoadSource { disk, public: &public, mac: &mac, segments: &segments, trees: &trees, writing: false };
+    let source = LoadSource {
+        disk,
+        public_key: &public,
+        mac_key: &mac,
+        segments: &segments,
+        trees: &trees,
+        is_read_write: false,
+    };
     let loaded = load(&source)?;
     if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
         let message =
@@ -346,7 +353,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
     check_journals(disk, loaded.first_journal)?;
     let mut live = live_files(&loaded.catalog);
     live.extend(loaded.history.archives().iter().map(|archive| archive.name));
-    live.extend(&loaded.named);
+    live.extend(&loaded.journal_segments);
     live.extend(loaded.stored.names());
     live.extend(trees.snapshots());
     for name in &loaded.file_index {

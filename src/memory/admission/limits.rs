@@ -49,7 +49,7 @@ impl Memory {
             most >> 20
         );
         if let Ok(mut writer) = self.writer() {
-            writer.closed.get_or_insert("its files need more memory than --memory leaves for them");
+            writer.close_reason.get_or_insert("its files need more memory than --memory leaves for them");
         }
         Some(reason)
     }

@@ -53,7 +53,7 @@ pub struct SourceState {
     /// The base that the branch had with it.
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; 0 where it is none.
-    pub taken: u64,
+    pub checkpoint_seq: u64,
     /// How far the branch had read the shared log; none where it is no checkpoint's state.
     pub cursor: Option<SharedLogCursor>,
 }

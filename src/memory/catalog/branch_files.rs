@@ -31,14 +31,14 @@ pub(in crate::memory) fn given(state: &Arc<BranchVersion>, from: u32, to: u32) -
 /// Bytes by user.
 #[derive(Clone, Default)]
 pub struct Holdings {
-    users: OrdMap<u32, u64>,
-    all: u64,
+    bytes_by_user: OrdMap<u32, u64>,
+    total_bytes: u64,
 }
 
 impl Holdings {
     /// Returns what a user holds, and what all do.
     pub fn of(&self, uid: u32) -> (u64, u64) {
-        (self.users.get(&uid).copied().unwrap_or(0), self.all)
+        (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
     }
 
     /// Counts that something a user holds takes so much now and no longer what it took before.
@@ -46,12 +46,12 @@ impl Holdings {
         if before == after {
             return;
         }
-        self.all = self.all - before + after;
+        self.total_bytes = self.total_bytes - before + after;
         let own = self.of(uid).0 - before + after;
         if own == 0 {
-            self.users.remove(&uid)
+            self.bytes_by_user.remove(&uid)
         } else {
-            self.users.insert(uid, own)
+            self.bytes_by_user.insert(uid, own)
         };
     }
 }

@@ -13,18 +13,18 @@ pub const BRANCH_NUMBERS: u32 = 1 << 21;
 pub struct BranchNumbers {
     taken: OrdSet<u32>,
     /// The number that was given last.
-    last: u32,
+    last_number: u32,
 }
 
 impl BranchNumbers {
     /// Goes on where the manifest says.
     pub fn go_on_after(&mut self, last: u32) {
-        self.last = last;
+        self.last_number = last;
     }
 
     /// Returns the number that was given last; 0 before the first.
     pub fn last(&self) -> u32 {
-        self.last
+        self.last_number
     }
 
     /// Notes the number of a branch that is there; no for one that no branch can have.
@@ -34,12 +34,13 @@ impl BranchNumbers {
 
     /// Takes the next number; 0 where none is free.
     pub fn take(&mut self) -> u32 {
-        let Some(number) = self.first_free(self.last + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last + 1))
+        let Some(number) =
+            self.first_free(self.last_number + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last_number + 1))
         else {
             return 0;
         };
         self.taken.insert(number);
-        self.last = number;
+        self.last_number = number;
         number
     }
 
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn there_is_none_where_all_are_taken() {
-        let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last: 7 };
+        let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last_number: 7 };
         assert_eq!(numbers.take(), 0);
         assert!(numbers.note(0) && !numbers.note(8) && !numbers.note(BRANCH_NUMBERS));
         numbers.free(9);

@@ -94,11 +94,16 @@ impl Catalog {
         match source {
             StateSource::Checkpoint(label) => {
                 let Checkpoint { state, base, seq, cursor, .. } = branch.checkpoint(label)?;
-                Ok(SourceState { state: state.clone(), base: base.clone(), taken: *seq, cursor: Some(*cursor) })
+                Ok(SourceState {
+                    state: state.clone(),
+                    base: base.clone(),
+                    checkpoint_seq: *seq,
+                    cursor: Some(*cursor),
+                })
             }
             StateSource::Entry(entry) if *entry == branch.state_entry => {
                 let (state, base) = (without_orphans(&branch.state), branch.base.clone());
-                Ok(SourceState { state, base, taken: *entry, cursor: None })
+                Ok(SourceState { state, base, checkpoint_seq: *entry, cursor: None })
             }
             StateSource::Entry(entry) => self.kept_state(branch.id, branch.uid, *entry),
             StateSource::Ended(entry) => {
@@ -112,7 +117,7 @@ impl Catalog {
     pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = given(&found.state, found.owner, owner);
-        Ok(SourceState { state, base: found.base, taken: entry, cursor: None })
+        Ok(SourceState { state, base: found.base, checkpoint_seq: entry, cursor: None })
     }
 
     /// Returns a branch to hold on to, or the error that it is gone.

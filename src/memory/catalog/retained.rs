@@ -107,29 +107,29 @@ impl EndedBranch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Nanoseconds that a state stays readable after it was left.
-    pub keep: i64,
+    pub keep_nanos: i64,
     /// Of states within so many nanoseconds the newest stays; 0 for all.
-    pub every: i64,
+    pub interval_nanos: i64,
 }
 
 impl Retention {
     /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `left` when the
     /// last one was left, if the branch has another by now.
     pub fn stay(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
-        if self.keep <= 0 {
+        if self.keep_nanos <= 0 {
             return vec![false; states.len()];
         }
-        let bucket = |time: Time| if self.every > 0 { time.0.div_euclid(self.every) } else { time.0 };
+        let bucket = |time: Time| if self.interval_nanos > 0 { time.0.div_euclid(self.interval_nanos) } else { time.0 };
         let next = |place: usize| states.get(place + 1).map(|next| next.time);
         let stays = |(place, state): (usize, &StateInfo)| {
             let after = next(place).or(left);
-            if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep) {
+            if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep_nanos) {
                 return false;
             }
             let is_new = states.len() - place + newer <= NEWEST;
             is_new
                 || state.is_pinned
-                || self.every == 0
+                || self.interval_nanos == 0
                 || after.is_none_or(|after| bucket(after) != bucket(state.time))
         };
         states.iter().enumerate().map(stays).collect()
@@ -140,7 +140,7 @@ impl RetainedStates {
     /// Notes what a branch is behind an entry.
     pub(super) fn push(&mut self, branch: &Branch, entry: u64, time: Time, is_pinned: bool) {
         let retention = branch.settings.retention();
-        if retention.keep <= 0 {
+        if retention.keep_nanos <= 0 {
             return;
         }
         let position = self.newest_of(branch.id).map_or(0, |newest| newest.position + 1);
@@ -304,7 +304,7 @@ impl RetainedStates {
     /// Notes that a branch ends.
     pub(super) fn end(&mut self, branch: &Branch, entry: u64, time: Time, is_merged: bool) {
         self.deletes.remove(&branch.id);
-        if branch.settings.retention().keep <= 0 {
+        if branch.settings.retention().keep_nanos <= 0 {
             return;
         }
         self.pin(branch);

@@ -237,7 +237,7 @@ impl Settings {
     pub fn retention(&self) -> Retention {
         *self.0.retention.get_or_init(|| {
             let duration = |setting| self.duration(setting).unwrap_or_default();
-            Retention { keep: duration(Setting::Keep), every: duration(Setting::KeepEvery) }
+            Retention { keep_nanos: duration(Setting::Keep), interval_nanos: duration(Setting::KeepEvery) }
         })
     }
 

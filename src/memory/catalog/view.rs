@@ -56,7 +56,7 @@ impl<'a> ResolvedView<'a> {
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),
         };
-        let SourceState { state, base, taken, .. } = catalog.source(branch, &source)?;
-        Ok(ResolvedView { branch, state, base, until: Some(taken) })
+        let SourceState { state, base, checkpoint_seq, .. } = catalog.source(branch, &source)?;
+        Ok(ResolvedView { branch, state, base, until: Some(checkpoint_seq) })
     }
 }

@@ -191,7 +191,7 @@ fn entries_are_found_by_number_and_by_hash_wherever_they_are() {
     assert!((2..12).contains(&largest), "small archives are folded into larger ones: {largest}");
     let reader = memory.history_reader();
     for signed in all_entries(&memory) {
-        assert!(signed.verifies(&memory.public));
+        assert!(signed.verifies(&memory.public_key));
         assert_eq!(reader.entry_with(&signed.hash).unwrap().unwrap(), signed);
     }
     assert!(reader.entry(reader.newest() + 1).is_err() && reader.entry(0).is_err());

@@ -65,7 +65,7 @@ impl Memory {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
             let files = self.file_usage(&self.catalog().clone())?;
-            let length = files.iter().map(|file| file.length).sum();
+            let length = files.iter().map(|file| file.length_bytes).sum();
             let sparse = self.sparse(files, policy);
             // A step that made nothing smaller would not do so again.
             if sparse == Sparse::default() || length >= before || self.maintenance.thread.is_stopping() {
@@ -83,7 +83,7 @@ impl Memory {
     pub(in crate::memory) fn thin(&self, stored: &mut Stored) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog().clone())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();
-        let length: u64 = files.iter().map(|file| file.length).sum();
+        let length: u64 = files.iter().map(|file| file.length_bytes).sum();
         if dead >= DEAD_BYTES_MIN && dead >= length / 2 {
             self.compact(stored, CompactionPolicy::BUSY)?;
         }
@@ -92,23 +92,26 @@ impl Memory {
 
     /// Returns the files that are worth a step: those of which the least is needed, as many as there is room for.
     fn sparse(&self, mut files: Vec<FileUsage>, policy: CompactionPolicy) -> Sparse {
-        let small: HashSet<Hash> =
-            files.iter().filter(|file| file.is_pack && file.length < SMALL_PACK_BYTES).map(|file| file.name).collect();
+        let small: HashSet<Hash> = files
+            .iter()
+            .filter(|file| file.is_pack && file.length_bytes < SMALL_PACK_BYTES)
+            .map(|file| file.name)
+            .collect();
         let combines = small.len() > policy.small_packs;
         files.retain(|file| {
             let is_sparse =
-                file.freed() >= policy.freed_min && file.freed().saturating_mul(policy.share) >= file.length;
+                file.freed() >= policy.freed_min && file.freed().saturating_mul(policy.share) >= file.length_bytes;
             is_sparse || (combines && small.contains(&file.name))
         });
-        files.sort_by_key(|file| (file.needed, file.name));
+        files.sort_by_key(|file| (file.needed_bytes, file.name));
         let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
         let mut written = 0u64;
-        for FileUsage { name, is_pack, needed, .. } in files {
-            let Some(left) = spare.checked_sub(needed) else { break };
-            if written > 0 && written.saturating_add(needed) > policy.step_bytes {
+        for FileUsage { name, is_pack, needed_bytes, .. } in files {
+            let Some(left) = spare.checked_sub(needed_bytes) else { break };
+            if written > 0 && written.saturating_add(needed_bytes) > policy.step_bytes {
                 break;
             }
-            (spare, written) = (left, written + needed);
+            (spare, written) = (left, written + needed_bytes);
             if is_pack {
                 sparse.packs.insert(name)
             } else {

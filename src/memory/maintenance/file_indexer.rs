@@ -35,7 +35,7 @@ struct FileIndexRequests {
     /// What is kept of views is to follow what a seal put in place.
     refresh: bool,
     stop: bool,
-    busy: bool,
+    is_busy: bool,
 }
 
 impl FileIndexRequests {
@@ -88,19 +88,19 @@ impl FileIndexer {
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
     fn rest(&self) {
-        let working = |requests: &mut FileIndexRequests| requests.busy || (!requests.stop && !requests.is_idle());
+        let working = |requests: &mut FileIndexRequests| requests.is_busy || (!requests.stop && !requests.is_idle());
         drop(self.0.1.wait_while(self.0.0.lock(), working));
     }
 
     /// Waits for a request, and then for more; returns what to do, or nothing to end.
     fn next(&self, delay: Duration) -> Option<Work> {
         let mut requests = self.0.0.lock();
-        requests.busy = false;
+        requests.is_busy = false;
         self.0.1.notify_all();
         let idle = |requests: &mut FileIndexRequests| !requests.stop && requests.is_idle();
         let requests = self.0.1.wait_while(requests, idle);
         let (mut requests, _) = self.0.1.wait_timeout_while(requests, delay, |requests| !requests.stop);
-        requests.busy = !requests.stop;
+        requests.is_busy = !requests.stop;
         let FileIndexRequests { branches, all, refresh, .. } = &mut *requests;
         let (branches, all) = (std::mem::take(branches), std::mem::take(all));
         let work = Work { branches, all, refresh: std::mem::take(refresh) };

@@ -30,7 +30,7 @@ impl Memory {
     /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with
     /// `older_than`, only those that were not written for at least so long. Guards that nobody ended are listed, and stay.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
-        let age = Age { now: self.now(), least: older_than.unwrap_or_default() };
+        let age = Age { now: self.now(), min_age: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();
         let expired = expired(&catalog, &age);
         if dry_run {
@@ -48,7 +48,7 @@ impl Memory {
         self.check_clock()?;
         let mut paths = Vec::new();
         for branch in expired {
-            paths.extend(self.discard_expired(who, branch, age.least)?);
+            paths.extend(self.discard_expired(who, branch, age.min_age)?);
         }
         let files = self.expire_files(false)?;
         self.commit_all_pending()?;
@@ -134,23 +134,23 @@ impl Memory {
 
     /// Discards the branches whose `config/ttl` has run out, each in its owner's name.
     pub(in crate::memory) fn discard_all_expired(&self) -> Result<(), Error> {
-        let age = Age { now: self.now(), least: Duration::ZERO };
+        let age = Age { now: self.now(), min_age: Duration::ZERO };
         let catalog = self.catalog().clone();
         for id in expired(&catalog, &age) {
             let uid = catalog.branch(id)?.uid;
             let owner = Actor { uid, name: catalog.user(uid), gid: 0 };
-            self.discard_expired(&owner, id, age.least)?;
+            self.discard_expired(&owner, id, age.min_age)?;
         }
         Ok(())
     }
 
     /// Discards a branch, if that is still due when nobody else writes; returns its path.
-    fn discard_expired(&self, who: &Actor, branch: BranchId, least: Duration) -> Result<Option<String>, Error> {
+    fn discard_expired(&self, who: &Actor, branch: BranchId, min_age: Duration) -> Result<Option<String>, Error> {
         let mut path = None;
         let command = || {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
-            if !(Age { now: self.now(), least }).expires(branch) || !branch.children.is_empty() {
+            if !(Age { now: self.now(), min_age }).expires(branch) || !branch.children.is_empty() {
                 return Err(BranchError::InUse.into());
             }
             path = Some(branch.path.to_string());
@@ -218,7 +218,7 @@ impl Memory {
         live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.storage.trees.snapshots());
         live.extend(self.storage.file_index.live());
-        live.extend(self.storage.named.lock().iter());
+        live.extend(self.storage.journal_segments.lock().iter());
         live
     }
 
@@ -254,7 +254,7 @@ fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
 struct Age {
     now: Time,
     /// What it must be at least, whatever its `config/ttl` says.
-    least: Duration,
+    min_age: Duration,
 }
 
 impl Age {
@@ -266,7 +266,7 @@ impl Age {
             LeaseState::Lost(time) => branch.changed.max(time),
         };
         let age = self.now.0 - idle_since.0;
-        let least = i64::try_from(self.least.as_nanos()).unwrap_or(i64::MAX);
+        let least = i64::try_from(self.min_age.as_nanos()).unwrap_or(i64::MAX);
         branch.parent.is_some() && branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
     }
 }

@@ -36,10 +36,10 @@ const PAUSES_MAX: usize = 12;
 /// What the indexer is asked to do, and what it is at.
 #[derive(Default)]
 struct IndexRequests {
-    look: bool,
+    has_work: bool,
     stop: bool,
     /// A graph is being built or put in place.
-    busy: bool,
+    is_busy: bool,
     /// The segment at hand, and how many of its rows are done.
     current: Option<(Hash, u64)>,
     /// Grows with every step, so that a status can be told from a later one.
@@ -74,7 +74,7 @@ impl Indexer {
 
     /// Asks the thread to look for segments that want a graph.
     pub(in crate::memory) fn wake(&self) {
-        self.request(|requests| requests.look = true);
+        self.request(|requests| requests.has_work = true);
     }
 
     /// Tells the thread to end.
@@ -85,25 +85,25 @@ impl Indexer {
     /// Waits for a request; returns whether to look, or to end.
     fn next(&self) -> bool {
         let mut requests = self.lock();
-        requests.busy = false;
+        requests.is_busy = false;
         self.0.1.notify_all();
-        let mut requests = self.0.1.wait_while(requests, |requests| !requests.look && !requests.stop);
-        (requests.look, requests.busy) = (false, !requests.stop);
+        let mut requests = self.0.1.wait_while(requests, |requests| !requests.has_work && !requests.stop);
+        (requests.has_work, requests.is_busy) = (false, !requests.stop);
         !requests.stop
     }
 
     /// Tells whether something was sealed since this was asked last.
     fn is_woken(&self) -> bool {
-        std::mem::take(&mut self.lock().look)
+        std::mem::take(&mut self.lock().has_work)
     }
 
     /// Waits until nothing was sealed for a while; returns whether to go on.
     fn quiescence(&self, pause: Duration) -> bool {
         let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
-            requests.look = false;
+            requests.has_work = false;
             let (after, is_quiet) =
-                self.0.1.wait_timeout_while(requests, pause, |requests| !requests.look && !requests.stop);
+                self.0.1.wait_timeout_while(requests, pause, |requests| !requests.has_work && !requests.stop);
             requests = after;
             if is_quiet || requests.stop {
                 break;
@@ -114,7 +114,7 @@ impl Indexer {
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
     fn rest(&self) {
-        let resting = |requests: &mut IndexRequests| requests.busy || (requests.look && !requests.stop);
+        let resting = |requests: &mut IndexRequests| requests.is_busy || (requests.has_work && !requests.stop);
         drop(self.0.1.wait_while(self.lock(), resting));
     }
 

@@ -124,7 +124,7 @@ impl Catalog {
     /// Lets branches that have ended be forgotten whose states need not stay.
     pub(in crate::memory) fn forget_ended(&mut self, now: Time) {
         let is_over = |ended: &EndedBranch| {
-            let keep = ended.settings.retention().keep;
+            let keep = ended.settings.retention().keep_nanos;
             now.0.saturating_sub(ended.ended.0) >= keep
         };
         let over: Vec<u64> =

@@ -80,16 +80,16 @@ struct Work {
 #[derive(Default)]
 struct WriteQuiescence {
     /// Bytes of long writes at the last look.
-    seen: u64,
+    last_written_bytes: u64,
     /// The journal file that was begun when the store was last tidied.
-    tidied: Option<u64>,
+    tidied_journal: Option<u64>,
 }
 
 impl WriteQuiescence {
     /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
     /// or there are too many.
     fn is_now(&mut self, written: u64) -> bool {
-        let before = std::mem::replace(&mut self.seen, written);
+        let before = std::mem::replace(&mut self.last_written_bytes, written);
         written >= SEAL_BYTES && (written == before || written >= WRITTEN_BYTES_MAX)
     }
 }
@@ -124,7 +124,7 @@ impl MaintenanceThread {
     /// Waits for a request; returns what to do, or nothing when the thread shall end.
     fn next(&self, idle_interval: Duration) -> Option<Work> {
         let mut requests = self.0.0.lock();
-        requests.busy = false;
+        requests.is_busy = false;
         self.0.1.notify_all();
         let idle = |requests: &mut MaintenanceRequests| !requests.seal && !requests.stop && !requests.commit_pending;
         let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, idle);
@@ -140,7 +140,7 @@ impl MaintenanceThread {
     /// Waits until no seal is asked for or under way, or the thread was told to end.
     pub(in crate::memory) fn rest(&self) {
         let requests = self.0.0.lock();
-        let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.busy) && !requests.stop;
+        let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.is_busy) && !requests.stop;
         drop(self.0.1.wait_while(requests, sealing));
     }
 
@@ -162,9 +162,9 @@ struct Rotated {
     /// Numbers of the older journal files.
     journals: Vec<u64>,
     /// Segments that commands in them name.
-    named: HashSet<Hash>,
+    journal_segments: HashSet<Hash>,
     /// The most that is to be written of what stood in them alone.
-    needs: u64,
+    max_written_bytes: u64,
 }
 
 /// What is on disk before a seal.
@@ -226,11 +226,11 @@ impl Memory {
 
     /// Seals once; older segments are compacted for at most `spare` bytes.
     fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare: u64) -> Result<Catalog, Error> {
-        let Rotated { manifest, journals, named, needs } = self.rotate()?;
-        self.admission.room.note_rotation(needs);
+        let Rotated { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
+        self.admission.room.note_rotation(max_written_bytes);
         let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
             // The commands that name them are still all there is of their rows.
-            self.storage.named.lock().extend(&named);
+            self.storage.journal_segments.lock().extend(&journal_segments);
             // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
             if !is_full(error)
                 && let Ok(mut writer) = self.writer()
@@ -286,7 +286,7 @@ impl Memory {
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
         let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
-            manifest::write(&self.disk, &manifest, parts, &self.key)
+            manifest::write(&self.disk, &manifest, parts, &self.signing_key)
         })?;
         stored.note_sidecars(manifest.sidecars.clone());
         let anew = self.storage.file_index.note_named(&manifest.file_index) || anew;
@@ -307,11 +307,11 @@ impl Memory {
         let numbers = names.iter().filter_map(|name| Journal::number_of(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old)?;
-        let needs = self.waiting_needs();
-        let (new, manifest, named) = self.exchange(new)?;
+        let max_written_bytes = self.waiting_needs();
+        let (new, manifest, journal_segments) = self.exchange(new)?;
         // The manifest is not to name what the device may lose.
         new.secure_before()?;
-        Ok(Rotated { manifest, journals, named, needs })
+        Ok(Rotated { manifest, journals, journal_segments, max_written_bytes })
     }
 
     /// Puts a new journal file in place of the one in use.
@@ -341,8 +341,8 @@ impl Memory {
         writer.journal = Some(new.clone());
         writer.link = writer.tip;
         (writer.unsealed_bytes, writer.written_bytes) = (0, 0);
-        writer.ended_at = 0;
-        Ok((new, manifest, std::mem::take(&mut *self.storage.named.lock())))
+        writer.clean_end = 0;
+        Ok((new, manifest, std::mem::take(&mut *self.storage.journal_segments.lock())))
     }
 
     /// Puts equal, sealed states in place of those in use. What was changed since the rotation is moved while others
@@ -408,9 +408,9 @@ impl Memory {
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
         let rest = self.environment.idle_interval / TIDY_SHARE;
-        let tidied = self.journal().map(|journal| journal.number());
+        let tidied_journal = self.journal().map(|journal| journal.number());
         let life = move || {
-            let mut quiescence = WriteQuiescence { tidied, ..WriteQuiescence::default() };
+            let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
             while let Some(work) = maintenance.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
@@ -450,7 +450,7 @@ impl Memory {
         self.finish_purge_left_over()?;
         self.expire_in_time(self.environment.idle_interval)?;
         if work.idle {
-            quiescence.tidied = self.tidy(quiescence.tidied)?;
+            quiescence.tidied_journal = self.tidy(quiescence.tidied_journal)?;
             Ok(())
         } else if work.seal {
             self.seal_and_thin()

@@ -17,15 +17,15 @@ pub(in crate::memory) struct FileUsage {
     pub name: Hash,
     pub is_pack: bool,
     /// Bytes of the file.
-    pub length: u64,
+    pub length_bytes: u64,
     /// Bytes that it would have without what nothing needs.
-    pub needed: u64,
+    pub needed_bytes: u64,
 }
 
 impl FileUsage {
     /// Returns how many bytes writing it again frees.
     pub fn freed(&self) -> u64 {
-        self.length.saturating_sub(self.needed)
+        self.length_bytes.saturating_sub(self.needed_bytes)
     }
 }
 
@@ -71,7 +71,7 @@ impl RetainedBytes {
 /// What the states that were looked at need.
 #[derive(Default)]
 struct LiveSet {
-    seen: HashSet<*const BranchVersion>,
+    visited: HashSet<*const BranchVersion>,
     segments: BTreeMap<Hash, (Arc<Segment>, Visible)>,
     packs: PackMarks,
 }
@@ -79,7 +79,7 @@ struct LiveSet {
 impl LiveSet {
     /// Marks what some states need; returns the bytes of it that none before did.
     fn mark<'a>(&mut self, states: impl Iterator<Item = &'a Arc<BranchVersion>>) -> u64 {
-        let fresh: Vec<_> = states.filter(|state| self.seen.insert(Arc::as_ptr(state))).collect();
+        let fresh: Vec<_> = states.filter(|state| self.visited.insert(Arc::as_ptr(state))).collect();
         let mut more = 0;
         for layer in fresh.iter().flat_map(|state| state.layers()) {
             let (rows, length) = (layer.segment.rows(), layer.segment.length());
@@ -128,12 +128,13 @@ impl Memory {
         self.maintenance.retained.set(retained);
         let mut found = Vec::new();
         for (name, (segment, seen)) in &marks.segments {
-            let (length, needed) = (segment.length(), share(segment.length(), seen.count(), segment.rows()));
-            found.push(FileUsage { name: *name, is_pack: false, length, needed });
+            let (length_bytes, needed_bytes) =
+                (segment.length(), share(segment.length(), seen.count(), segment.rows()));
+            found.push(FileUsage { name: *name, is_pack: false, length_bytes, needed_bytes });
         }
-        for (name, needed) in marks.packs.needed() {
+        for (name, needed_bytes) in marks.packs.needed() {
             match self.storage.trees.pack(&name).map_err(Error::from) {
-                Ok(pack) => found.push(FileUsage { name, is_pack: true, length: pack.length(), needed }),
+                Ok(pack) => found.push(FileUsage { name, is_pack: true, length_bytes: pack.length(), needed_bytes }),
                 // Its damage is told to who reads it, and the others are thinned.
                 Err(error) if error.kind() == Kind::Damaged => {}
                 Err(error) => return Err(error),

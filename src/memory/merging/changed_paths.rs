@@ -19,10 +19,10 @@ use crate::workspace::{FileNode, TreeDifference};
 pub fn changed_paths(
     before: &BranchVersion,
     after: &BranchVersion,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<Vec<ChangedPath>>, Error> {
-    let Some(records) = differences_at_most(before, after, most)? else { return Ok(None) };
-    let Some(files) = before.files().differences_at_most(after.files(), most) else { return Ok(None) };
+    let Some(records) = differences_at_most(before, after, limit)? else { return Ok(None) };
+    let Some(files) = before.files().differences_at_most(after.files(), limit) else { return Ok(None) };
     let folders = folders_above(&files);
     let is_implied = |change: &TreeDifference| {
         let is_whole = change.old.is_none() || change.new.is_none();
@@ -42,11 +42,11 @@ pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
     (merge, records): (MergeKind, &RecordMerge),
     counts: Counts,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<Arc<str>>, PlanError> {
     let mut items: Vec<Arc<str>> = match merge {
         MergeKind::Pull => {
-            let changes = differences_at_most(before, after, most)?.ok_or(PlanError::Exceeded)?;
+            let changes = differences_at_most(before, after, limit)?.ok_or(PlanError::Exceeded)?;
             changes.into_iter().take(ITEMS_MAX).map(|change| change.id).collect()
         }
         MergeKind::Merge | MergeKind::Promote | MergeKind::Revert(_) => {
@@ -54,7 +54,7 @@ pub fn first_items(
         }
     };
     if counts.files > 0 && items.len() < ITEMS_MAX {
-        let files = before.files().differences_at_most(after.files(), most).ok_or(PlanError::Exceeded)?;
+        let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
         let files = files.into_iter().filter(|change| !change.is_of_folder());
         items.extend(files.map(|change| id_of_file(&change.path)));
     }

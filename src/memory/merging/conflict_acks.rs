@@ -25,7 +25,7 @@ pub(in crate::memory) struct ConflictAck {
     /// The parent's version.
     pub parent: Option<Hash>,
     /// The uids of those who were shown it.
-    to: HashSet<u32>,
+    uids: HashSet<u32>,
 }
 
 type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
@@ -36,7 +36,7 @@ pub(in crate::memory) struct WrittenSince {
     /// The file, as `files/PATH`.
     pub id: Arc<str>,
     /// As it was shown.
-    pub showing: ConflictAck,
+    pub ack: ConflictAck,
 }
 
 /// What was shown of one branch, by the ids of the conflicts, and what of it was written since.
@@ -78,7 +78,7 @@ impl ConflictAcks {
         items: impl Iterator<Item = &'a Decision>,
     ) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
-            let fresh = ConflictAck { merge, parent: item.parent, to: HashSet::new() };
+            let fresh = ConflictAck { merge, parent: item.parent, uids: HashSet::new() };
             self.with(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
                 let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
@@ -86,7 +86,7 @@ impl ConflictAcks {
                     *showing = fresh;
                 }
                 showing.merge = merge;
-                showing.to.insert(to.uid);
+                showing.uids.insert(to.uid);
             });
         }
     }
@@ -115,8 +115,8 @@ impl ConflictAcks {
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
             for (id, showing) in shown {
                 let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
-                if showing.to.contains(&uid) && is_written(path, before, after) {
-                    written.push(WrittenSince { uid, id: id.clone(), showing: showing.clone() });
+                if showing.uids.contains(&uid) && is_written(path, before, after) {
+                    written.push(WrittenSince { uid, id: id.clone(), ack: showing.clone() });
                 }
             }
         });

@@ -19,8 +19,8 @@ const REVIEW_HOLDS: i64 = 24 * 3600 * 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryCheck {
     /// Up to which entry of the log nothing counts; a later base makes the look worthless.
-    since: u64,
-    found: bool,
+    since_seq: u64,
+    is_found: bool,
 }
 
 /// The two branches of a merge, and when it is done.
@@ -58,7 +58,7 @@ impl GateCheck<'_> {
     fn missing(&self, requirement: Requirement) -> Option<String> {
         match requirement {
             Requirement::Summary => {
-                let is_told = self.summary.found && self.summary.since == self.child.log_at_base;
+                let is_told = self.summary.is_found && self.summary.since_seq == self.child.log_at_base;
                 (!is_told)
                     .then(|| "its agent has written nothing to shared/log/append since the branch's base".to_owned())
             }
@@ -150,20 +150,20 @@ impl Memory {
     pub(in crate::memory) fn find_summary(&self, branch: BranchId) -> Result<SummaryCheck, Error> {
         let catalog = self.catalog().clone();
         let child = catalog.branch(branch)?;
-        let since = child.log_at_base;
+        let since_seq = child.log_at_base;
         let asks = child.parent.is_some() && catalog.parent(child)?.settings.gate().asks_summary();
         let Some(log) = catalog.log_of(child)?.filter(|_| asks) else {
-            return Ok(SummaryCheck { since, found: false });
+            return Ok(SummaryCheck { since_seq, is_found: false });
         };
         let agent = catalog.agent(child, child.uid);
         let entries = log.log_totals.map_or(0, |totals| totals.entries);
-        for entry in (since + 1..=entries).rev() {
+        for entry in (since_seq + 1..=entries).rev() {
             let Some(row) = log.state.find(&log_entry_id(entry))? else { continue };
             let stamp = row.stamp()?;
             if stamp.uid == child.uid && stamp.agent == agent {
-                return Ok(SummaryCheck { since, found: true });
+                return Ok(SummaryCheck { since_seq, is_found: true });
             }
         }
-        Ok(SummaryCheck { since, found: false })
+        Ok(SummaryCheck { since_seq, is_found: false })
     }
 }

@@ -112,14 +112,14 @@ impl Memory {
     fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
         let MergeRequest { who, branch, merge, .. } = request;
         let contents = self.merging.planner.contents(branch, merge);
-        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let small = MergeBudget { changes_max: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let at_once = self.try_merge(request, terms.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..ROUNDS {
             let plan = self.plan_in_background(who, branch, merge, terms.deadline)?;
-            let again = MergeBudget { most: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
+            let again = MergeBudget { changes_max: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
             let tried = self.try_merge(request, terms.plan, |context| match plan.holds(context.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.again(context, Some(who), &again).map(Arc::new),
@@ -133,7 +133,7 @@ impl Memory {
     fn try_merge(
         &self,
         MergeRequest { who, branch, merge, summary, note }: MergeRequest<'_>,
-        wanted: Option<Hash>,
+        expected_plan: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
         let mut writer = self.writer_for(who, &self.taking_part(branch, merge))?;
@@ -152,7 +152,7 @@ impl Memory {
             Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
-        planned.check(wanted)?;
+        planned.check(expected_plan)?;
         let at_gate = check_gate(&catalog, &planned, summary, time).err();
         drop(catalog);
         if let Some(error) = planned.obstacle().or(at_gate) {
@@ -205,7 +205,7 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         merge: MergeKind,
-        wanted: Option<Hash>,
+        expected_plan: Option<Hash>,
     ) -> Result<MergeResult, Error> {
         self.settle_written(branch)?;
         if !self.is_read_only() {
@@ -223,7 +223,7 @@ impl Memory {
         blockers.extend(planned.forbidden.clone());
         let (catalog, now) = (self.catalog().clone(), self.now());
         blockers.extend(check_gate(&catalog, &planned, summary, now).err());
-        blockers.extend(planned.check(wanted).err());
+        blockers.extend(planned.check(expected_plan).err());
         let mut looks = UnitLooks::new();
         blockers.extend(loop {
             match self.hold_units(planned.rules(), &planned.replaced_files())?.err() {
@@ -257,7 +257,7 @@ impl Memory {
         merge: MergeKind,
     ) -> Result<Arc<MergePlan>, Error> {
         let contents = self.merging.planner.contents(branch, merge);
-        let small = MergeBudget { most: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let small = MergeBudget { changes_max: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
         let catalog = self.catalog().clone();
         match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),

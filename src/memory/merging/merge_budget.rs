@@ -54,7 +54,7 @@ impl From<PlanError> for Error {
 #[derive(Clone, Copy)]
 pub struct MergeBudget<'a> {
     /// How many records, and how many paths, may differ.
-    pub most: usize,
+    pub changes_max: usize,
     /// Where contents are merged.
     pub merger: &'a dyn ContentMerger,
     /// Called now and then, with no lock held, where there is no limit.
@@ -63,7 +63,7 @@ pub struct MergeBudget<'a> {
 
 impl MergeBudget<'_> {
     /// Whatever it takes, without a pause.
-    pub const ALL: MergeBudget<'static> = MergeBudget { most: usize::MAX, merger: &MergeAll, pause: &|| () };
+    pub const ALL: MergeBudget<'static> = MergeBudget { changes_max: usize::MAX, merger: &MergeAll, pause: &|| () };
 
     /// Lets others have their turn.
     pub fn pause(&self) {
@@ -84,19 +84,19 @@ pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
 impl MergedContents {
     /// Returns the merger that keeps what it makes, and makes what it takes.
     pub fn any<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
-        Merger { kept: self, left: Cell::new(u64::MAX), pause }
+        Merger { cached: self, bytes_left: Cell::new(u64::MAX), pause }
     }
 
     /// Returns the merger that merges no more than so many bytes again.
     pub fn at_most(&self, bytes: u64) -> impl ContentMerger + '_ {
-        Merger { kept: self, left: Cell::new(bytes), pause: &|| () }
+        Merger { cached: self, bytes_left: Cell::new(bytes), pause: &|| () }
     }
 }
 
 struct Merger<'a> {
-    kept: &'a MergedContents,
+    cached: &'a MergedContents,
     /// Bytes that may still be merged.
-    left: Cell<u64>,
+    bytes_left: Cell<u64>,
     pause: &'a dyn Fn(),
 }
 
@@ -106,13 +106,13 @@ impl ContentMerger for Merger<'_> {
         key: &ContentKey,
         merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
     ) -> Result<Merged, TreeError> {
-        if let Some(merged) = self.kept.0.lock().get(key) {
+        if let Some(merged) = self.cached.0.lock().get(key) {
             return Ok(merged.clone());
         }
         (self.pause)();
-        self.left.set(self.left.get().checked_sub(key.bytes).ok_or(TreeError::Exceeded)?);
+        self.bytes_left.set(self.bytes_left.get().checked_sub(key.bytes).ok_or(TreeError::Exceeded)?);
         let merged = merge()?;
-        self.kept.0.lock().insert(key.clone(), merged.clone());
+        self.cached.0.lock().insert(key.clone(), merged.clone());
         Ok(merged)
     }
 }

@@ -161,13 +161,13 @@ impl<'a> MergeSides<'a> {
             resolved: &resolved,
             packs: self.context.packs,
             merger: merge_budget.merger,
-            most: merge_budget.most,
+            most: merge_budget.changes_max,
             time: self.context.time,
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
-        merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.most.saturating_mul(16)))?;
+        merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
         Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
     }
 
@@ -188,7 +188,7 @@ impl<'a> MergeSides<'a> {
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, true)),
-            ..FileMerge::taking_all(&all, self.context.packs, merge_budget.most, self.context.time)
+            ..FileMerge::taking_all(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
         let plan = plan_files(trees, &how)?;
@@ -228,7 +228,7 @@ impl<'a> MergeSides<'a> {
             MergeKind::Merge | MergeKind::Pull | MergeKind::Revert(_) => None,
         };
         let (base, base_outcome) = match self.merge {
-            MergeKind::Revert(entries) => base_before(self.context, &self.parent, entries, merge_budget.most)?,
+            MergeKind::Revert(entries) => base_before(self.context, &self.parent, entries, merge_budget.changes_max)?,
             MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => (None, BaseOutcome::Stays),
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
@@ -239,7 +239,7 @@ impl<'a> MergeSides<'a> {
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
         let receiver = if self.merge == MergeKind::Pull { &self.child.state } else { &self.parent.state };
-        let items = first_items((receiver, &merged), (self.merge, &records), counts, merge_budget.most)?;
+        let items = first_items((receiver, &merged), (self.merge, &records), counts, merge_budget.changes_max)?;
         Ok(MergePlan {
             merge: self.merge,
             time,
@@ -269,7 +269,7 @@ impl<'a> MergeSides<'a> {
         let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
         let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
-        let differences = before.differences_at_most(after, merge_budget.most).ok_or(PlanError::Exceeded)?;
+        let differences = before.differences_at_most(after, merge_budget.changes_max).ok_or(PlanError::Exceeded)?;
         Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
     }
 
@@ -284,7 +284,8 @@ impl<'a> MergeSides<'a> {
         if gate.is_open() || !matches!(self.merge, MergeKind::Merge | MergeKind::Promote) {
             return Ok(GateFindings::default());
         }
-        let changed = changed_paths(&self.parent.state, merged, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+        let changed =
+            changed_paths(&self.parent.state, merged, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
         let conflicts = both_changed.iter().filter(|decision| decision.is_conflict()).count() as u64;
         Ok(gate.examine(&MergeExtent { changed: &changed, conflicts }))
     }
@@ -426,10 +427,10 @@ impl MergePlan {
     }
 
     /// Refuses to be another plan than the one that somebody wants.
-    pub fn check(&self, wanted: Option<Hash>) -> Result<(), Error> {
-        match wanted.filter(|wanted| *wanted != self.hash) {
+    pub fn check(&self, expected: Option<Hash>) -> Result<(), Error> {
+        match expected.filter(|expected| *expected != self.hash) {
             None => Ok(()),
-            Some(wanted) => Err(MergeError::PlanChanged { wanted, found: self.hash }.into()),
+            Some(expected) => Err(MergeError::PlanChanged { wanted: expected, found: self.hash }.into()),
         }
     }
 

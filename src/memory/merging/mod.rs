@@ -34,5 +34,5 @@ pub(in crate::memory) struct MergeState {
     /// Which conflicts somebody was shown.
     pub acks: conflict_acks::ConflictAcks,
     /// When a refused merge of a branch was last noted in the lineage.
-    pub refused: Mutex<HashMap<BranchId, Time>>,
+    pub refused_at: Mutex<HashMap<BranchId, Time>>,
 }

@@ -136,7 +136,7 @@ impl Memory {
             }
         }
         let job = self.merging.planner.add(purpose);
-        let (memory, doing, actor) = (self.me.clone(), job.clone(), who.clone());
+        let (memory, doing, actor) = (self.weak_self.clone(), job.clone(), who.clone());
         self.merging.planner.pool.run(who.uid, move || {
             let plan = || work_out(&memory, purpose, &actor, earlier);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
@@ -178,7 +178,7 @@ impl Memory {
         let Some(deadline) = deadline.filter(|_| self.merging.acks.any_of(branch)) else {
             return self.settle_written(branch);
         };
-        let ((tell, told), memory) = (mpsc::channel(), self.me.clone());
+        let ((tell, told), memory) = (mpsc::channel(), self.weak_self.clone());
         self.merging.planner.run(move || {
             let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
             // Who asked may have gone.

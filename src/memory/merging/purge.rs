@@ -29,7 +29,7 @@ struct PurgedState {
     /// Held, so that its address stays its own.
     before: Arc<BranchVersion>,
     after: Arc<BranchVersion>,
-    gone: Vec<(Arc<str>, Hash)>,
+    removed: Vec<(Arc<str>, Hash)>,
 }
 
 /// Which names are meant for a state.
@@ -57,7 +57,7 @@ pub struct Purge {
     /// The rows of each segment that go by their hash.
     rows: HashMap<Hash, Arc<[u32]>>,
     /// Files of earlier states that were read.
-    read: HashMap<Hash, Arc<Vec<KeyedState>>>,
+    state_files: HashMap<Hash, Arc<Vec<KeyedState>>>,
     time: Time,
 }
 
@@ -92,7 +92,7 @@ impl Purge {
             selection,
             states: HashMap::new(),
             rows: HashMap::new(),
-            read: HashMap::new(),
+            state_files: HashMap::new(),
             time,
         }
     }
@@ -182,11 +182,11 @@ impl Purge {
     fn retained(&mut self, catalog: &Catalog, root: &str, purged: &mut Purged) -> Result<(), Error> {
         let mut all: Vec<(Option<Hash>, Vec<KeyedState>)> = Vec::new();
         for file in catalog.retained.files.iter() {
-            let states = match self.read.get(&file.name()) {
+            let states = match self.state_files.get(&file.name()) {
                 Some(states) => states.clone(),
                 None => Arc::new(file.all()?.into_iter().collect::<Vec<_>>()),
             };
-            self.read.insert(file.name(), states.clone());
+            self.state_files.insert(file.name(), states.clone());
             all.push((Some(file.name()), states.to_vec()));
         }
         let recent = catalog.retained.recent.iter();
@@ -230,7 +230,7 @@ impl Purge {
             self.states.insert(key, purged);
         }
         let purged = self.states.get(&key).ok_or(BranchError::Moves)?;
-        versions.extend(purged.gone.iter().cloned());
+        versions.extend(purged.removed.iter().cloned());
         Ok((!Arc::ptr_eq(&purged.before, &purged.after)).then(|| purged.after.clone()))
     }
 
@@ -241,22 +241,22 @@ impl Purge {
         };
         let (hashes, rows) = (&self.records, &mut self.rows);
         let mut after = BranchVersion::clone(before);
-        let mut gone = after.purge(ids, hashes, &mut |segment| rows_of(rows, segment, hashes))?;
+        let mut removed = after.purge(ids, hashes, &mut |segment| rows_of(rows, segment, hashes))?;
         if let Names::Log(prefix) = names {
-            gone = leave_entries(prefix, before, &mut after, gone)?;
+            removed = leave_entries(prefix, before, &mut after, removed)?;
         }
-        let had_records = !gone.is_empty();
+        let had_records = !removed.is_empty();
         let files = before.files().purged(chosen, self.time).map_err(stored)?;
         let had_files = files.is_some();
         if let Some(files) = files {
             for file in before.files().to_purge(chosen) {
                 let path = format!("files/{}", String::from_utf8_lossy(&file.path)).into();
-                gone.push((path, file.hash.unwrap_or(Hash::ZERO)));
+                removed.push((path, file.hash.unwrap_or(Hash::ZERO)));
             }
             after.set_files(files);
         }
         let after = if had_records || had_files { Arc::new(after) } else { before.clone() };
-        Ok(PurgedState { before: before.clone(), after, gone })
+        Ok(PurgedState { before: before.clone(), after, removed })
     }
 }
 
@@ -282,19 +282,19 @@ fn leave_entries(
 
 /// Returns the rows of a segment that have one of some hashes.
 fn rows_of(
-    known: &mut HashMap<Hash, Arc<[u32]>>,
+    rows_by_segment: &mut HashMap<Hash, Arc<[u32]>>,
     segment: &Arc<Segment>,
     hashes: &HashSet<Hash>,
 ) -> Result<Arc<[u32]>, SegmentError> {
     if hashes.is_empty() {
         return Ok(Arc::default());
     }
-    if let Some(rows) = known.get(&segment.name()) {
+    if let Some(rows) = rows_by_segment.get(&segment.name()) {
         return Ok(rows.clone());
     }
     let is_one = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).is_ok_and(|bytes| hashes.contains(&Hash(bytes)));
     let all = segment.hashes()?.chunks_exact(32).zip(0u32..);
     let rows: Arc<[u32]> = all.filter(|(bytes, _)| is_one(bytes)).map(|(_, row)| row).collect();
-    known.insert(segment.name(), rows.clone());
+    rows_by_segment.insert(segment.name(), rows.clone());
     Ok(rows)
 }

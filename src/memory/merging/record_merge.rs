@@ -54,7 +54,8 @@ impl RecordMerge {
         resolved: Resolved<'_>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
-        let changes = differences_at_most(sides.base, sides.child, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+        let changes =
+            differences_at_most(sides.base, sides.child, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
         let mut outcomes = Vector::new();
         let mut merged = sides.parent.clone();
         for (number, change) in changes.iter().enumerate() {
@@ -85,7 +86,7 @@ impl RecordMerge {
         resolved: Resolved<'_>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
-        let touched = touched_at_most(before, sides.parent, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+        let touched = touched_at_most(before, sides.parent, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
         let was_added = |id: &Arc<str>| {
             let found = self.changes.binary_search_by(|change| change.id.cmp(id));
             found.is_ok_and(|at| self.changes[at].old.is_none())
@@ -155,7 +156,7 @@ impl RecordMerge {
         let mut counts = Counts::default();
         if self.child_receives {
             let differing =
-                differences_at_most(sides.child, &self.merged, merge_budget.most)?.ok_or(PlanError::Exceeded)?;
+                differences_at_most(sides.child, &self.merged, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
             counts.put = differing.iter().filter(|change| change.new.is_some()).count() as u64;
             counts.deleted = differing.len() as u64 - counts.put;
         } else {

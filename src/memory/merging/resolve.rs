@@ -73,16 +73,15 @@ impl Memory {
         };
         let written = self.merging.acks.take_written(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
-            let Some(first) = written.iter().find(|written| written.showing.merge == merge) else { continue };
+            let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
             // What was written to one file says nothing of those that belong to it.
             let open =
                 planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_of(&item.id).is_none());
             let settled = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
-                let found = written
-                    .iter()
-                    .find(|it| it.showing.merge == merge && it.id == item.id && is_it(&it.showing.parent))?;
+                let found =
+                    written.iter().find(|it| it.ack.merge == merge && it.id == item.id && is_it(&it.ack.parent))?;
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });

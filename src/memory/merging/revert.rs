@@ -47,12 +47,12 @@ fn bases(
 /// Returns the base that a branch gets when entries are taken back, and how it comes about. What they brought into the base goes
 /// from it, too: a later merge would else take away what the branch never decided to delete.
 ///
-/// [`PlanError::Exceeded`] where more than `most` records or paths differ.
+/// [`PlanError::Exceeded`] where more than `limit` records or paths differ.
 pub(super) fn base_before(
     context: MergeContext<'_>,
     branch: &Branch,
     entries: RevertedEntries,
-    most: usize,
+    limit: usize,
 ) -> Result<(Option<Arc<BranchVersion>>, BaseOutcome), PlanError> {
     let Some([before, after]) = bases(context.catalog, branch, entries)? else {
         return Ok((None, BaseOutcome::Stays));
@@ -60,9 +60,9 @@ pub(super) fn base_before(
     if branch.base.head() == after.head() {
         return Ok((Some(before), BaseOutcome::AsBefore));
     }
-    let mut base = with_records_of(&branch.base, &before, &after, most)?;
+    let mut base = with_records_of(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
-    let how = FileMerge::taking_all(&all, context.packs, most, context.time);
+    let how = FileMerge::taking_all(&all, context.packs, limit, context.time);
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
     let (tree, patch) = plan_files(trees, &how)?.without_removed(context.time, context.packs)?;
     base.set_files(tree);
@@ -93,10 +93,10 @@ fn with_records_of(
     state: &BranchVersion,
     before: &BranchVersion,
     after: &BranchVersion,
-    most: usize,
+    limit: usize,
 ) -> Result<BranchVersion, PlanError> {
     let mut state = BranchVersion::clone(state);
-    for change in differences_at_most(after, before, most)?.ok_or(PlanError::Exceeded)? {
+    for change in differences_at_most(after, before, limit)?.ok_or(PlanError::Exceeded)? {
         Action::of(&change, before).apply(&mut state)?;
     }
     Ok(state)

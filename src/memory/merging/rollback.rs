@@ -24,7 +24,7 @@ pub struct Rollback {
     rewrites: u64,
     source: StateSource,
     /// The entry that took the checkpoint: another one may get its label.
-    taken: u64,
+    checkpoint_seq: u64,
     /// For some files only: the patterns, and what is done to those.
     files: Option<(Vec<Arc<str>>, Arc<RollbackOutcome>)>,
     state: BranchVersion,
@@ -38,24 +38,25 @@ pub struct Rollback {
 impl Rollback {
     /// Works out the state that a branch goes back to; with `patterns` only files at these paths do.
     ///
-    /// [`PlanError::Exceeded`] where more than `most` records or paths differ.
+    /// [`PlanError::Exceeded`] where more than `limit` records or paths differ.
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
         source: &StateSource,
         patterns: Option<&[Arc<str>]>,
-        most: usize,
+        limit: usize,
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken, .. } = context.catalog.source(branch, source)?;
+        let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
+            context.catalog.source(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
-                let (state, counts) = whole(branch, &wanted, context.time, most)?;
+                let (state, counts) = whole(branch, &wanted, context.time, limit)?;
                 (state, Some(wanted_base), counts, None)
             }
             Some(patterns) => {
                 let wanted = [wanted.files(), wanted_base.files()];
-                let (state, base, outcome) = of_files(context, branch, wanted, patterns, most)?;
+                let (state, base, outcome) = of_files(context, branch, wanted, patterns, limit)?;
                 let counts = Counts { files: outcome.count, ..Counts::default() };
                 (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))))
             }
@@ -64,7 +65,7 @@ impl Rollback {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
-            taken,
+            checkpoint_seq,
             base,
             files,
             state,
@@ -82,7 +83,8 @@ impl Rollback {
         outcome: &Arc<RollbackOutcome>,
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, taken, .. } = context.catalog.source(branch, source)?;
+        let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
+            context.catalog.source(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
         let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
@@ -92,7 +94,7 @@ impl Rollback {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
-            taken,
+            checkpoint_seq,
             base,
             files: Some((patterns.to_vec(), outcome.clone())),
             state,
@@ -120,7 +122,8 @@ impl Rollback {
     /// Returns whether branch and checkpoint are as they were.
     pub fn holds(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
-        let same_source = catalog.source(branch, &self.source).is_ok_and(|found| found.taken == self.taken);
+        let same_source =
+            catalog.source(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
         let is_in_place = self.rewrites == catalog.rewrites;
         same_source && is_in_place && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
@@ -156,16 +159,16 @@ fn whole(
     branch: &BranchRef,
     wanted: &Arc<BranchVersion>,
     time: Time,
-    most: usize,
+    limit: usize,
 ) -> Result<(BranchVersion, Counts), PlanError> {
     let mut state = BranchVersion::clone(wanted);
     let mut files = state.files().clone();
-    let changed = branch.state.files().differences_at_most(&files, most).ok_or(PlanError::Exceeded)?;
+    let changed = branch.state.files().differences_at_most(&files, limit).ok_or(PlanError::Exceeded)?;
     let mut counts = Counts { files: changed.len() as u64, ..Counts::default() };
     // A number that a handle may still hold is never given to another file.
     files.reserve(branch.state.files().next_inode());
     state.set_files(files);
-    for change in differences_at_most(&branch.state, &state, most)?.ok_or(PlanError::Exceeded)? {
+    for change in differences_at_most(&branch.state, &state, limit)?.ok_or(PlanError::Exceeded)? {
         if change.new.is_some() {
             counts.put += 1;
         } else {
@@ -186,24 +189,24 @@ fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Ar
 /// Returns the state of a branch with the files at the patterns as another state has them, the base with the same files
 /// as the base of that state, and what is done to both.
 ///
-/// [`PlanError::Exceeded`] where more than `most` paths differ.
+/// [`PlanError::Exceeded`] where more than `limit` paths differ.
 fn of_files(
     context: MergeContext<'_>,
     branch: &BranchRef,
     [wanted, wanted_base]: [&Tree; 2],
     patterns: &[Arc<str>],
-    most: usize,
+    limit: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
     let mut text = text_of(patterns)?;
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
     let meant = Rules::parse(&only(&text)).map_err(|_| bad())?;
     for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
-        for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, most)? {
+        for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, limit)? {
             add_pattern(&mut text, &escaped(&path));
         }
     }
     let rules = Rules::parse(&only(&text)).map_err(|_| bad())?;
-    let how = FileMerge::taking_all(&rules, context.packs, most, context.time);
+    let how = FileMerge::taking_all(&rules, context.packs, limit, context.time);
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;

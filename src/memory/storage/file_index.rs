@@ -32,7 +32,7 @@ struct FileIndexState {
     /// Contents that could not be read; they are not tried again by the same process.
     unreadable: HashSet<IndexKey>,
     /// Files that the manifest names.
-    named: Vec<Hash>,
+    manifest_names: Vec<Hash>,
     /// Purges so far: what was read before one is not indexed after it.
     purges: u64,
 }
@@ -69,7 +69,7 @@ impl Drop for Claim<'_> {
 impl FileIndex {
     /// Opens the files that a manifest names, and the vectors of their passages among the sidecars. One that is missing or
     /// damaged is as good as none.
-    pub fn open(blobs: &BlobStore, named: Vec<Hash>, sidecars: &BTreeSet<Hash>) -> FileIndex {
+    pub fn open(blobs: &BlobStore, manifest_names: Vec<Hash>, sidecars: &BTreeSet<Hash>) -> FileIndex {
         let open = |name: &Hash| match IndexSegment::open(blobs, *name) {
             Ok(segment) => Some(segment),
             Err(error) => {
@@ -77,8 +77,8 @@ impl FileIndex {
                 None
             }
         };
-        let set = SegmentSet { version: 1, segments: named.iter().filter_map(open).collect() };
-        let state = FileIndexState { set: Arc::new(set), named, ..FileIndexState::default() };
+        let set = SegmentSet { version: 1, segments: manifest_names.iter().filter_map(open).collect() };
+        let state = FileIndexState { set: Arc::new(set), manifest_names, ..FileIndexState::default() };
         let index = FileIndex { state: Mutex::new(state), settled: Condvar::default() };
         if !index.set().segments.is_empty() {
             index.attach(blobs, sidecars);
@@ -138,13 +138,13 @@ impl FileIndex {
     pub fn live(&self) -> HashSet<Hash> {
         let mut live: HashSet<Hash> = self.names().into_iter().collect();
         live.extend(self.derived_files().iter().map(|file| file.name()));
-        live.extend(&self.state.lock().named);
+        live.extend(&self.state.lock().manifest_names);
         live
     }
 
     /// Notes which files the manifest names; returns whether it named others that nothing needs any longer.
     pub fn note_named(&self, named: &[Hash]) -> bool {
-        let before = std::mem::replace(&mut self.state.lock().named, named.to_vec());
+        let before = std::mem::replace(&mut self.state.lock().manifest_names, named.to_vec());
         before.iter().any(|name| !named.contains(name))
     }
 

@@ -21,7 +21,7 @@ pub(in crate::memory) struct Storage {
     pub trees: trees::TreeStore,
     pub file_index: file_index::FileIndex,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
-    pub named: Mutex<HashSet<Hash>>,
+    pub journal_segments: Mutex<HashSet<Hash>>,
 }
 
 /// Reads a small file whole.

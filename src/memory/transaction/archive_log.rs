@@ -18,23 +18,23 @@ use crate::object::Hash;
 /// The entries of a log behind those that are archived.
 pub(super) struct UnarchivedEntries {
     /// The last entry of it.
-    last: u64,
+    last_number: u64,
     state: BranchVersion,
 }
 
 impl UnarchivedEntries {
     /// Collects them. It takes as long as there are many of them.
     fn new(log: &Branch, archived: u64) -> Result<UnarchivedEntries, Error> {
-        let part = UnarchivedEntries { last: archived, state: BranchVersion::default() };
+        let part = UnarchivedEntries { last_number: archived, state: BranchVersion::default() };
         part.caught_up(log)
     }
 
     /// Adds those that have come since.
     fn caught_up(mut self, log: &Branch) -> Result<UnarchivedEntries, Error> {
-        for row in log.state.rows(Some(&log_entry_id(self.last)))? {
+        for row in log.state.rows(Some(&log_entry_id(self.last_number)))? {
             let row = row?;
             let Some(number) = log_entry_number(&row.id()?) else { break };
-            self.last = number;
+            self.last_number = number;
             self.state.put(row)?;
         }
         Ok(self)

@@ -95,7 +95,7 @@ impl Memory {
                 }
                 room => room?,
             };
-            let done = if is_bulk && resolved.puts().all(|(_, version)| version.from.is_none()) {
+            let done = if is_bulk && resolved.puts().all(|(_, version)| version.created_from.is_none()) {
                 self.commit_bulk(who, branch, (&resolved, cursor))?
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
@@ -160,7 +160,7 @@ impl Memory {
         drop(rows);
         let segment = self.storage.segments.get_fresh(&name)?;
         let deletes = resolved.deletes().cloned().collect();
-        let relied = ReadSet { holds: &|state| resolved.holds(state), on: &|id| resolved.relies_on(id) };
+        let relied = ReadSet { is_unchanged: &|state| resolved.holds(state), contains: &|id| resolved.relies_on(id) };
         let entry = self.commit_segment(who, branch, segment, (deletes, cursor), &relied)?;
         self.maintenance.indexer.wake();
         Ok(entry)
@@ -182,18 +182,18 @@ impl Memory {
         let catalog = self.catalog().clone();
         let time = self.now();
         let mut bulk = Bulk::new(&catalog, branch, segment, &deletes, time)?;
-        if !(relied.holds)(&catalog.branch(branch)?.state)? {
+        if !(relied.is_unchanged)(&catalog.branch(branch)?.state)? {
             return Ok(None);
         }
         drop(catalog);
-        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, relied.on);
+        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, relied.contains);
         for _ in 0..ROUNDS {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
                 let catalog = self.catalog().clone();
                 if !bulk.is_in_place(&catalog) {
                     drop(writer);
-                    if !(relied.holds)(&catalog.branch(branch)?.state)? {
+                    if !(relied.is_unchanged)(&catalog.branch(branch)?.state)? {
                         return Ok(None);
                     }
                     bulk = bulk.recompute(&catalog)?;
@@ -250,7 +250,7 @@ impl Memory {
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         let segment = self.storage.segments.get_fresh(&name)?;
         // They are whole versions, so that what others do meanwhile changes nothing in them.
-        let relied = ReadSet { holds: &|_| Ok(true), on: &|_| false };
+        let relied = ReadSet { is_unchanged: &|_| Ok(true), contains: &|_| false };
         self.commit_segment(who, branch, segment, (deletes.to_vec(), None), &relied)?;
         self.maintenance.indexer.wake();
         Ok(())
@@ -315,9 +315,9 @@ fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
 /// What the rows of a segment were made of.
 struct ReadSet<'a> {
     /// Whether that still is so in a state.
-    holds: &'a dyn Fn(&Arc<BranchVersion>) -> Result<bool, SegmentError>,
+    is_unchanged: &'a dyn Fn(&Arc<BranchVersion>) -> Result<bool, SegmentError>,
     /// Whether a record is among it.
-    on: &'a dyn Fn(&str) -> bool,
+    contains: &'a dyn Fn(&str) -> bool,
 }
 
 /// Makes the versions of a bulk commit, outside the writer's lock.

@@ -20,7 +20,7 @@ const END_BYTES: u64 = 8 << 10;
 
 /// What the head of a frame of content says.
 struct Head {
-    by: Author,
+    author: Author,
     inode: u64,
     offset: u64,
 }
@@ -28,14 +28,14 @@ struct Head {
 impl Head {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        self.by.write(&mut out);
+        self.author.write(&mut out);
         out.number(self.inode).number(self.offset);
         out.finish()
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Head, CodecError> {
         let mut input = Reader::new(bytes);
-        let head = Head { by: Author::read(&mut input)?, inode: input.number()?, offset: input.number()? };
+        let head = Head { author: Author::read(&mut input)?, inode: input.number()?, offset: input.number()? };
         if input.is_empty() { Ok(head) } else { Err(CodecError::Number) }
     }
 }
@@ -70,26 +70,26 @@ impl LogTail {
         stretch: &DirectWrite<'_>,
         files: FilesBefore,
     ) -> Result<Tree, EditError> {
-        let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.before) };
-        let time = edit.by.time;
-        let mut after = files.before.clone();
+        let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.tree) };
+        let time = edit.author.time;
+        let mut after = files.tree.clone();
         after.place_ends(*inode, stretch, time, memory.packs())?;
         let (head, chunk_hashes) =
-            (Head { by: edit.by, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
+            (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
         no_longer_hurried();
         let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         self.link = code;
         after.place(*inode, stretch, (journal.file(), at), time)?;
-        self.note_content(edit.by, files, stretch);
+        self.note_content(edit.author, files, stretch);
         Ok(after)
     }
 
-    fn note_content(&mut self, by: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
+    fn note_content(&mut self, author: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
         self.written_bytes += stretch.bytes().len() as u64;
         let unsealed_bytes = stretch.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
-        self.note(by, files, unsealed_bytes);
+        self.note(author, files, unsealed_bytes);
     }
 
     /// Carries out a write whose content stands in the journal; returns false if it is not whole.
@@ -106,8 +106,8 @@ impl LogTail {
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
         self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()))?;
-        let files = FilesBefore::of(catalog, head.by.branch)?;
-        let (mut after, time) = (files.before.clone(), head.by.time);
+        let files = FilesBefore::of(catalog, head.author.branch)?;
+        let (mut after, time) = (files.tree.clone(), head.author.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);
         let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));
         match placed {
@@ -115,8 +115,8 @@ impl LogTail {
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(&format!("does what can't be done: {error}"))),
         }
-        self.note_content(head.by, files, &stretch);
-        catalog.edit(head.by.branch, after, time);
+        self.note_content(head.author, files, &stretch);
+        catalog.edit(head.author.branch, after, time);
         Ok(true)
     }
 }

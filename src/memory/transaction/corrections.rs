@@ -26,7 +26,7 @@ struct ResolvedRecord {
     before: Option<Row>,
     after: EditOutcome,
     /// Whether the outcome is another one where another version stands before.
-    relies: bool,
+    depends_on_before: bool,
 }
 
 enum EditOutcome {
@@ -41,7 +41,7 @@ pub struct ResolvedVersion {
     pub content: RecordContent,
     pub vector_stale: bool,
     /// The record whose `created` it keeps, if not its own.
-    pub from: Option<Arc<str>>,
+    pub created_from: Option<Arc<str>>,
 }
 
 impl ResolvedEdits {
@@ -63,7 +63,7 @@ impl ResolvedEdits {
     fn record(&mut self, id: &Arc<str>) -> Result<&mut ResolvedRecord, SegmentError> {
         if !self.records.contains_key(id) {
             let before = self.state.find(id)?;
-            let record = ResolvedRecord { before, after: EditOutcome::AsBefore, relies: false };
+            let record = ResolvedRecord { before, after: EditOutcome::AsBefore, depends_on_before: false };
             self.records.insert(id.clone(), record);
         }
         Ok(self.records.entry(id.clone()).or_insert_with(|| unreachable!("it was put there")))
@@ -73,14 +73,15 @@ impl ResolvedEdits {
     fn present(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
         if let EditOutcome::AsBefore = record.after {
-            record.relies = true;
+            record.depends_on_before = true;
             let Some(row) = record.before.clone() else { return Ok(None) };
             let version = row.served(blocks)?;
             if let Row::Sealed(..) = row {
                 self.held.grow(version.content.bytes() as u64)?;
             }
             let (content, vector_stale) = (version.content.clone(), version.stamp.vector_stale);
-            self.record(id)?.after = EditOutcome::Version(ResolvedVersion { content, vector_stale, from: None });
+            self.record(id)?.after =
+                EditOutcome::Version(ResolvedVersion { content, vector_stale, created_from: None });
         }
         match &self.record(id)?.after {
             EditOutcome::Version(version) => Ok(Some(version.clone())),
@@ -97,7 +98,7 @@ impl ResolvedEdits {
                 let content = content.map_err(|error| if line > 0 { error.in_line(line) } else { error })?;
                 let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
                 let vector_stale = vector_stale && content.vector.is_some();
-                ResolvedVersion { content, vector_stale, from: before.and_then(|before| before.from) }
+                ResolvedVersion { content, vector_stale, created_from: before.and_then(|before| before.created_from) }
             }
         };
         self.record(id)?.after = EditOutcome::Version(version);
@@ -116,16 +117,16 @@ impl ResolvedEdits {
             _ if content.vector.is_none() => false,
             (_, Some(stale)) => stale,
             (Some(row), None) if row.hash()? == content.hash(id) => {
-                record.relies = true;
+                record.depends_on_before = true;
                 row.stamp()?.vector_stale
             }
             (Some(_), None) => return Ok(None),
             (None, None) => {
-                record.relies = true;
+                record.depends_on_before = true;
                 false
             }
         };
-        Ok(Some(ResolvedVersion { content, vector_stale, from: None }))
+        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None }))
     }
 
     fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
@@ -133,8 +134,8 @@ impl ResolvedEdits {
             return Err(RecordError::Missing(from.to_string()).into());
         };
         if from != to {
-            let origin = version.from.clone().unwrap_or_else(|| from.clone());
-            self.record(to)?.after = EditOutcome::Version(ResolvedVersion { from: Some(origin), ..version });
+            let origin = version.created_from.clone().unwrap_or_else(|| from.clone());
+            self.record(to)?.after = EditOutcome::Version(ResolvedVersion { created_from: Some(origin), ..version });
             self.record(from)?.after = EditOutcome::Gone;
         }
         Ok(())
@@ -147,7 +148,7 @@ impl ResolvedEdits {
                 && row.hash()? == version.content.hash(id)
                 && row.stamp()?.vector_stale == version.vector_stale
             {
-                (record.after, record.relies) = (EditOutcome::AsBefore, true);
+                (record.after, record.depends_on_before) = (EditOutcome::AsBefore, true);
             }
         }
         Ok(())
@@ -158,7 +159,7 @@ impl ResolvedEdits {
         if Arc::ptr_eq(&self.state, state) {
             return Ok(true);
         }
-        for (id, record) in self.records.iter().filter(|(_, record)| record.relies) {
+        for (id, record) in self.records.iter().filter(|(_, record)| record.depends_on_before) {
             let same = match (&record.before, state.find(id)?) {
                 (None, None) => true,
                 (Some(Row::Unsealed(one)), Some(Row::Unsealed(other))) => Arc::ptr_eq(one, &other),
@@ -175,7 +176,7 @@ impl ResolvedEdits {
 
     /// Returns whether the outcome depends on what a record was before.
     pub fn relies_on(&self, id: &str) -> bool {
-        self.records.get(id).is_some_and(|record| record.relies)
+        self.records.get(id).is_some_and(|record| record.depends_on_before)
     }
 
     /// Goes through the versions that are written.
@@ -188,7 +189,8 @@ impl ResolvedEdits {
 
     /// Returns when the record of a version that is written was first written, where it was there before.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
-        let origin = self.records.get(version.from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());
+        let origin =
+            self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());
         Ok(origin.map(Row::stamp).transpose()?.map(|stamp| stamp.created))
     }
 
@@ -216,8 +218,8 @@ impl ResolvedEdits {
     /// Returns the changes as they are logged. A record that gets another id is read before its old id goes.
     pub fn changes(&self) -> Vec<RecordChange> {
         let puts = self.puts().map(|(id, version)| {
-            let ResolvedVersion { content, vector_stale, from } = version.clone();
-            RecordChange::Put { id: id.clone(), content, vector_stale, from }
+            let ResolvedVersion { content, vector_stale, created_from } = version.clone();
+            RecordChange::Put { id: id.clone(), content, vector_stale, from: created_from }
         });
         let deletes = self.deletes().map(|id| RecordChange::Delete { id: id.clone() });
         puts.chain(deletes).collect()

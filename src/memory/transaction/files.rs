@@ -31,13 +31,13 @@ pub(in crate::memory) struct Pending {
     /// The files before.
     before: Tree,
     /// What was worked out of it so far.
-    worked_out: Option<CountedChanges>,
+    counted: Option<CountedChanges>,
     /// Operations on the branch when that was, or when the first came.
-    since: u64,
+    counted_at: u64,
     /// Operations on the branch so far.
-    last: u64,
+    edits: u64,
     /// Operations on the branch when a folder was moved last, with all that is in it.
-    moved: u64,
+    moved_at: u64,
 }
 
 /// How many paths differ, as of some operation, and the first of them.
@@ -51,13 +51,13 @@ impl Pending {
     /// Returns how many operations have come since what was worked out.
     pub(in crate::memory) fn operations(&self) -> u64 {
         // Operations on files without a name count for the branch and are never pending.
-        self.last.saturating_sub(self.since)
+        self.edits.saturating_sub(self.counted_at)
     }
 
     /// Returns how many paths differ between the files before and after, and the first of them; one that was changed, and
     /// changed again after the count was worked out, may count twice.
     fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
-        let Some(done) = &self.worked_out else { return counted(&self.before, after) };
+        let Some(done) = &self.counted else { return counted(&self.before, after) };
         let (count, more) = counted(&done.after, after);
         let is_new = |path: &Arc<str>| !done.first.contains(path);
         (done.count + count, done.first.iter().cloned().chain(more.into_iter().filter(is_new)).collect())
@@ -95,14 +95,14 @@ impl Author {
 /// An operation as the journal holds it.
 pub(in crate::memory) struct FileOpRecord<'a> {
     /// Who, where and when.
-    pub by: Author,
+    pub author: Author,
     pub op: FileOp<'a>,
 }
 
 /// The files of a branch before an operation.
 #[derive(Clone)]
 pub(in crate::memory) struct FilesBefore {
-    pub before: Tree,
+    pub tree: Tree,
     /// Operations on them so far.
     pub edits: u64,
 }
@@ -111,7 +111,7 @@ impl FilesBefore {
     /// Returns the files of a branch.
     pub fn of(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
-        Ok(FilesBefore { before: branch.state.files().clone(), edits: branch.edits })
+        Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.edits })
     }
 }
 
@@ -143,14 +143,14 @@ impl<'a> FileOpRecord<'a> {
     /// Returns the bytes in two parts: the content of a write, or nothing, is the second.
     fn to_bytes(&self) -> (Vec<u8>, &[u8]) {
         let mut out = Writer::new();
-        self.by.write(&mut out);
+        self.author.write(&mut out);
         let content = self.op.write(&mut out);
         (out.finish(), content)
     }
 
     fn from_bytes(bytes: &'a [u8]) -> Result<FileOpRecord<'a>, CodecError> {
         let mut input = Reader::new(bytes);
-        let edit = FileOpRecord { by: Author::read(&mut input)?, op: FileOp::read(&mut input)? };
+        let edit = FileOpRecord { author: Author::read(&mut input)?, op: FileOp::read(&mut input)? };
         if input.is_empty() { Ok(edit) } else { Err(CodecError::Number) }
     }
 }
@@ -229,7 +229,7 @@ impl Memory {
         op: FileOp<'_>,
         still: impl FnOnce(&Catalog, &FileOp<'_>) -> Result<(), Error>,
     ) -> Result<FileOutcome, EditError> {
-        let mut edit = FileOpRecord { by: Author { branch, time: self.now(), uid: who.uid }, op };
+        let mut edit = FileOpRecord { author: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out before.
         let stretch = match &edit.op {
             FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
@@ -249,14 +249,14 @@ impl Memory {
                 writer = self.writer_for(who, &[Some(branch)])?;
             }
             let journal = writer.writable()?;
-            edit.by.time = self.next_time(&mut writer)?;
+            edit.author.time = self.next_time(&mut writer)?;
             let catalog = self.catalog().clone();
             let files = FilesBefore::of(&catalog, branch)?;
-            let before = files.before.clone();
+            let before = files.tree.clone();
             still(&catalog, &edit.op)?;
             drop(catalog);
             let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
-            self.catalog.write().edit(branch, after, edit.by.time);
+            self.catalog.write().edit(branch, after, edit.author.time);
             // Letting go of files that nobody else has takes time.
             (outcome, before)
         };
@@ -286,25 +286,25 @@ impl Memory {
         stretch: Option<&DirectWrite<'_>>,
         files: FilesBefore,
     ) -> Result<(Tree, FileOutcome), EditError> {
-        let lasts = lasts(&files.before, &edit.op)?;
+        let lasts = lasts(&files.tree, &edit.op)?;
         if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
             let after = log_tail.write_content(self, journal, edit, stretch, files)?;
             return Ok((after, FileOutcome { inode: *inode, gone: None }));
         }
-        let mut after = files.before.clone();
-        let outcome = after.apply(&edit.op, edit.by.time, &self.storage.trees)?;
-        self.admit_files(&self.catalog(), edit.by.branch, &files.before, &after)?;
+        let mut after = files.tree.clone();
+        let outcome = after.apply(&edit.op, edit.author.time, &self.storage.trees)?;
+        self.admit_files(&self.catalog(), edit.author.branch, &files.tree, &after)?;
         let (head, content) = edit.to_bytes();
         if lasts {
             no_longer_hurried();
             let code = log_tail.code(Frame::FileOp, &[&head, content]);
-            self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.before, &edit.op))?;
+            self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.tree, &edit.op))?;
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
-            let (moves, edits) = (moves_folder(&files.before, &edit.op), files.edits);
-            log_tail.note(edit.by, files, bytes + COMMAND_BYTES);
-            if moves && let Some(pending) = log_tail.pending.get_mut(&edit.by.branch) {
-                pending.moved = edits + 1;
+            let (moves, edits) = (moves_folder(&files.tree, &edit.op), files.edits);
+            log_tail.note(edit.author, files, bytes + COMMAND_BYTES);
+            if moves && let Some(pending) = log_tail.pending.get_mut(&edit.author.branch) {
+                pending.moved_at = edits + 1;
             }
         } else {
             no_longer_hurried();
@@ -343,8 +343,8 @@ impl Memory {
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
             && pending.before.is_clone_of(before)
         {
-            pending.worked_out = Some(CountedChanges { after: state.files().clone(), count, first });
-            pending.since = edits;
+            pending.counted = Some(CountedChanges { after: state.files().clone(), count, first });
+            pending.counted_at = edits;
         }
         Ok(())
     }
@@ -364,7 +364,7 @@ impl Memory {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
             drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
-            let me = self.me.clone();
+            let me = self.weak_self.clone();
             self.merging.planner.run(move || {
                 if let Some(memory) = me.upgrade() {
                     memory.tell_files(branch);
@@ -393,18 +393,18 @@ impl Memory {
 
 impl LogTail {
     /// Notes an operation that was written down.
-    pub(in crate::memory) fn note(&mut self, by: Author, files: FilesBefore, unsealed_bytes: u64) {
-        self.time = by.time;
+    pub(in crate::memory) fn note(&mut self, author: Author, files: FilesBefore, unsealed_bytes: u64) {
+        self.time = author.time;
         self.unsealed_bytes += unsealed_bytes;
-        let FilesBefore { before, edits } = files;
-        let fresh = || Pending { uid: by.uid, before, worked_out: None, since: edits, last: edits, moved: 0 };
-        self.pending.entry(by.branch).or_insert_with(fresh).last = edits + 1;
+        let FilesBefore { tree, edits } = files;
+        let fresh = || Pending { uid: author.uid, before: tree, counted: None, counted_at: edits, edits, moved_at: 0 };
+        self.pending.entry(author.branch).or_insert_with(fresh).edits = edits + 1;
     }
 
     /// Returns the files before, where committing what was done to a branch's files takes long.
     pub(in crate::memory) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
-        let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved > pending.since;
+        let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;
         takes_long.then(|| (branch, pending.before.clone()))
     }
 
@@ -419,9 +419,9 @@ impl LogTail {
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         self.follow(Frame::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
-        let by = edit.by;
+        let by = edit.author;
         let files = FilesBefore::of(catalog, by.branch)?;
-        let mut after = files.before.clone();
+        let mut after = files.tree.clone();
         match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}
             Err(TreeError::Segment(error)) => return Err(error.into()),

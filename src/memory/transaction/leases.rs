@@ -59,7 +59,7 @@ impl Leases {
 impl Memory {
     /// Takes the lease of a branch, beside others who hold it.
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
-        let lease = Lease { memory: self.me.clone(), branch };
+        let lease = Lease { memory: self.weak_self.clone(), branch };
         if self.leases.join(branch) {
             return Ok(lease);
         }

@@ -37,7 +37,7 @@ pub(in crate::memory) struct LogTail {
     /// When something was written last, or the store was opened.
     pub moment: Moment,
     /// Makes the codes of operations on files.
-    pub mac: MacKey,
+    pub mac_key: MacKey,
     /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
     /// or since the store was closed last.
     pub link: Hash,
@@ -48,17 +48,17 @@ pub(in crate::memory) struct LogTail {
     /// Bytes of long writes in the journal since the last seal, which take no memory.
     pub written_bytes: u64,
     /// Length of the journal just behind a clean end.
-    pub ended_at: u64,
+    pub clean_end: u64,
     /// What was done to files and stands in no entry yet.
     pub pending: HashMap<BranchId, Pending>,
     /// Why nothing more is taken.
-    pub closed: Option<&'static str>,
+    pub close_reason: Option<&'static str>,
 }
 
 impl LogTail {
     /// Returns why nothing can be written, if so.
     pub fn refusal(&self) -> Option<String> {
-        if let Some(reason) = self.closed {
+        if let Some(reason) = self.close_reason {
             return Some(reason.to_owned());
         }
         match &self.journal {
@@ -133,7 +133,7 @@ impl LogTail {
             Kind::Lease => b"lease",
             _ => b"edit",
         };
-        self.mac.code(&self.link, &[&[kind], parts].concat())
+        self.mac_key.code(&self.link, &[&[kind], parts].concat())
     }
 
     /// Checks the code of an operation that was read, and moves behind it.
@@ -257,12 +257,13 @@ impl Memory {
         let prepared = prepare(&self.catalog(), &log_record)?;
         let bytes = log_record.to_bytes();
         self.admit_command(&log_record.command, bytes.len())?;
-        let signed = SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public), &self.key);
+        let signed =
+            SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
         no_longer_hurried();
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
-            self.storage.named.lock().insert(segment);
+            self.storage.journal_segments.lock().insert(segment);
         }
         if let Command::Discard(branch)
         | Command::Merge(branch, MergeKind::Merge | MergeKind::Promote | MergeKind::Pull, _) = &log_record.command
@@ -359,7 +360,7 @@ impl Memory {
 
     /// Lets go of what is remembered of a branch that has ended.
     fn forget_ended(&self, branch: BranchId) {
-        self.merging.refused.lock().remove(&branch);
+        self.merging.refused_at.lock().remove(&branch);
         self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
         self.events.forget(branch);
@@ -388,16 +389,16 @@ impl Memory {
             self.seal_to_close()?;
         }
         let mut log_tail = self.writer()?;
-        if log_tail.closed.replace("the store was closed").is_some() {
+        if log_tail.close_reason.replace("the store was closed").is_some() {
             return Ok(());
         }
         let Some(journal) = log_tail.journal.clone() else { return Ok(()) };
         let offset = journal.length();
-        if offset != log_tail.ended_at {
+        if offset != log_tail.clean_end {
             // The end vouches for all before it, so that must be safe first.
             journal.finish()?;
-            let signature = self.key.sign(&log_tail.end_hash(offset));
-            log_tail.ended_at = self.append(&journal, Kind::End, &[&signature], true)?;
+            let signature = self.signing_key.sign(&log_tail.end_hash(offset));
+            log_tail.clean_end = self.append(&journal, Kind::End, &[&signature], true)?;
         }
         drop(log_tail);
         Ok(journal.finish()?)

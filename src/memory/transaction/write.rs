@@ -239,7 +239,7 @@ impl Memory {
     /// could not be written down for that.
     pub(in crate::memory) fn note_refusal(&self, who: &Actor, branch: BranchId, refusal: Error) -> Error {
         let now = self.now();
-        let last = self.merging.refused.lock().get(&branch).copied();
+        let last = self.merging.refused_at.lock().get(&branch).copied();
         if last.is_some_and(|last| now < last.after(1_000_000_000)) {
             return refusal;
         }
@@ -247,7 +247,7 @@ impl Memory {
         match self.transact(who, &[Some(branch)], || Ok(Command::Refuse(branch, reason.into()))) {
             Err(Error::WouldWait) => return Error::WouldWait,
             Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}; {}", error.hint()),
-            Ok(_) => drop(self.merging.refused.lock().insert(branch, now)),
+            Ok(_) => drop(self.merging.refused_at.lock().insert(branch, now)),
         }
         refusal
     }

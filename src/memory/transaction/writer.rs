@@ -88,7 +88,7 @@ impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         // A change may be half done: in the journal and not in memory, or the other way round.
         if thread::panicking() {
-            self.log_tail.closed.get_or_insert(PANICKED);
+            self.log_tail.close_reason.get_or_insert(PANICKED);
         }
         let (log_tail, published) = (&*self.log_tail, self.published);
         *published.tip.lock() = log_tail.tip;
@@ -96,7 +96,7 @@ impl Drop for WriterGuard<'_> {
         published.time.store(log_tail.time.0, Ordering::Relaxed);
         published.unsealed_bytes.store(log_tail.unsealed_bytes, Ordering::Relaxed);
         published.written_bytes.store(log_tail.written_bytes, Ordering::Relaxed);
-        published.closed.store(log_tail.closed.is_some(), Ordering::Release);
+        published.closed.store(log_tail.close_reason.is_some(), Ordering::Release);
         let mut journal = published.journal.lock();
         if journal.as_ref().map(Arc::as_ptr) != log_tail.journal.as_ref().map(Arc::as_ptr) {
             journal.clone_from(&log_tail.journal);

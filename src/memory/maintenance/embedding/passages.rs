@@ -18,11 +18,11 @@ use crate::segment::{DerivableTexts, DerivedFile};
 /// What of the passages has no vector yet.
 #[derive(Default)]
 struct PassageSearch {
-    seen: HashSet<Hash>,
+    seen_keys: HashSet<Hash>,
     /// Texts to embed, by the key of their passage.
     texts: Vec<(Hash, String)>,
     /// Vectors that another segment has.
-    found: Vec<(Hash, Arc<DerivedVector>)>,
+    reused: Vec<(Hash, Arc<DerivedVector>)>,
 }
 
 impl Memory {
@@ -38,8 +38,8 @@ impl Memory {
         }
         match self.search_passages(slot, goal, &vectors) {
             Ok(search) => {
-                if !search.found.is_empty() {
-                    slot.insert(&goal.record, search.found);
+                if !search.reused.is_empty() {
+                    slot.insert(&goal.record, search.reused);
                     self.maintenance.embedding.step();
                 }
                 if !search.texts.is_empty() {
@@ -90,11 +90,11 @@ impl Memory {
             let place = part.segment.place(row)?;
             let key = place.key.vector_key();
             let is_done = columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
-            if is_done || vectors.recent.contains_key(&key) || slot.is_refused(&key) || !search.seen.insert(key) {
+            if is_done || vectors.recent.contains_key(&key) || slot.is_refused(&key) || !search.seen_keys.insert(key) {
                 continue;
             }
             if let Some(vector) = self.stored_passage(&vectors.embedder, &key)? {
-                search.found.push((key, Arc::new(DerivedVector::new(vector))));
+                search.reused.push((key, Arc::new(DerivedVector::new(vector))));
             } else if let Some(file) = files.files_of(&part.segment, row)?.first() {
                 search.texts.push((key, files.text((&part.segment, &place), file.inode, self.packs())?));
             }

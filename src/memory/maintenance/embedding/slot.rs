@@ -24,15 +24,15 @@ struct SlotState {
     /// What it is, once it answered.
     identity: Option<Arc<EmbedderIdentity>>,
     /// Why it does not answer.
-    missing: Option<EmbedError>,
+    embed_error: Option<EmbedError>,
     /// Whether sets that entries name are of its vectors, as far as that was compared.
     agrees: HashMap<Hash, bool>,
     sets: HashMap<Hash, DerivedVectors>,
     /// Texts that it refused.
     refused: HashSet<Hash>,
     reembed: HashSet<BranchId>,
-    look: bool,
-    busy: bool,
+    has_work: bool,
+    is_busy: bool,
     stop: bool,
 }
 
@@ -56,7 +56,7 @@ impl EmbedderSlot {
     }
 
     pub(super) fn wake(&self) {
-        self.change(|state| state.look = true);
+        self.change(|state| state.has_work = true);
     }
 
     pub(super) fn stop(&self) {
@@ -69,22 +69,22 @@ impl EmbedderSlot {
 
     /// Tells whether something was written since the last look.
     pub(super) fn is_woken(&self) -> bool {
-        self.lock().look
+        self.lock().has_work
     }
 
     /// Waits for something to do; returns whether to go on.
     pub(super) fn next(&self) -> bool {
         let mut state = self.lock();
-        state.busy = false;
+        state.is_busy = false;
         self.changed.notify_all();
-        let mut state = self.changed.wait_while(state, |state| !state.look && !state.stop);
-        (state.look, state.busy) = (false, !state.stop);
+        let mut state = self.changed.wait_while(state, |state| !state.has_work && !state.stop);
+        (state.has_work, state.is_busy) = (false, !state.stop);
         !state.stop
     }
 
     /// Forgets that something was written, before looking at all.
     pub(super) fn begin_look(&self) {
-        self.lock().look = false;
+        self.lock().has_work = false;
     }
 
     /// Waits for a while; returns whether to go on.
@@ -96,19 +96,20 @@ impl EmbedderSlot {
     /// Tells whether there may be texts without a vector.
     pub(in crate::memory) fn is_working(&self) -> bool {
         let state = self.lock();
-        state.look || state.busy
+        state.has_work || state.is_busy
     }
 
     /// Waits until there is nothing to do, or the embedder does not answer.
     pub(super) fn rest(&self) {
-        let works = |state: &mut SlotState| (state.look || state.busy) && !state.stop && state.missing.is_none();
+        let works =
+            |state: &mut SlotState| (state.has_work || state.is_busy) && !state.stop && state.embed_error.is_none();
         drop(self.changed.wait_while(self.lock(), works));
     }
 
     /// Returns what it is, if it answers, or why it does not.
     pub(in crate::memory) fn identity(&self) -> Result<Arc<EmbedderIdentity>, Option<EmbedError>> {
         let state = self.lock();
-        match (&state.identity, &state.missing) {
+        match (&state.identity, &state.embed_error) {
             (Some(identity), None) => Ok(identity.clone()),
             (_, missing) => Err(missing.clone()),
         }
@@ -117,7 +118,7 @@ impl EmbedderSlot {
     /// Notes what it is. Whether it still is what entries say has to be compared again.
     pub(super) fn reached(&self, identity: EmbedderIdentity) {
         self.change(|state| {
-            (state.identity, state.missing) = (Some(Arc::new(identity)), None);
+            (state.identity, state.embed_error) = (Some(Arc::new(identity)), None);
             state.agrees.clear();
         });
     }
@@ -125,8 +126,8 @@ impl EmbedderSlot {
     /// Notes that it does not answer; once it does, it is asked what it is.
     pub(in crate::memory) fn lost(&self, error: EmbedError) {
         self.change(|state| {
-            (state.identity, state.missing) = (None, Some(error));
-            state.look = true;
+            (state.identity, state.embed_error) = (None, Some(error));
+            state.has_work = true;
         });
     }
 
@@ -199,7 +200,7 @@ impl EmbedderSlot {
         self.change(|state| {
             state.reembed.insert(root);
             state.refused.clear();
-            state.look = true;
+            state.has_work = true;
         });
     }
 

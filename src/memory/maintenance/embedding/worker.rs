@@ -44,13 +44,13 @@ struct EmbeddingWorker {
     /// The segment at hand, and how many of its vectors are in memory alone.
     unwritten: Option<(Hash, usize)>,
     /// Files were written that no manifest names yet.
-    unnamed: bool,
+    has_unpublished: bool,
 }
 
 /// Starts the thread; it ends with the store.
 pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
     let mut worker =
-        EmbeddingWorker { memory: Arc::downgrade(memory), slot: slot.clone(), unwritten: None, unnamed: false };
+        EmbeddingWorker { memory: Arc::downgrade(memory), slot: slot.clone(), unwritten: None, has_unpublished: false };
     let life = move || {
         if let Err(error) = rustix::process::nice(10) {
             log::debug!("texts are embedded at the usual priority: {error}");
@@ -130,17 +130,17 @@ impl EmbeddingWorker {
             match memory.next_embedding(&self.slot, goal)? {
                 None => {
                     if memory.finish_reembedding(&self.slot, goal)? {
-                        self.unnamed = true;
+                        self.has_unpublished = true;
                     }
                     return Ok(());
                 }
                 Some(EmbeddingTask::Write(segment)) => {
                     memory.write_derived(&self.slot, goal, &segment)?;
-                    (self.unwritten, self.unnamed) = (None, true);
+                    (self.unwritten, self.has_unpublished) = (None, true);
                 }
                 Some(EmbeddingTask::WritePassages(segment)) => {
                     memory.write_passages(&self.slot, goal, &segment)?;
-                    self.unnamed = true;
+                    self.has_unpublished = true;
                 }
                 Some(EmbeddingTask::Embed(texts, segment)) => {
                     drop(memory);
@@ -220,7 +220,7 @@ impl EmbeddingWorker {
             && let Some(memory) = self.memory.upgrade()
         {
             memory.write_derived(&self.slot, goal, segment)?;
-            (self.unwritten, self.unnamed) = (None, true);
+            (self.unwritten, self.has_unpublished) = (None, true);
             drop(memory);
             self.name_files()?;
         }
@@ -229,11 +229,11 @@ impl EmbeddingWorker {
 
     /// Has a manifest name the files that were written.
     fn name_files(&mut self) -> Result<(), Interruption> {
-        if self.unnamed
+        if self.has_unpublished
             && let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping())
         {
             memory.seal()?;
-            self.unnamed = false;
+            self.has_unpublished = false;
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ pub struct Stored {
     /// Later parts are to be few and small.
     together: bool,
     /// Whether the next part says all in any case.
-    anew: bool,
+    rewrites_all: bool,
     /// Graphs and files of derived vectors that the manifest on disk names, or may name.
     sidecars: BTreeSet<Hash>,
 }
@@ -147,7 +147,7 @@ impl Stored {
 
     /// Has the next part say all, so that what the parts say now can go.
     pub fn write_anew(&mut self) {
-        self.anew = true;
+        self.rewrites_all = true;
     }
 
     /// Notes which number a state has.
@@ -171,7 +171,7 @@ impl Stored {
         let sidecars = std::mem::take(&mut next.sidecars);
         self.sidecars = sidecars.clone();
         let mut part = next.changes(catalog, trees)?;
-        let (together, anew) = (next.together, next.anew || next.is_outgrown(part.len() as u64));
+        let (together, anew) = (next.together, next.rewrites_all || next.is_outgrown(part.len() as u64));
         if anew {
             next = Stored::default();
             part = next.changes(catalog, trees)?;
