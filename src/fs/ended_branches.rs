@@ -32,7 +32,7 @@ impl EndedBranches {
     pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
         let path = path.to_owned();
-        let refusal = Arc::new(match (change.what, parent) {
+        let refusal = Arc::new(match (change.op, parent) {
             ("merge", Some(parent)) => Refusal::Merged { path, parent: parent.to_owned(), time },
             _ => Refusal::Discarded { path, time },
         });

@@ -138,11 +138,11 @@ impl MountContext {
             let parent = change.parent.and_then(|parent| self.memory.info(parent).ok());
             self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
         }
-        if change.what == KEPT_DROPPED {
+        if change.op == KEPT_DROPPED {
             let errors = &self.states.of(change.branch).errors;
             errors.record(self.memory.now(), None, ".", &LimitError::KeptDropped.into());
         }
-        if change.what == "purge" {
+        if change.op == "purge" {
             // Any branch may have lost something, and any answer may quote it.
             self.answers.forget_all();
             self.states.all().iter().for_each(|(_, state)| self.notifier.send_all(state.take_waiting()));

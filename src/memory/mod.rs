@@ -106,24 +106,24 @@ pub struct BranchEvent {
     /// The parent of that branch; nothing for a root branch.
     pub parent: Option<BranchId>,
     /// The word of the lineage for what was done.
-    pub what: &'static str,
+    pub op: &'static str,
     /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
     pub files: Vec<Replaced>,
     /// The branch and its parent as they were, to be let go of with no lock held.
-    was: Vec<BranchRef>,
+    previous: Vec<BranchRef>,
 }
 
-/// [`BranchEvent::what`] where earlier states of all branches went, since the disk is full; each root branch hears of it.
+/// [`BranchEvent::op`] where earlier states of all branches went, since the disk is full; each root branch hears of it.
 pub const KEPT_DROPPED: &str = "kept_dropped";
 
 impl BranchEvent {
-    fn of_root(branch: BranchId, what: &'static str) -> BranchEvent {
-        BranchEvent { branch, parent: None, what, files: Vec::new(), was: Vec::new() }
+    fn of_root(branch: BranchId, op: &'static str) -> BranchEvent {
+        BranchEvent { branch, parent: None, op, files: Vec::new(), previous: Vec::new() }
     }
 
     /// Returns the name path of the branch before it was changed.
     pub fn path_before(&self) -> Option<&str> {
-        let branch = self.was.iter().find(|branch| branch.id == self.branch)?;
+        let branch = self.previous.iter().find(|branch| branch.id == self.branch)?;
         Some(&branch.path)
     }
 }

@@ -230,7 +230,7 @@ fn a_rollback_to_a_smaller_state_works_on_a_full_disk_and_earlier_states_yield_t
     let told = Arc::new(AtomicBool::new(false));
     memory.on_change({
         let told = told.clone();
-        Arc::new(move |event| _ = told.fetch_or(event.what == KEPT_DROPPED, Ordering::Relaxed))
+        Arc::new(move |event| _ = told.fetch_or(event.op == KEPT_DROPPED, Ordering::Relaxed))
     });
     let fill = |memory: &Memory| until_full(|number| write(memory, main, &format!("f{number}"), &noise(number, FILE)));
     let count = fill(&memory);

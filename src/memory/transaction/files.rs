@@ -387,7 +387,7 @@ impl Memory {
 
     fn tell_files(&self, branch: BranchId) {
         let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
-        self.tell(crate::memory::BranchEvent { branch, parent, what: "files", files: Vec::new(), was: Vec::new() });
+        self.tell(crate::memory::BranchEvent { branch, parent, op: "files", files: Vec::new(), previous: Vec::new() });
     }
 }
 

@@ -19,7 +19,7 @@ use crate::memory::{Actor, BranchEvent, Error, Memory, SignalError};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
 
-/// [`BranchEvent::what`] where signals changed; the branch is the one whose shared log they belong to.
+/// [`BranchEvent::op`] where signals changed; the branch is the one whose shared log they belong to.
 const CHANGED: &str = "signal";
 /// Permission bits that a signal can have.
 const MODE_BITS: u32 = 0o777;

@@ -271,10 +271,10 @@ impl Memory {
             self.merging.acks.forget_branch(*branch);
             self.merging.planner.forget(*branch);
         }
-        let (branch, what) = (prepared.branch, prepared.op.name());
+        let (branch, op) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let context = self.shared_event_context(&log_record.command);
-        let was = {
+        let previous = {
             let catalog = self.catalog();
             let is = |id: BranchId| catalog.branches.get(&id).cloned();
             [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
@@ -283,7 +283,7 @@ impl Memory {
         if let Some(context) = context {
             self.note_shared_events(&context, &log_record.command, &signed);
         }
-        Ok((signed, BranchEvent { branch, parent, what, files, was }))
+        Ok((signed, BranchEvent { branch, parent, op, files, previous }))
     }
 
     /// Swaps the catalog for the one after the entry; returns the files that others were put in place
@@ -352,8 +352,8 @@ impl Memory {
         self.wake_maintenance();
         self.maintenance.embedding.wake();
         let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
-        let replaces = !change.files.is_empty() || change.what == EntryOp::Discard.name();
-        if replaces && change.was.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
+        let replaces = !change.files.is_empty() || change.op == EntryOp::Discard.name();
+        if replaces && change.previous.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
             self.merging.planner.run(move || drop(change));
         }
     }

@@ -90,12 +90,12 @@ pub struct Viewer<'a> {
     /// Tells whether they may read a branch.
     pub reads: &'a dyn Fn(BranchId) -> bool,
     /// Bytes of the largest file that they are shown.
-    pub most: u64,
+    pub bytes_max: u64,
 }
 
 impl Viewer<'_> {
     /// Whoever has the store itself.
-    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, most: u64::MAX };
+    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, bytes_max: u64::MAX };
 
     /// An entry shows a step of its branch, and of the parent that it reached.
     fn sees(&self, signed: &SignedEntry, from: BranchId) -> bool {
@@ -260,7 +260,7 @@ impl Memory {
             if state.head() == *hash {
                 return Ok(shown_head(&state));
             }
-            if let Some(file) = self.file_of(&state, hash, viewer.most)? {
+            if let Some(file) = self.file_of(&state, hash, viewer.bytes_max)? {
                 return Ok(file);
             }
             if let Some(version) = version_of(&state, hash)? {
@@ -274,7 +274,8 @@ impl Memory {
     /// decided against in the parent.
     fn show_earlier(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let catalog = self.catalog().clone();
-        let mut look = |state: &BranchVersion, before: &BranchVersion| self.shown_in(state, before, hash, viewer.most);
+        let mut look =
+            |state: &BranchVersion, before: &BranchVersion| self.shown_in(state, before, hash, viewer.bytes_max);
         if let Some(found) = catalog.retained.find_in(branch, &mut look)? {
             return Ok(Some(found));
         }
