@@ -158,6 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn all_users_together_have_a_limit_too() {
+        let last = LastAnswers::default();
+        last.keep(&view(1), ControlNode::Query, 7, &answer(4 << 20));
+        last.keep(&view(2), ControlNode::Query, 7, &answer(3 << 20));
+        for uid in 10..20 {
+            last.keep(&view(1), ControlNode::Query, uid, &answer(6 << 20));
+        }
+        let there = |branch, uid| !last.get(&view(branch), ControlNode::Query, uid).unwrap().is_empty();
+        assert!(!there(1, 7), "67 MiB are too many, and this user has the most");
+        assert!(there(2, 7) && (10..20).all(|uid| there(1, uid)));
+    }
+
+    #[test]
     fn what_was_too_long_is_said() {
         let last = LastAnswers::default();
         last.keep(&view(1), ControlNode::Query, 7, &answer(9 << 20));

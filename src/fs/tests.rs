@@ -5,6 +5,7 @@ mod branches;
 mod control;
 mod corrections;
 mod files;
+mod limits;
 mod listing;
 mod records;
 mod rig;

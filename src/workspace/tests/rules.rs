@@ -22,6 +22,20 @@ fn a_file_takes_so_many_links_and_no_more() {
 }
 
 #[test]
+fn a_folder_takes_so_many_folders_and_no_more() {
+    let mut tree = Tree::default();
+    for number in 0..LINKS_MAX - 2 {
+        mkdir(&mut tree, ROOT, number.to_string().as_bytes());
+    }
+    let make = |make| FileOp::Create { parent: ROOT, name: name(b"more"), make, mode: 0o755, uid: 0, gid: 0 };
+    assert_eq!(fails(&mut tree, &make(Make::Directory)), "TooManyLinks");
+    tree.apply(&make(Make::File), Time(1), &NoPacks).unwrap();
+    assert_eq!(tree.node(ROOT).unwrap().nlink(), LINKS_MAX);
+    tree.apply(&FileOp::Rmdir { parent: ROOT, name: name(b"7"), keep: false }, Time(1), &NoPacks).unwrap();
+    mkdir(&mut tree, ROOT, b"again");
+}
+
+#[test]
 fn sizes_targets_and_attributes_have_their_limits() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
