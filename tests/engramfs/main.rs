@@ -53,6 +53,8 @@ mod long_writes;
 mod manifest;
 /// What others do between a decision and what follows from it.
 mod meanwhile;
+/// What `--memory` leaves for the server.
+mod memory_limits;
 /// Random operations against a plain model.
 mod model;
 /// Files without a name, which handles keep alive.

@@ -378,6 +378,31 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
+        let rig = rig();
+        let [child, other] = ["child", "other"].map(|name| rig.fork(rig.main, name).unwrap());
+        for (branch, id) in [(rig.main, "a"), (rig.main, "b"), (child, "c")] {
+            rig.put(branch, id, "x").unwrap();
+        }
+        let name = || crate::workspace::FileName::new(b"f").unwrap();
+        let (parent, make) = (crate::workspace::ROOT, crate::workspace::Make::File);
+        let create = FileOp::Create { parent, name: name(), make, mode: 0o644, uid: 0, gid: 0 };
+        let edit = |op: FileOp<'_>| rig.memory.edit(&rig.who, rig.main, op).map(|outcome| outcome.inode).ok();
+        let inode = edit(create).unwrap();
+        edit(FileOp::Write { inode, offset: 0, bytes: vec![b'x'; 800].into() }).unwrap();
+        rig.quota(rig.main, "records=1 bytes=10 branches=1");
+        let refused = || is_over(rig.put(rig.main, "more", "x")) && is_over(rig.fork(rig.main, "more"));
+        assert!(refused() && edit(FileOp::Write { inode, offset: 800, bytes: vec![b'x'].into() }).is_none());
+        rig.memory.commit(&rig.who, rig.main, vec![RecordEdit::Delete { id: "a".into() }]).unwrap();
+        edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(700), ..Attrs::default() } }).unwrap();
+        rig.memory.merge(&rig.who, child, MergeKind::Merge, false).unwrap();
+        assert!(is_over(rig.put(rig.main, "more", "x")), "b and c are there");
+        edit(FileOp::Unlink { parent, name: name(), keep: false }).unwrap();
+        rig.memory.discard(&rig.who, other).unwrap();
+        rig.fork(rig.main, "more").unwrap();
+    }
+
+    #[test]
     fn files_count_by_their_size_where_they_differ() {
         let rig = rig();
         let create = |branch, name: &str| {
