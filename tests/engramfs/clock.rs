@@ -84,6 +84,25 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
 }
 
 #[test]
+fn entries_are_a_nanosecond_apart_where_the_clock_stands_still_or_goes_back() {
+    let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+    let memory = machine.open(&disk);
+    for (id, wrong_by) in [("a", 0), ("b", 0), ("c", 0), ("d", -DAY / 2), ("e", -DAY / 2), ("f", DAY / 2)] {
+        machine.set(wrong_by);
+        commit(&memory, id).unwrap();
+    }
+    let nanos = |line: &String| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let time: jiff::Timestamp = line["time"].as_str().unwrap().parse().unwrap();
+        i64::try_from(time.as_nanosecond()).unwrap()
+    };
+    let times: Vec<i64> = memory.lineage_lines(main_of(&memory), false).unwrap().iter().map(nanos).collect();
+    let last = times[times.len() - 6..].windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
+    assert_eq!(last[..4], [1; 4], "the clock stood still, and then went back");
+    assert_eq!(times[times.len() - 1], NOW + DAY / 2, "it is ahead of the last entry again");
+}
+
+#[test]
 fn operations_of_before_the_jump_are_gathered_after_it() {
     let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
     let memory = machine.open(&disk);

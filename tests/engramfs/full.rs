@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Make, Memory,
-    MergeKind, OpenMode, Setting, View,
+    MergeKind, OpenMode, Setting, View, XattrHow,
 };
 
 use crate::shrink::run_steps;
@@ -241,6 +241,44 @@ fn a_rollback_to_a_smaller_state_works_on_a_full_disk_and_earlier_states_yield_t
     let lineage = memory.lineage_lines(main, false).unwrap();
     assert!(lineage.iter().any(|line| line.contains(r#""op":"kept_dropped""#)), "the lineage says nothing of them");
     drop(memory);
+    verify(&disk).unwrap();
+}
+
+#[test]
+fn the_last_room_is_for_what_gives_some_back() {
+    let (disk, memory) = store(8 * MIB, 1 << 20);
+    let main = main_of(&memory);
+    let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).map_err(full).map(|outcome| outcome.inode);
+    let name = |text: &str| FileName::new(text.as_bytes()).unwrap();
+    let make = |text: &str, make| {
+        edit(FileOp::Create { parent: FILES_ROOT, name: name(text), make, mode: 0o755, uid: 1000, gid: 1000 })
+    };
+    make("folder", Make::Directory).unwrap();
+    write(&memory, main, "file", &noise(1, FILE)).unwrap();
+    let inode = inode_of(&memory, main, "file").unwrap();
+    edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrHow::Any }).unwrap();
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.checkpoint(&who(), main, "label", None).unwrap();
+    until_full(|number| write(&memory, main, &format!("f{number}"), &noise(number + 2, FILE)));
+    until_full(|number| memory.set(&who(), main, Setting::Task, &number.to_string()));
+    let refused = [
+        memory.set(&who(), main, Setting::Keep, "60d"),
+        memory.fork(&who(), main, "more", None).map(drop),
+        memory.checkpoint(&who(), main, "more", None),
+        make("more", Make::File).map(drop),
+        record(&memory, 1),
+    ];
+    for (at, outcome) in refused.into_iter().enumerate() {
+        assert_eq!(outcome.unwrap_err().kind(), Kind::Full, "{at}");
+    }
+    edit(FileOp::RemoveXattr { inode, name: b"user.a".to_vec() }).unwrap();
+    truncate(&memory, main, "file").unwrap();
+    edit(FileOp::Rmdir { parent: FILES_ROOT, name: name("folder"), keep: false }).unwrap();
+    memory.set(&who(), main, Setting::Keep, "1h").unwrap();
+    memory.set(&who(), child, Setting::Ttl, "1h").unwrap();
+    memory.delete_checkpoint(&who(), main, "label").unwrap();
+    memory.discard(&who(), child).unwrap();
+    memory.close().unwrap();
     verify(&disk).unwrap();
 }
 

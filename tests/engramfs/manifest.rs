@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{Hash, Memory, ShowTarget, View, Viewer};
 
+use crate::files::write;
 use crate::support::{main_of, open, put, texts, verify, who};
 
 fn names(disk: &ForgetfulDisk) -> HashSet<String> {
@@ -23,6 +24,47 @@ fn reopened(disk: &ForgetfulDisk, memory: std::sync::Arc<Memory>) -> std::sync::
     drop(memory);
     verify(disk).unwrap();
     open(disk).unwrap()
+}
+
+/// Bytes of all journal files.
+fn journal_bytes(disk: &ForgetfulDisk) -> u64 {
+    disk.files().into_iter().filter(|(path, _)| path.starts_with("journal/")).map(|(_, length)| length).sum()
+}
+
+#[test]
+fn a_fork_writes_as_much_at_any_size_and_depth() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let cost_of_a_fork = |parent, name: &str| {
+        let before = journal_bytes(&disk);
+        memory.fork(&who(), parent, name, None).unwrap();
+        journal_bytes(&disk) - before
+    };
+    // The first one notes who the user is.
+    memory.fork(&who(), main, "first", None).unwrap();
+    let small = cost_of_a_fork(main, "small");
+    memory
+        .commit(&who(), main, (0..3_000).map(|n| put(&format!("r{n}"), Some(vec![1.0, 2.0]), Some("text"))).collect())
+        .unwrap();
+    for number in 0..300 {
+        write(&memory, main, &format!("f{number}"), "some text");
+    }
+    memory.sync().unwrap();
+    // The entry that gathers what was done to files belongs to them.
+    memory.checkpoint(&who(), main, "full", None).unwrap();
+    let large = cost_of_a_fork(main, "large");
+    let mut branch = main;
+    for _ in 0..20 {
+        branch = memory.fork(&who(), branch, "d", None).unwrap();
+        memory.commit(&who(), branch, vec![put("own", None, Some("text"))]).unwrap();
+    }
+    let deep = cost_of_a_fork(branch, "depth");
+    // Numbers are longer, and so are paths.
+    assert!(large < small + 64 && deep < small + 192, "{small}, {large} and {deep} bytes");
+    let memory = reopened(&disk, memory);
+    let deepest = memory.resolve(&format!("main{}/depth", "/d".repeat(20))).unwrap();
+    assert_eq!(texts(&memory, &View::Branch(deepest)).len(), 3_001);
 }
 
 #[test]

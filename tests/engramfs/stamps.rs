@@ -1,10 +1,10 @@
 //! Who wrote a version, where and when: filters find it, and hits show it.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, Setting, View};
+use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, RecordEdit, Setting, View};
 use serde_json::{Value, json};
 
-use crate::support::{main_of, open, put, who};
+use crate::support::{delete, main_of, open, put, who};
 
 fn found(memory: &Memory, branch: BranchId, filter: &Value) -> Vec<String> {
     let query = json!({ "text": "word", "k": 100, "filter": filter }).to_string();
@@ -47,6 +47,33 @@ fn filters_find_versions_by_who_wrote_them_where_and_when() {
     }
     let refused = Query::parse(r#"{"text":"word","filter":{"@created":{"$gt":"yesterday"}}}"#).unwrap_err();
     assert!(refused.hint().contains("2026-01-31T12:00:00Z"), "{refused}; {}", refused.hint());
+}
+
+#[test]
+fn created_stays_with_a_record_that_is_replaced_or_renamed_and_ends_with_a_delete() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let times = |id: &str| {
+        let record = memory.snapshot(&View::Branch(main)).unwrap().get(id).unwrap().unwrap();
+        (record.created(), record.modified())
+    };
+    for sealed in [false, true] {
+        let commit = |edit: RecordEdit| {
+            memory.commit(&who(), main, vec![edit]).unwrap();
+            if sealed {
+                memory.seal().unwrap();
+            }
+        };
+        commit(put("a", None, Some("one")));
+        let first = times("a");
+        commit(put("a", None, Some("two")));
+        assert!(times("a").0 == first.0 && times("a").1 > first.1, "{sealed}");
+        commit(RecordEdit::Rename { from: "a".into(), to: "b".into() });
+        assert_eq!(times("b").0, first.0, "{sealed}");
+        commit(delete("b"));
+        commit(put("b", None, Some("three")));
+        assert!(times("b").0 > first.1, "{sealed}");
+    }
 }
 
 #[test]
