@@ -81,6 +81,7 @@ fn a_bad_question_fails_in_the_write_and_does_nothing() {
     assert_eq!(headers(&rig.read_on(handle, 6).unwrap()).len(), 1);
     assert!(before.contains("apples"));
     assert_eq!(rig.last_error("main")["path"], "query");
+    assert_eq!(rig.write("main/query", "{\"id\":\"none\"}\n"), Err(Errno::ENOENT), "as it is no bad one");
 }
 
 #[test]
@@ -256,7 +257,9 @@ fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
 fn verbs_that_change_a_branch_are_its_owners() {
     let mut rig = with_records();
     rig.who = ANN;
-    for verb in ["checkpoint v1", "rollback v1", "resolve a child", "pull", "promote", "merge", "gc", "gc --dry-run"] {
+    let of_any = "checkpoint v1,rollback v1,resolve a child,pull,promote,merge,revert 1,undo,redo,propose,withdraw";
+    let of_root_branches = "archive-log 1,reembed,free-agent ann,bar-agent ann,gc,gc --dry-run";
+    for verb in of_any.split(',').chain(of_root_branches.split(',')) {
         assert_eq!(rig.write("main/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
     }
     assert_eq!(rig.last_error("main")["code"], "not_owner");

@@ -360,6 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn metadata_have_one_form_for_each_key_and_number() {
+        let canonical = |metadata: &str| {
+            let document = format!(r#"{{"text":"t","metadata":{metadata}}}"#);
+            RecordPatch::parse("a", document.as_bytes()).unwrap().unwrap().metadata.unwrap().to_string()
+        };
+        assert_eq!(canonical(r#"{"b": {"z":1, "y":2}, "a": 1, "a": "last"}"#), r#"{"a":"last","b":{"y":2,"z":1}}"#);
+        let numbers = r#"{"n":[1,1.0,100.0,-9223372036854775808,18446744073709551615]}"#;
+        assert_eq!(canonical(r#"{"n":[1, 1.0, 1e2, -9223372036854775808, 18446744073709551615]}"#), numbers);
+        assert!(canonical(r#"{"n":18446744073709551616}"#).starts_with(r#"{"n":1.8446744073709552e"#));
+    }
+
+    #[test]
     fn a_key_that_is_left_out_stays_and_null_removes_it() {
         let before =
             RecordContent { vector: Some([1.0].into()), text: Some("old".into()), metadata: r#"{"a":1,"b":2}"#.into() };

@@ -14,6 +14,17 @@ fn a_fork_inherits_just_what_the_contract_says() {
     assert_eq!(fork.strategy(), Strategy::Manual);
     assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
     assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+    assert_eq!(&**settings.with(Setting::ChildTtl, "7d").for_fork().get(Setting::Ttl), "7d");
+    let page = include_str!("../../../../docs/SEMANTICS.md");
+    let (_, section) = page.split_once("\n## Settings\n").unwrap();
+    for setting in Setting::ALL {
+        let name = format!("`{}`", setting.name());
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let mut cells = rows.map(|row| (row.split(" | ").next().unwrap(), row.rsplit(" | ").next().unwrap()));
+        let (_, a_fork) = cells.find(|(names, _)| names.contains(&name)).unwrap();
+        let is_taken_over = &**Settings::default().with(setting, "1h").for_fork().get(setting) == "1h";
+        assert_eq!(is_taken_over, a_fork == "inherits", "{name}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 
 use crate::mount::{Mounted, errno, names, read, rename_with, save, truncate};
 
@@ -32,6 +32,8 @@ fn what_is_written_is_read_and_has_its_size() {
     let raw = at("").join(std::ffi::OsStr::from_bytes(b"\xff\xfe no text"));
     save(&raw, "any bytes").unwrap();
     assert_eq!(read(&raw), "any bytes");
+    let nameless = File::options().write(true).custom_flags(libc::O_TMPFILE).open(at(""));
+    assert_eq!(errno(nameless), libc::EOPNOTSUPP);
 }
 
 #[test]
