@@ -209,6 +209,36 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_the_exit_code_of_the_page() {
+        let page = include_str!("../../docs/SEMANTICS.md");
+        for (kind, row) in [
+            (Kind::NotFound, "not found | ENOENT"),
+            (Kind::Gone, "gone (merged, discarded) | ESTALE"),
+            (Kind::Exists, "exists | EEXIST"),
+            (Kind::NotEmpty, "not empty | ENOTEMPTY"),
+            (Kind::Invalid, "invalid | EINVAL"),
+            (Kind::TooLarge, "too large | EFBIG"),
+            (Kind::Busy, "busy | EBUSY"),
+            (Kind::Conflict, "conflict | EBUSY"),
+            (Kind::Refused, "refused by a gate | EPERM"),
+            (Kind::NotPermitted, "not permitted | EPERM"),
+            (Kind::Denied, "denied | EACCES"),
+            (Kind::ReadOnly, "read-only | EROFS"),
+            (Kind::Timeout, "timeout | ETIMEDOUT"),
+            (Kind::Full, "disk full | ENOSPC"),
+            (Kind::Quota, "quota of a branch, a user or the store's disk | EDQUOT"),
+            (Kind::Io, "disk failed | EIO"),
+            (Kind::Unsupported, "unsupported | EOPNOTSUPP"),
+            (Kind::Damaged, "damaged | EIO"),
+            (Kind::Locked, "locked by another process | EBUSY"),
+            (Kind::Descriptors, "server or machine out of file descriptors | ENFILE"),
+        ] {
+            let row = format!("| {row} | {} |", exit_of(kind).code());
+            assert!(page.contains(&row), "docs/SEMANTICS.md has no {row}");
+        }
+    }
+
+    #[test]
     fn what_a_mount_tells_has_the_exit_code_of_its_kind() {
         let conflict = Error::from(MergeError::Conflicts { count: 1, shown: String::new() });
         let changed = Error::from(MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO });

@@ -178,6 +178,36 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_the_errno_of_the_page() {
+        let page = include_str!("../../docs/SEMANTICS.md");
+        for (kind, words) in [
+            (Kind::NotFound, "not found"),
+            (Kind::Gone, "gone (merged, discarded)"),
+            (Kind::Exists, "exists"),
+            (Kind::NotEmpty, "not empty"),
+            (Kind::Invalid, "invalid"),
+            (Kind::TooLarge, "too large"),
+            (Kind::Busy, "busy"),
+            (Kind::Conflict, "conflict"),
+            (Kind::Refused, "refused by a gate"),
+            (Kind::NotPermitted, "not permitted"),
+            (Kind::Denied, "denied"),
+            (Kind::ReadOnly, "read-only"),
+            (Kind::Timeout, "timeout"),
+            (Kind::Full, "disk full"),
+            (Kind::Quota, "quota of a branch, a user or the store's disk"),
+            (Kind::Io, "disk failed"),
+            (Kind::Unsupported, "unsupported"),
+            (Kind::Damaged, "damaged"),
+            (Kind::Locked, "locked by another process"),
+            (Kind::Descriptors, "server or machine out of file descriptors"),
+        ] {
+            let row = format!("| {words} | {} |", Errno::from(kind).name());
+            assert!(page.contains(&row), "docs/SEMANTICS.md has no {row}");
+        }
+    }
+
+    #[test]
     fn a_refusal_keeps_its_reason_and_a_plain_failure_has_none() {
         let refused = Failure::from(InputRefusal::LineNotUtf8);
         assert_eq!(refused.errno(), Errno::EINVAL);
