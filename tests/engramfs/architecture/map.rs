@@ -1,4 +1,4 @@
-//! The tables of docs/ARCHITECTURE.md.
+//! The tables of docs/ARCHITECTURE.md and CONTRIBUTING.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
