@@ -264,7 +264,8 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::memory::{
-        Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, VerifyOptions, View, verify_on,
+        Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, RecordEdit, RecordInput,
+        VerifyOptions, View, verify_on,
     };
 
     fn who() -> Actor {
@@ -302,5 +303,31 @@ mod tests {
         let cut = Arc::new(disk.power_cut_keep_all());
         let again = Memory::open_on(cut, OpenMode::Existing, None, Environment::real(who())).unwrap();
         assert_eq!(text_of(&again, main), b"behind");
+    }
+
+    /// What is rolled back to, and what is replaced, must be what the plan looked at.
+    #[test]
+    fn a_plan_that_something_came_between_does_not_hold() {
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who())).unwrap();
+        let main = memory.root("main").unwrap();
+        let commit = || {
+            let put = RecordEdit::Put { id: "a".into(), draft: RecordInput::of_vector(vec![1.0]).unwrap() };
+            memory.commit(&who(), main, vec![put]).unwrap();
+        };
+        let take = || memory.checkpoint(&who(), main, "v1", None).unwrap();
+        let source = StateSource::Checkpoint("v1".into());
+        take();
+        let other_checkpoint = || {
+            memory.delete_checkpoint(&who(), main, "v1").unwrap();
+            take();
+        };
+        for change in [&commit as &dyn Fn(), &other_checkpoint] {
+            let catalog = memory.catalog().clone();
+            let plan = Rollback::new(memory.merge_context(&catalog), main, &source, None, usize::MAX).ok().unwrap();
+            assert!(plan.holds(&memory.catalog()), "a control");
+            change();
+            assert!(!plan.holds(&memory.catalog()));
+        }
     }
 }
