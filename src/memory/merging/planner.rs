@@ -241,4 +241,27 @@ mod tests {
                 .unwrap();
         assert_eq!(again.catalog().branch(main).unwrap().state.totals().records, COUNT);
     }
+
+    /// It costs what the parent changed, and says the same as one that is made anew.
+    #[test]
+    fn a_plan_that_follows_the_parent_is_that_of_both_as_they_are() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        fill(&memory, &who, main, "a");
+        let child = memory.fork(&who, main, "child", None).unwrap();
+        let put = |text: &str, n: u64| {
+            let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+            RecordEdit::Put { id: format!("a{n}").into(), draft }
+        };
+        memory.commit(&who, child, (0..COUNT).map(|n| put("of the child", n)).collect()).unwrap();
+        let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        let before = plan().hash;
+        // The first, the last and one between in order of ids.
+        memory.commit(&who, main, [0, 999, 1_500].map(|n| put("of the parent", n)).into()).unwrap();
+        let followed = plan().hash;
+        memory.merging.planner.forget(child);
+        assert_eq!((followed == before, plan().hash), (false, followed));
+    }
 }
