@@ -29,19 +29,19 @@ pub(super) struct LastAnswers(Mutex<AnswerStore>);
 
 #[derive(Default)]
 struct AnswerStore {
-    answers: HashMap<AnswerKey, Last>,
+    answers: HashMap<AnswerKey, StoredAnswer>,
     /// Their keys by user, oldest first.
-    ages: BTreeMap<(u32, u64), AnswerKey>,
+    by_serial: BTreeMap<(u32, u64), AnswerKey>,
     users: HashMap<u32, usize>,
     bytes: usize,
-    age: u64,
+    last_serial: u64,
 }
 
-struct Last {
+struct StoredAnswer {
     /// Nothing where it was too long to be kept.
     answer: Option<QueuedAnswer>,
-    weight: usize,
-    age: u64,
+    weight_bytes: usize,
+    serial: u64,
 }
 
 impl LastAnswers {
@@ -49,8 +49,8 @@ impl LastAnswers {
     pub fn keep(&self, view: &View, channel: ControlNode, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
         let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());
-        let weight = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
-        let dropped = self.0.lock().insert((view.clone(), channel, uid), answer, weight);
+        let weight_bytes = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
+        let dropped = self.0.lock().insert((view.clone(), channel, uid), answer, weight_bytes);
         drop(dropped);
     }
 
@@ -82,16 +82,21 @@ impl LastAnswers {
 
 impl AnswerStore {
     /// Returns what had to go, to be dropped with no lock held.
-    fn insert(&mut self, key: AnswerKey, answer: Option<QueuedAnswer>, weight: usize) -> Vec<Option<Last>> {
+    fn insert(
+        &mut self,
+        key: AnswerKey,
+        answer: Option<QueuedAnswer>,
+        weight_bytes: usize,
+    ) -> Vec<Option<StoredAnswer>> {
         let mut dropped = vec![self.remove(&key)];
         let uid = key.2;
-        self.age += 1;
-        self.ages.insert((uid, self.age), key.clone());
-        self.answers.insert(key, Last { answer, weight, age: self.age });
-        self.bytes += weight;
-        *self.users.entry(uid).or_default() += weight;
+        self.last_serial += 1;
+        self.by_serial.insert((uid, self.last_serial), key.clone());
+        self.answers.insert(key, StoredAnswer { answer, weight_bytes, serial: self.last_serial });
+        self.bytes += weight_bytes;
+        *self.users.entry(uid).or_default() += weight_bytes;
         while let Some(uid) = self.to_shorten() {
-            let oldest = self.ages.range((uid, 0)..).next().map(|(_, key)| key.clone());
+            let oldest = self.by_serial.range((uid, 0)..).next().map(|(_, key)| key.clone());
             dropped.extend(oldest.map(|key| self.remove(&key)));
         }
         dropped
@@ -103,12 +108,12 @@ impl AnswerStore {
         (*most > USER_BYTES_MAX || self.bytes > BYTES_MAX).then_some(*uid)
     }
 
-    fn remove(&mut self, key: &AnswerKey) -> Option<Last> {
+    fn remove(&mut self, key: &AnswerKey) -> Option<StoredAnswer> {
         let last = self.answers.remove(key)?;
-        self.ages.remove(&(key.2, last.age));
-        self.bytes -= last.weight;
+        self.by_serial.remove(&(key.2, last.serial));
+        self.bytes -= last.weight_bytes;
         if let Some(bytes) = self.users.get_mut(&key.2) {
-            *bytes -= last.weight;
+            *bytes -= last.weight_bytes;
             if *bytes == 0 {
                 self.users.remove(&key.2);
             }

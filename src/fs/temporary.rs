@@ -37,14 +37,14 @@ pub(super) struct Temporary {
 
 struct TemporaryContent {
     bytes: CountedBuffer,
-    look: Look,
+    stat: TemporaryStat,
     /// It became a record; what is written now would be lost.
     is_committed: bool,
 }
 
 /// What stat(2) shows of a temporary.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct TemporaryStat {
     pub length: u64,
     pub mode: u32,
     pub uid: u32,
@@ -80,7 +80,7 @@ impl Temporaries {
 
     /// Returns the names and owners of all.
     pub fn owners(&self) -> Vec<(OsString, u32)> {
-        self.names.lock().iter().map(|(name, file)| (name.clone(), file.look().uid)).collect()
+        self.names.lock().iter().map(|(name, file)| (name.clone(), file.stat().uid)).collect()
     }
 
     /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
@@ -96,9 +96,14 @@ impl Temporaries {
         let beside = bytes.beside(FILE_BYTES)?;
         reserve(&self.used_bytes, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        let look =
-            Look { length: bytes.len() as u64, mode: mode & 0o7777, uid: owner.uid, gid: owner.gid, modified: now };
-        let content = Mutex::new(TemporaryContent { bytes, look, is_committed: false });
+        let stat = TemporaryStat {
+            length: bytes.len() as u64,
+            mode: mode & 0o7777,
+            uid: owner.uid,
+            gid: owner.gid,
+            modified: now,
+        };
+        let content = Mutex::new(TemporaryContent { bytes, stat, is_committed: false });
         let file = Arc::new(Temporary { number, content, used_bytes: self.used_bytes.clone(), _beside: beside });
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
@@ -137,8 +142,8 @@ impl Temporaries {
 }
 
 impl Temporary {
-    pub fn look(&self) -> Look {
-        self.content.lock().look
+    pub fn stat(&self) -> TemporaryStat {
+        self.content.lock().stat
     }
 
     pub fn bytes(&self) -> Vec<u8> {
@@ -151,13 +156,13 @@ impl Temporary {
     }
 
     pub fn set_mode(&self, mode: u32) {
-        self.content.lock().look.mode = mode & 0o7777;
+        self.content.lock().stat.mode = mode & 0o7777;
     }
 
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
-        let look = &mut self.content.lock().look;
-        look.uid = uid.unwrap_or(look.uid);
-        look.gid = gid.unwrap_or(look.gid);
+        let stat = &mut self.content.lock().stat;
+        stat.uid = uid.unwrap_or(stat.uid);
+        stat.gid = gid.unwrap_or(stat.gid);
     }
 
     pub fn resize(&self, length: u64, now: Time) -> Result<(), Failure> {
@@ -167,9 +172,9 @@ impl Temporary {
     /// Writes at `offset`, or at the end without one.
     fn write(&self, offset: Option<u64>, data: &[u8], now: Time) -> Result<(), Failure> {
         let mut content = self.content.lock();
-        let start = offset.unwrap_or(content.look.length);
+        let start = offset.unwrap_or(content.stat.length);
         let end = start.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
-        let length = end.max(content.look.length);
+        let length = end.max(content.stat.length);
         self.set_length(&mut content, length, now)?;
         // It fits in memory, as the whole length does.
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
@@ -182,22 +187,22 @@ impl Temporary {
             return Err(Errno::ESTALE.into());
         }
         let bytes = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
-        let more = length.saturating_sub(content.look.length);
+        let more = length.saturating_sub(content.stat.length);
         reserve(&self.used_bytes, more)?;
         content.bytes.resize(bytes).inspect_err(|_| {
             self.used_bytes.fetch_sub(more, Ordering::Relaxed);
         })?;
         content.bytes.truncate(bytes);
-        self.used_bytes.fetch_sub(content.look.length.saturating_sub(length), Ordering::Relaxed);
-        content.look.length = length;
-        content.look.modified = now;
+        self.used_bytes.fetch_sub(content.stat.length.saturating_sub(length), Ordering::Relaxed);
+        content.stat.length = length;
+        content.stat.modified = now;
         Ok(())
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.used_bytes.fetch_sub(FILE_BYTES + self.look().length, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(FILE_BYTES + self.stat().length, Ordering::Relaxed);
     }
 }
 
@@ -228,7 +233,7 @@ impl File for TemporaryFile {
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.file.look().length)
+        Some(self.file.stat().length)
     }
 }
 
@@ -262,7 +267,7 @@ mod tests {
         let file = create(&files, ".a", b"");
         let full = file.write(Some(0), &vec![0; 64 << 20], Time(0)).unwrap_err();
         assert_eq!(full.errno(), Errno::ENOSPC);
-        assert_eq!(file.look().length, 0);
+        assert_eq!(file.stat().length, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
         assert!(files.create(OsStr::new(".b"), CountedBuffer::new(&Arc::default(), 1), 0o600, ME, Time(0)).is_err());
         file.resize(0, Time(0)).unwrap();

@@ -45,7 +45,7 @@ const CONFIG: &str = "config";
 
 /// What is in a dump.
 #[derive(Serialize, Deserialize)]
-struct Manifest {
+struct DumpManifest {
     format: String,
     version: u32,
     made_by: String,
@@ -145,7 +145,7 @@ impl DumpedBranch {
     }
 }
 
-impl Manifest {
+impl DumpManifest {
     /// Refuses a file with another number of lines than there should be.
     fn check_lines(&self, file: &Path, counted: u64, expected: u64) -> Result<(), CommandError> {
         if counted == expected {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::lines::{each_line, refused};
 use super::shared::SignalsRead;
 use super::{
-    AGENTS, CLOSED_LOGS, CONFIG, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, Manifest, RECORDS,
+    AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, RECORDS,
     SIGNALS, damaged, files, shared, whole_or_not_at_all,
 };
 use crate::cli::actor;
@@ -29,14 +29,15 @@ const BATCH: (usize, usize) = (65_536, 64 << 20);
 pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
     let path = folder.join(MANIFEST);
     let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
+    let manifest: DumpManifest =
+        serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
     manifest.check()?;
     let mut report = whole_or_not_at_all(store, |part| make(&manifest, folder, part))?;
     report["store"] = json!(store);
     Ok(report)
 }
 
-fn make(manifest: &Manifest, folder: &Path, part: &Path) -> Result<Value, CommandError> {
+fn make(manifest: &DumpManifest, folder: &Path, part: &Path) -> Result<Value, CommandError> {
     let memory = open_store(part, OpenMode::CreateNew)?;
     let import = DumpReader { memory: &memory, who: actor::current(), manifest, folder };
     let done = import.all();
@@ -50,7 +51,7 @@ fn make(manifest: &Manifest, folder: &Path, part: &Path) -> Result<Value, Comman
 struct DumpReader<'a> {
     memory: &'a Memory,
     who: Actor,
-    manifest: &'a Manifest,
+    manifest: &'a DumpManifest,
     folder: &'a Path,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    AGENTS, CLOSED_LOGS, CONFIG, DumpedBranch, DumpedCheckpoint, DumpedClosedLog, DumpedLog, DumpedProposal, FORMAT,
-    LOG, MANIFEST, Manifest, PROPOSAL, RECORDS, SIGNALS, VERSION, files, shared, whole_or_not_at_all,
+    AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedCheckpoint, DumpedClosedLog, DumpedLog,
+    DumpedProposal, FORMAT, LOG, MANIFEST, PROPOSAL, RECORDS, SIGNALS, VERSION, files, shared, whole_or_not_at_all,
 };
 use crate::cli::failure::CommandError;
 use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
@@ -46,7 +46,7 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
         "proposals": sum(|dumped| u64::from(dumped.proposal.is_some())), "tip": memory.tip().to_string(),
         "left_out": { "lease_signals": leased, "reviews": reviews },
     });
-    let manifest = Manifest {
+    let manifest = DumpManifest {
         format: FORMAT.to_owned(),
         version: VERSION,
         made_by: format!("engramfs {}", env!("CARGO_PKG_VERSION")),

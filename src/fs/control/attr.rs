@@ -120,9 +120,9 @@ fn readers_mode(mode: u32) -> u32 {
 
 fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
     let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
-    let look = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.look();
-    let base = base.sized(look.length).dated(look.modified);
-    Ok(Attr { mode: look.mode, uid: look.uid, gid: look.gid, ..base })
+    let stat = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.stat();
+    let base = base.sized(stat.length).dated(stat.modified);
+    Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }
 
 /// Returns the attributes of a record that is being written and not committed yet.

@@ -45,7 +45,7 @@ pub(in crate::fs) struct FileNumbers {
 }
 
 struct NumberedFiles {
-    by_slot: HashMap<u64, Told>,
+    by_slot: HashMap<u64, NumberedView>,
     slots: HashMap<FilesOf, u64>,
     /// Slots of this mount that are free again.
     free_slots: Vec<u64>,
@@ -55,7 +55,7 @@ struct NumberedFiles {
     reclaim_at: usize,
 }
 
-struct Told {
+struct NumberedView {
     files: FilesOf,
     /// Look-ups that the kernel holds of its files.
     lookups: AtomicU64,
@@ -97,10 +97,10 @@ impl FileNumbers {
     /// Takes back look-ups of a number.
     pub fn forget(&self, number: u64, lookups: u64) {
         let known = self.known.read();
-        if let Some(told) = slot_of(number).and_then(|slot| known.by_slot.get(&slot)) {
+        if let Some(view) = slot_of(number).and_then(|slot| known.by_slot.get(&slot)) {
             let less = |held: u64| Some(held.saturating_sub(lookups));
             // It never refuses.
-            let _ = told.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = view.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
 
@@ -131,8 +131,8 @@ impl FileNumbers {
     pub fn find(&self, number: u64) -> Option<(FilesOf, u64)> {
         let known = self.known.read();
         let slot = slot_of(number)?;
-        let told = known.by_slot.get(&slot)?;
-        Some((told.files.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
+        let view = known.by_slot.get(&slot)?;
+        Some((view.files.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
     }
 
     fn slot(&self, files: &FilesOf) -> Option<u64> {
@@ -149,7 +149,7 @@ impl FileNumbers {
             return Some(*slot);
         }
         let slot = if own != 0 && known.free(own) { own } else { known.mount_slot()? };
-        known.by_slot.insert(slot, Told { files: files.clone(), lookups: AtomicU64::new(0) });
+        known.by_slot.insert(slot, NumberedView { files: files.clone(), lookups: AtomicU64::new(0) });
         known.slots.insert(files.clone(), slot);
         Some(slot)
     }
@@ -158,11 +158,11 @@ impl FileNumbers {
 impl NumberedFiles {
     /// Frees a slot, unless the kernel holds some of its files, and returns whether it is free.
     fn free(&mut self, slot: u64) -> bool {
-        if self.by_slot.get(&slot).is_some_and(|told| told.lookups.load(Ordering::Relaxed) != 0) {
+        if self.by_slot.get(&slot).is_some_and(|view| view.lookups.load(Ordering::Relaxed) != 0) {
             return false;
         }
-        if let Some(told) = self.by_slot.remove(&slot) {
-            self.slots.remove(&told.files);
+        if let Some(view) = self.by_slot.remove(&slot) {
+            self.slots.remove(&view.files);
             if slot >= MOUNT_SLOTS {
                 self.free_slots.push(slot);
             }

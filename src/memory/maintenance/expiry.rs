@@ -38,7 +38,7 @@ impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
 /// Who has files open, and when to look again.
 pub(in crate::memory) struct Expiry {
     open_files: Mutex<Option<Arc<dyn OpenFiles>>>,
-    last_checks: Mutex<HashMap<BranchId, Looked>>,
+    last_checks: Mutex<HashMap<BranchId, LastCheck>>,
     /// When all branches were looked through.
     last_sweep: Mutex<Time>,
 }
@@ -62,7 +62,7 @@ impl Expiry {
 
 /// What a branch was when it was last looked through.
 #[derive(Clone)]
-struct Looked {
+struct LastCheck {
     /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time.
     edits: u64,
     /// [`Branch::state_seq`](crate::memory::catalog::Branch::state_seq) at that time.
@@ -135,17 +135,18 @@ impl Memory {
             }
             let now = self.now();
             let last_check = self.maintenance.expiry.last_checks.lock().get(&branch.id).cloned();
-            let is_same = |looked: &Looked| {
-                looked.edits == branch.edits
-                    && looked.state_seq == branch.state_seq
-                    && looked.rules == *text
-                    && now < looked.next_expiry
+            let is_same = |last: &LastCheck| {
+                last.edits == branch.edits
+                    && last.state_seq == branch.state_seq
+                    && last.rules == *text
+                    && now < last.next_expiry
             };
             if last_check.as_ref().is_some_and(is_same) {
                 continue;
             }
             let (expired, next_expiry) = expired(tree, rules, now);
-            let check = Looked { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
+            let check =
+                LastCheck { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
             self.maintenance.expiry.last_checks.lock().insert(branch.id, check);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
