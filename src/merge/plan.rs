@@ -188,7 +188,7 @@ fn decide(
         Strategy::NewestWins | Strategy::KeepBoth => {
             let child = changed_at(sides.child, &item.id, change.new.as_ref())?;
             let parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
-            Some(if parent > child { Side::Parent } else { Side::Child })
+            strategy.winner(child, parent)
         }
     })
 }

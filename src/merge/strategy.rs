@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::lineage::Side;
+use crate::object::Time;
+
 /// Decides what becomes of a record that both sides changed differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
@@ -34,6 +37,18 @@ impl Strategy {
             Strategy::ChildWins => Strategy::ParentWins,
             Strategy::ParentWins => Strategy::ChildWins,
             Strategy::NewestWins | Strategy::KeepBoth | Strategy::Manual => self,
+        }
+    }
+
+    /// Returns the side that is taken where the child changed at one time and the parent at another; none where a person
+    /// decides.
+    pub fn winner(self, child: Time, parent: Time) -> Option<Side> {
+        match self {
+            Strategy::ChildWins => Some(Side::Child),
+            Strategy::ParentWins => Some(Side::Parent),
+            Strategy::NewestWins | Strategy::KeepBoth if parent > child => Some(Side::Parent),
+            Strategy::NewestWins | Strategy::KeepBoth => Some(Side::Child),
+            Strategy::Manual => None,
         }
     }
 

@@ -26,13 +26,7 @@ impl ConflictPolicy {
     /// Returns the side that a conflict is decided for.
     pub(super) fn winner(&self) -> Option<Side> {
         let [child, parent] = self.times;
-        match self.strategy {
-            Strategy::ChildWins => Some(Side::Child),
-            Strategy::ParentWins => Some(Side::Parent),
-            Strategy::NewestWins | Strategy::KeepBoth if parent > child => Some(Side::Parent),
-            Strategy::NewestWins | Strategy::KeepBoth => Some(Side::Child),
-            Strategy::Manual => None,
-        }
+        self.strategy.winner(child, parent)
     }
 
     /// Takes a decision into the file's: one that waits outdoes all, one for a side outdoes `Both`.

@@ -45,12 +45,7 @@ impl Contents<'_> {
 
     /// Returns the side that a strategy decides for; none under `manual`.
     pub(super) fn winner(&self, strategy: Strategy) -> Option<Side> {
-        match strategy {
-            Strategy::ChildWins => Some(Side::Child),
-            Strategy::ParentWins => Some(Side::Parent),
-            Strategy::NewestWins | Strategy::KeepBoth => Some(self.later()),
-            Strategy::Manual => None,
-        }
+        strategy.winner(self.child.modified, self.parent.modified)
     }
 
     /// Returns how to say that the result has these bytes.

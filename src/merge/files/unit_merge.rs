@@ -255,14 +255,11 @@ fn winner(resolver: &Resolver<'_>, layout: UnitLayout, whole: &FileDecision, tim
         rule = resolver.rules.of(&whole.path);
     }
     match rule.strategy.unwrap_or(Strategy::Manual) {
-        Strategy::ChildWins => Some(Side::Child),
-        Strategy::ParentWins => Some(Side::Parent),
-        Strategy::NewestWins | Strategy::KeepBoth if times[1] > times[0] => Some(Side::Parent),
-        Strategy::NewestWins | Strategy::KeepBoth => Some(Side::Child),
         Strategy::Manual => {
             let chosen = (resolver.resolved)(&FileDecision { decision: None, ..whole.clone() });
             chosen.filter(|side| *side != Side::Both)
         }
+        strategy => strategy.winner(times[0], times[1]),
     }
 }
 
