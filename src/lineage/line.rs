@@ -100,15 +100,41 @@ impl SignedEntry {
 
 /// Returns whether the head is that of a child whose parent is told: it says whether two branches have the same content.
 fn hides_head(op: EntryOp) -> bool {
-    matches!(
-        op,
+    match op {
         EntryOp::Discard
-            | EntryOp::Refuse
-            | EntryOp::Rename
-            | EntryOp::LeaseLost
-            | EntryOp::Propose
-            | EntryOp::Withdraw
-    )
+        | EntryOp::Refuse
+        | EntryOp::Rename
+        | EntryOp::LeaseLost
+        | EntryOp::Propose
+        | EntryOp::Withdraw => true,
+        EntryOp::Root
+        | EntryOp::Fork
+        | EntryOp::Commit
+        | EntryOp::Checkpoint
+        | EntryOp::Uncheckpoint
+        | EntryOp::Rollback
+        | EntryOp::Pull
+        | EntryOp::Promote
+        | EntryOp::Merge
+        | EntryOp::Config
+        | EntryOp::Resolve
+        | EntryOp::User
+        | EntryOp::Files
+        | EntryOp::Clock
+        | EntryOp::Owner
+        | EntryOp::Purge
+        | EntryOp::Archive
+        | EntryOp::Embedder
+        | EntryOp::Revert
+        | EntryOp::KeptDropped
+        | EntryOp::Import
+        | EntryOp::Append
+        | EntryOp::ArchiveLog
+        | EntryOp::FreeAgent
+        | EntryOp::BarAgent
+        | EntryOp::Approve
+        | EntryOp::Reject => false,
+    }
 }
 
 impl Detail {
@@ -159,7 +185,28 @@ fn label_key(op: EntryOp) -> &'static str {
         EntryOp::Import => "imported",
         EntryOp::FreeAgent | EntryOp::BarAgent => "agent_name",
         EntryOp::Approve | EntryOp::Reject => "proposal",
-        _ => "checkpoint",
+        EntryOp::Root
+        | EntryOp::Fork
+        | EntryOp::Commit
+        | EntryOp::Checkpoint
+        | EntryOp::Uncheckpoint
+        | EntryOp::Rollback
+        | EntryOp::Pull
+        | EntryOp::Promote
+        | EntryOp::Merge
+        | EntryOp::Discard
+        | EntryOp::Refuse
+        | EntryOp::User
+        | EntryOp::Files
+        | EntryOp::Clock
+        | EntryOp::Owner
+        | EntryOp::Purge
+        | EntryOp::Revert
+        | EntryOp::KeptDropped
+        | EntryOp::Append
+        | EntryOp::LeaseLost
+        | EntryOp::Propose
+        | EntryOp::Withdraw => "checkpoint",
     }
 }
 
