@@ -1,6 +1,7 @@
 //! What edits of records come to: each applies to what the one before made, the first to the record as it is.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::branch::BranchVersion;
@@ -61,12 +62,13 @@ impl ResolvedEdits {
     }
 
     fn record(&mut self, id: &Arc<str>) -> Result<&mut ResolvedRecord, SegmentError> {
-        if !self.records.contains_key(id) {
-            let before = self.state.find(id)?;
-            let record = ResolvedRecord { before, after: EditOutcome::AsBefore, depends_on_before: false };
-            self.records.insert(id.clone(), record);
-        }
-        Ok(self.records.entry(id.clone()).or_insert_with(|| unreachable!("it was put there")))
+        Ok(match self.records.entry(id.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => {
+                let before = self.state.find(id)?;
+                vacant.insert(ResolvedRecord { before, after: EditOutcome::AsBefore, depends_on_before: false })
+            }
+        })
     }
 
     /// Returns what a record is as far as the edits have come; what is not in memory is read and counted.
