@@ -79,8 +79,8 @@ fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Box<dyn std::error::Error>>
         graph_rows: u32::MAX,
         index_delay: std::time::Duration::from_secs(60),
         idle_interval: std::time::Duration::from_secs(60),
-        files_delay: std::time::Duration::from_secs(3_600),
-        reserve: 0,
+        file_index_delay: std::time::Duration::from_secs(3_600),
+        reserve_bytes: 0,
         owner: who(),
     };
     Ok(Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment)?)

@@ -127,15 +127,15 @@ impl std::fmt::Debug for dyn DiskFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
     /// Size in bytes.
-    pub total: u64,
+    pub total_bytes: u64,
     /// Bytes that no file holds, including those reserved for root.
-    pub free: u64,
+    pub free_bytes: u64,
     /// Bytes that an ordinary user can still fill.
-    pub available: u64,
+    pub available_bytes: u64,
     /// Inodes; 0 when the file system does not count them.
-    pub files_total: u64,
+    pub inodes_total: u64,
     /// Inodes not in use.
-    pub files_free: u64,
+    pub inodes_free: u64,
 }
 
 /// Bytes of a block of [`filler`].

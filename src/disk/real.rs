@@ -107,11 +107,11 @@ impl Disk for RealDisk {
     fn space(&self) -> io::Result<DiskSpace> {
         let found = statvfs(&self.root)?;
         Ok(DiskSpace {
-            total: found.f_blocks.saturating_mul(found.f_frsize),
-            free: found.f_bfree.saturating_mul(found.f_frsize),
-            available: found.f_bavail.saturating_mul(found.f_frsize),
-            files_total: found.f_files,
-            files_free: found.f_ffree,
+            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            free_bytes: found.f_bfree.saturating_mul(found.f_frsize),
+            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            inodes_total: found.f_files,
+            inodes_free: found.f_ffree,
         })
     }
 }

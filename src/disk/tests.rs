@@ -286,9 +286,9 @@ fn map_of_an_empty_file_is_empty(disk: &dyn Disk) {
 
 fn space_is_plausible(disk: &dyn Disk) {
     let space = disk.space().unwrap();
-    assert!(space.total >= 1 << 20, "{space:?}");
-    assert!(space.available <= space.free && space.free <= space.total, "{space:?}");
-    assert!(space.files_free <= space.files_total, "{space:?}");
+    assert!(space.total_bytes >= 1 << 20, "{space:?}");
+    assert!(space.available_bytes <= space.free_bytes && space.free_bytes <= space.total_bytes, "{space:?}");
+    assert!(space.inodes_free <= space.inodes_total, "{space:?}");
 }
 
 fn allocated_bytes_take_room(disk: &dyn Disk) {

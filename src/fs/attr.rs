@@ -132,11 +132,11 @@ pub enum TimeSet {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatFs {
     /// All of it.
-    pub total: u64,
+    pub total_bytes: u64,
     /// What nobody uses.
-    pub free: u64,
+    pub free_bytes: u64,
     /// What an unprivileged user may still use.
-    pub available: u64,
+    pub available_bytes: u64,
     /// Inodes of the branch's files.
     pub inodes: u64,
 }

@@ -92,10 +92,15 @@ impl MountContext {
     /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint
     /// have.
     pub fn store_room(&self, view: Option<View>) -> Result<StatFs, Failure> {
-        let (total, free, available) = self.memory.space().map_err(|error| Errno::from(error.kind()))?;
+        let space = self.memory.space().map_err(|error| Errno::from(error.kind()))?;
         let totals = view.and_then(|view| self.memory.files(&view).ok()).map(|files| files.totals());
         let inodes = totals.map_or(0, |totals| totals.files + totals.directories);
-        Ok(StatFs { total, free, available, inodes })
+        Ok(StatFs {
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            available_bytes: space.available_bytes,
+            inodes,
+        })
     }
 
     /// Returns the caller as the lineage names him.

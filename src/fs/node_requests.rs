@@ -65,8 +65,8 @@ impl Filesystem {
     /// `ino` belongs to.
     pub fn statfs(&self, ino: u64) -> Result<StatFs, Errno> {
         let node = self.nodes.node(ino)?;
-        let room = self.operations(&node).room();
-        self.audit_node(None, &node, room)
+        let statfs = self.operations(&node).statfs();
+        self.audit_node(None, &node, statfs)
     }
 
     /// Opens a file and returns the handle. `flags` are those of open(2).

@@ -51,7 +51,7 @@ pub(super) trait NodeOperations {
     fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure>;
 
     /// Returns the room where the node's content is, and how many inodes there are.
-    fn room(&self) -> Result<StatFs, Failure>;
+    fn statfs(&self) -> Result<StatFs, Failure>;
 
     /// Makes durable what was acknowledged of it.
     fn sync(&self) -> Result<(), Failure>;

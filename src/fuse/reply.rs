@@ -177,9 +177,9 @@ pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno
     let blocks = |bytes: u64| bytes / u64::from(BLOCK);
     match outcome {
         Ok(space) => reply.statfs(
-            blocks(space.total),
-            blocks(space.free),
-            blocks(space.available),
+            blocks(space.total_bytes),
+            blocks(space.free_bytes),
+            blocks(space.available_bytes),
             space.inodes + INODES_FREE,
             INODES_FREE,
             BLOCK,

@@ -145,7 +145,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
     ///
     /// Each comes with about its score, from four bits a dimension: whoever needs the true order
     /// scores them. Keeps going until no open row can beat what is held, of which the beam tells
-    /// how much that is, or all rows have been visited: fewer than `beam.least` come back only where
+    /// how much that is, or all rows have been visited: fewer than `beam.kept_min` come back only where
     /// fewer are visible; without `visible` all are. The larger the beam, the more of the true
     /// nearest are among them, at a cost that grows in proportion; so it does with the share of hidden
     /// rows, which are walked through and never returned. What was in `found` is dropped. A query of

@@ -111,7 +111,7 @@ fn a_floor_spares_what_lies_below_it_and_nothing_above() {
             let visible = |row: u32| !row.is_multiple_of(3);
             graph.walk(&query, Some(visible), Beam::new(ef), &mut full, &mut scratch);
             for above in [0, 10, 40] {
-                let beam = Beam { least, floor: full[above].0, ..Beam::new(ef) };
+                let beam = Beam { kept_min: least, floor: full[above].0, ..Beam::new(ef) };
                 graph.walk(&query, Some(visible), beam, &mut spared, &mut scratch);
                 let below = spared.iter().filter(|found| found.0 < beam.floor).count();
                 assert!(spared.len() >= least && spared.len() <= ef && below <= least, "{metric}");
@@ -134,7 +134,7 @@ fn a_rising_floor_spares_what_lies_farther_off_and_finds_as_much() {
         for row in (0..2000).step_by(20) {
             let query = PreparedVector::new(metric, rows.vector(row).iter().map(|x| x + 0.05).collect());
             let visible = |row: u32| !row.is_multiple_of(3);
-            let beam = Beam { least, slack: Some(Slack { k, times: 1.1 }), ..Beam::new(most) };
+            let beam = Beam { kept_min: least, slack: Some(Slack { k, times: 1.1 }), ..Beam::new(most) };
             let floor = graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
             assert!(floor <= query.coarse().worth_farther(found[k - 1].0, 1.1) || found.len() == most, "{metric}");
             assert!(found.len() >= least && found.iter().filter(|found| found.0 < floor).count() <= least, "{metric}");
@@ -160,7 +160,7 @@ fn a_rising_floor_never_keeps_fewer_than_are_visible_and_wanted() {
             let slack = Some(Slack { k, times: 1.0 });
             for row in [0, 77, 500] {
                 let query = PreparedVector::new(metric, rows.vector(row).to_vec());
-                let beam = Beam { least: k, slack, ..Beam::new(3 * k) };
+                let beam = Beam { kept_min: k, slack, ..Beam::new(3 * k) };
                 graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
                 assert!(found.len() >= k.min(seen), "{metric}: {} for {k} of {seen}", found.len());
                 assert!(found.iter().all(|found| visible(found.1)));

@@ -100,10 +100,10 @@ impl RankedNode {
 #[derive(Clone, Copy, Debug)]
 pub struct Beam {
     /// So many are kept at most, and followed while they may lead to better ones.
-    pub most: usize,
+    pub kept_max: usize,
     /// So many are kept whatever they are worth, which leads a walk to where the best are.
-    pub least: usize,
-    /// What is worth less is kept and followed among the best [`Beam::least`] only.
+    pub kept_min: usize,
+    /// What is worth less is kept and followed among the best [`Beam::kept_min`] only.
     pub floor: f32,
     /// How the floor rises while the walk finds better ones; `None` where it stays.
     pub slack: Option<Slack>,
@@ -121,13 +121,13 @@ pub struct Slack {
 impl Beam {
     /// Keeps so many, whatever they are worth.
     #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self { most, least: most, floor: f32::NEG_INFINITY, slack: None }
+    pub fn new(kept: usize) -> Self {
+        Self { kept_max: kept, kept_min: kept, floor: f32::NEG_INFINITY, slack: None }
     }
 }
 
 /// Puts the best visible nodes near `start` into `found`, best first. Returns the worth below which no
-/// more than [`Beam::least`] were kept.
+/// more than [`Beam::kept_min`] were kept.
 pub(super) fn walk(
     lists: &impl Adjacency,
     query: &CoarseQuery,
@@ -138,7 +138,7 @@ pub(super) fn walk(
 ) -> f32 {
     found.clear();
     scratch.reset(lists.nodes(), beam);
-    if beam.most == 0 || start as usize >= lists.nodes() {
+    if beam.kept_max == 0 || start as usize >= lists.nodes() {
         return beam.floor;
     }
     scratch.is_first_visit(start, lists.nodes());
@@ -277,7 +277,7 @@ impl WalkScratch {
     fn admits(&self, ranked: RankedNode, beam: Beam) -> bool {
         match self.best.peek() {
             Some(worst) if self.is_full(beam) => ranked >= worst.0,
-            _ => self.best.len() < beam.least || ranked.worth() >= self.min_score,
+            _ => self.best.len() < beam.kept_min || ranked.worth() >= self.min_score,
         }
     }
 
@@ -290,7 +290,7 @@ impl WalkScratch {
             *worst = Reverse(ranked);
         }
         if let Some(slack) = beam.slack {
-            self.raise_floor(ranked, query, (slack, beam.least));
+            self.raise_floor(ranked, query, (slack, beam.kept_min));
         }
     }
 
@@ -315,7 +315,8 @@ impl WalkScratch {
     /// Tells whether one goes where one comes: there are `most`, or `least` of which one is below the floor.
     #[inline]
     fn is_full(&self, beam: Beam) -> bool {
-        self.best.len() >= beam.most
-            || self.best.len() >= beam.least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score)
+        self.best.len() >= beam.kept_max
+            || self.best.len() >= beam.kept_min
+                && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score)
     }
 }

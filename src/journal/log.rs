@@ -259,7 +259,7 @@ impl Journal {
     pub fn sync(&self, end: u64) -> Result<(), JournalError> {
         // Nobody waits for a mark, or each sync would leave the next one something to do.
         let told = self.tail().data_end;
-        if self.flush_upto(end.min(told))? {
+        if self.flush_up_to(end.min(told))? {
             self.mark();
         }
         Ok(())
@@ -282,7 +282,7 @@ impl Journal {
     /// Makes the whole file durable, and takes no more marks.
     pub fn finish(&self) -> Result<(), JournalError> {
         let length = self.end();
-        self.flush_upto(length).map(|_| ())
+        self.flush_up_to(length).map(|_| ())
     }
 
     /// Returns once the file before this one is on the device, and notes it in this one.
@@ -307,7 +307,7 @@ impl Journal {
     }
 
     /// Returns once everything below `end` is on the device, and whether this call flushed it.
-    fn flush_upto(&self, end: u64) -> Result<bool, JournalError> {
+    fn flush_up_to(&self, end: u64) -> Result<bool, JournalError> {
         self.secure_before()?;
         let mut flush = self.flush();
         loop {
@@ -356,11 +356,11 @@ impl Journal {
     /// tail. A mark that can't be written is no loss of data: the next frame carries it.
     fn mark(&self) {
         let mut tail = self.tail();
-        let (upto, marked) = {
+        let (up_to, marked) = {
             let flush = self.flush();
             (flush.flushed_to, flush.marked_to)
         };
-        if upto > marked && tail.length == upto && !tail.is_finished {
+        if up_to > marked && tail.length == up_to && !tail.is_finished {
             let _ = self.write(&mut tail, Kind::Mark, &[], &[]);
         }
     }
@@ -407,13 +407,13 @@ mod schedules {
 
         /// Appends and flushes; what was promised must be on the device.
         fn write(&self, number: u8) -> Result<(), JournalError> {
-            let (journal, upto) = {
+            let (journal, up_to) = {
                 let current = self.current.lock().unwrap();
                 (current.clone(), current.append(Kind::Command, &[&[number; 40]])?)
             };
-            journal.sync(upto)?;
+            journal.sync(up_to)?;
             let durable = self.device.power_cut_keep_nothing().bytes(&journal.path).unwrap();
-            let end = upto as usize;
+            let end = up_to as usize;
             assert_eq!(durable.get(end - 40..end), Some(&[number; 40][..]));
             Ok(())
         }

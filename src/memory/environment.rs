@@ -26,10 +26,10 @@ const INDEX_DELAY: Duration = Duration::from_secs(5);
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// So soon after a write files are indexed: most are written in more than one piece.
-const FILES_DELAY: Duration = Duration::from_millis(200);
+const FILE_INDEX_DELAY: Duration = Duration::from_millis(200);
 
 /// What a seal and a collection need beside what they give back, and the deletes before them.
-const RESERVE: u64 = 8 << 20;
+const RESERVE_BYTES: u64 = 8 << 20;
 
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Environment {
@@ -49,10 +49,10 @@ pub struct Environment {
     /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
     pub idle_interval: Duration,
     /// How long after a write to files the thread that indexes them waits for more.
-    pub files_delay: Duration,
+    pub file_index_delay: Duration,
     /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
     /// eighth at most. 0 for none.
-    pub reserve: u64,
+    pub reserve_bytes: u64,
     /// Who makes a store that is not there yet.
     pub owner: Actor,
 }
@@ -84,8 +84,8 @@ impl Environment {
             graph_rows: GRAPH_ROWS,
             index_delay: INDEX_DELAY,
             idle_interval: IDLE_INTERVAL,
-            files_delay: FILES_DELAY,
-            reserve: RESERVE,
+            file_index_delay: FILE_INDEX_DELAY,
+            reserve_bytes: RESERVE_BYTES,
             owner,
         }
     }

@@ -80,7 +80,7 @@ pub use crate::workspace::{
     RenameHow, Tree, TreeError, Unlike, XattrHow,
 };
 
-use crate::disk::{Disk, Lock};
+use crate::disk::{Disk, DiskSpace, Lock};
 use crate::lineage::{Key, PublicKey};
 use crate::sync::{Budget, Mutex, ReadGuard, RwLock};
 use catalog::{BranchRef, Catalog};
@@ -223,11 +223,9 @@ impl Memory {
         self.listeners.lock().push(listener);
     }
 
-    /// Returns bytes of the store's disk: in all, free, and available to others than root.
-    pub fn space(&self) -> Result<(u64, u64, u64), Error> {
-        let space =
-            self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", error))?;
-        Ok((space.total, space.free, space.available))
+    /// Returns how full the store's disk is.
+    pub fn space(&self) -> Result<DiskSpace, Error> {
+        self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", error))
     }
 
     fn catalog(&self) -> ReadGuard<'_, Catalog> {

@@ -112,7 +112,7 @@ impl Memory {
         let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());
-        let reserve = Reserve::open(disk.clone(), if is_read_write { environment.reserve } else { 0 });
+        let reserve = Reserve::open(disk.clone(), if is_read_write { environment.reserve_bytes } else { 0 });
         reserve.fill();
         let memory = Arc::new_cyclic(|me| Memory {
             disk,

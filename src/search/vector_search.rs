@@ -85,7 +85,12 @@ fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     }
     let slack = FARTHER + FARTHER_PER_FOLD * (ef as f32 / (EF_OF_FARTHER * k as f32)).ln();
     let slack = Slack { k, times: 1.0 + slack.max(0.0) };
-    Beam { most: ef.saturating_mul(MOST_PER_EF), least: k.max(LEAST).min(ef), slack: Some(slack), ..Beam::new(ef) }
+    Beam {
+        kept_max: ef.saturating_mul(MOST_PER_EF),
+        kept_min: k.max(LEAST).min(ef),
+        slack: Some(slack),
+        ..Beam::new(ef)
+    }
 }
 
 /// Tells whether a walk of `ef` candidates, each as dear as a scan of so many rows, costs less than a scan of
@@ -179,7 +184,7 @@ impl Scan<'_> {
         let mut beam = beam(query.metric(), k, ef);
         // What the walk of a large graph brings tells those of smaller ones what is not worth while, and so it is with places.
         if let Some(floor) = *floor {
-            (beam.floor, beam.least) = (floor, beside);
+            (beam.floor, beam.kept_min) = (floor, beside);
         }
         let layers = self.largest_first();
         for &layer in &layers {
@@ -188,7 +193,7 @@ impl Scan<'_> {
             if self.walks(layer, query, kept, effort.exact)? {
                 self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
-                (beam.least, *floor) = (beside, Some(beam.floor));
+                (beam.kept_min, *floor) = (beside, Some(beam.floor));
                 exact = false;
             } else {
                 self.scan_layer(layer, query, pool)?;
@@ -327,11 +332,11 @@ mod tests {
                 assert!((at(10.0) - 1.102_2).abs() < 1e-3, "{metric}, k {k}: {}", at(10.0));
                 assert!((at(100.0) - 1.184_4).abs() < 1e-3, "{metric}, k {k}: {}", at(100.0));
                 assert!(times(k) >= 1.0 && times(usize::MAX).is_finite());
-                let Beam { most, least, .. } = beam(metric, k, 12 * k);
+                let Beam { kept_max: most, kept_min: least, .. } = beam(metric, k, 12 * k);
                 assert!(most == 36 * k && least >= k && least <= 12 * k);
             }
         }
         let plain = beam(Metric::Dot, 10, 64);
-        assert!(plain.slack.is_none() && plain.most == 64 && plain.least == 64);
+        assert!(plain.slack.is_none() && plain.kept_max == 64 && plain.kept_min == 64);
     }
 }

@@ -53,7 +53,7 @@ pub fn walk(
             let serves =
                 scored_nodes.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= scored_nodes.len() * 3;
             floor = serves.then_some(walked);
-            again.most = ef.min(beam.most);
+            again.kept_max = ef.min(beam.kept_max);
         }
         let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, scored_nodes, scratch));
         rows.clear();

@@ -18,7 +18,7 @@ impl Tree {
     /// The same ops in the same order give the same tree with the same inode numbers. `packs` is
     /// asked when some bytes of a sealed chunk are kept and others change.
     pub fn apply(&mut self, op: &FileOp, time: Time, packs: &dyn Packs) -> Result<FileOutcome, TreeError> {
-        let done = |inode: u64| FileOutcome { inode, gone: None };
+        let done = |inode: u64| FileOutcome { inode, unlinked: None };
         match op {
             FileOp::Create { parent, name, make, mode, uid, gid } => {
                 self.create(*parent, name, make, [*mode, *uid, *gid], time).map(done)
@@ -126,7 +126,7 @@ impl Tree {
         } else if is_last {
             self.forget(inode);
         }
-        Ok(FileOutcome { inode, gone: is_last.then_some(inode) })
+        Ok(FileOutcome { inode, unlinked: is_last.then_some(inode) })
     }
 
     fn rename(
@@ -144,16 +144,16 @@ impl Tree {
         }
         // Two names of one inode: POSIX says that nothing happens.
         if target == Some(inode) {
-            return Ok(FileOutcome { inode, gone: None });
+            return Ok(FileOutcome { inode, unlinked: None });
         }
         self.check_move(inode, from.0, to.0, target)?;
-        let gone = match target {
-            Some(target) => self.remove(to, target, keep, time)?.gone,
+        let unlinked = match target {
+            Some(target) => self.remove(to, target, keep, time)?.unlinked,
             None => None,
         };
         self.leave(from.0, from.1, inode, time)?;
         self.enter(to.0, to.1, inode, time)?;
-        Ok(FileOutcome { inode, gone })
+        Ok(FileOutcome { inode, unlinked })
     }
 
     /// Checks whether an inode can take the place of `target` in another directory or the same.

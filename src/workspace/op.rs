@@ -111,5 +111,5 @@ pub struct FileOutcome {
     /// The inode that was made, linked, moved, unlinked or changed.
     pub inode: u64,
     /// The inode that lost its last name: an orphan if it was to be kept, else removed.
-    pub gone: Option<u64>,
+    pub unlinked: Option<u64>,
 }

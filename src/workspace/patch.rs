@@ -75,7 +75,7 @@ impl Tree {
                 *inode
             }
         };
-        Ok(FileOutcome { inode, gone: None })
+        Ok(FileOutcome { inode, unlinked: None })
     }
 
     /// Returns this tree with all changes of a patch made. It gives what it gave when the patch was recorded: the same

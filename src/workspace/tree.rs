@@ -123,11 +123,11 @@ impl Tree {
     /// Returns the path of an inode by the first of its names; none for an orphan or unknown number.
     pub fn path(&self, inode: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
-        let mut at = inode;
-        while at != ROOT {
-            let (parent, name) = self.nodes.get(at)?.names().next()?;
+        let mut ancestor = inode;
+        while ancestor != ROOT {
+            let (parent, name) = self.nodes.get(ancestor)?.names().next()?;
             names.push(name);
-            at = parent;
+            ancestor = parent;
         }
         names.reverse();
         Some(names.iter().map(|name| &***name).collect::<Vec<&[u8]>>().join(&b'/'))

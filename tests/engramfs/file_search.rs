@@ -16,7 +16,7 @@ use crate::support::{environment, main_of, open_on, put, verify, who};
 
 /// Opens a store whose files are indexed in the background at once.
 fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
-    let around = Environment { files_delay: Duration::ZERO, ..environment() };
+    let around = Environment { file_index_delay: Duration::ZERO, ..environment() };
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around)
 }
 
@@ -247,7 +247,7 @@ fn a_file_that_is_cut_at_the_limit_is_found_up_to_there() {
 
 #[test]
 fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background() {
-    let around = Environment { files_delay: Duration::from_secs(600), ..environment() };
+    let around = Environment { file_index_delay: Duration::from_secs(600), ..environment() };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
     let main = main_of(&memory);
     write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));

@@ -24,7 +24,7 @@ fn store(bytes: u64, files: u64) -> (ForgetfulDisk, Arc<Memory>) {
 }
 
 fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
-    let around = Environment { reserve: 8 << 20, ..environment() };
+    let around = Environment { reserve_bytes: 8 << 20, ..environment() };
     Memory::open_on(Arc::new(disk.clone()) as Arc<dyn Disk>, OpenMode::Create, None, around).unwrap()
 }
 
@@ -198,7 +198,7 @@ fn whatever_filled_a_disk_can_be_deleted_and_gives_its_room_back() {
         memory.set(&who(), main, Setting::Keep, "0s").unwrap();
         let count = until_full(|number| (way.fill)(&memory, number));
         assert!(count >= 3, "{name}: {count} fit");
-        let free = disk.space().unwrap().free;
+        let free = disk.space().unwrap().free_bytes;
         assert!(free < 4 * MIB, "{name}: {free} bytes are free, and the disk is said to be full");
         drop(memory);
         // A full store opens, and deletes and collections go on there.
@@ -295,7 +295,7 @@ fn a_disk_without_inodes_takes_deletes_and_gives_them_back() {
     (0..count).for_each(|number| step(&memory, number).unwrap());
     // Seals fold files, so that others have to take the last inodes.
     let others = (0..60).take_while(|number| disk.create(&format!("other-{number}")).is_ok()).count();
-    assert!(others > 0 && disk.space().unwrap().files_free == 0, "{others}");
+    assert!(others > 0 && disk.space().unwrap().inodes_free == 0, "{others}");
     // What seals combine gives inodes back, so that this may go on for ever.
     let count = count + (0..100).take_while(|number| step(&memory, count + number).is_ok()).count() as u64;
     drop(memory);
@@ -321,7 +321,7 @@ fn a_disk_that_others_filled_takes_deletes_and_goes_on_when_they_leave() {
         write(&memory, main, &format!("f{number}"), &noise(number, FILE)).unwrap();
     }
     // Nothing is sealed yet, and there is no room for it.
-    disk.create("lost+found").unwrap().allocate(disk.space().unwrap().free).unwrap();
+    disk.create("lost+found").unwrap().allocate(disk.space().unwrap().free_bytes).unwrap();
     assert_eq!(write(&memory, main, "f0", &noise(99, FILE)).unwrap_err().kind(), Kind::Full);
     for number in 0..20 {
         unlink(&memory, main, &format!("f{number}")).unwrap();

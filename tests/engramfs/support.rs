@@ -21,8 +21,8 @@ pub fn environment() -> Environment {
         index_delay: std::time::Duration::ZERO,
         idle_interval: std::time::Duration::from_secs(60),
         // Calls of the disk are counted, and questions index for themselves.
-        files_delay: std::time::Duration::from_secs(3_600),
-        reserve: 0,
+        file_index_delay: std::time::Duration::from_secs(3_600),
+        reserve_bytes: 0,
         owner: who(),
     }
 }

@@ -55,7 +55,7 @@ impl SimulatedSpace {
 
     /// Fails where there is no room for one more file.
     pub(super) fn admit_file(&self, names: &Names) -> io::Result<()> {
-        if self.is_limited() && self.space(names).files_free == 0 {
+        if self.is_limited() && self.space(names).inodes_free == 0 {
             Err(io::Error::from_raw_os_error(libc::ENOSPC))
         } else {
             Ok(())
@@ -64,7 +64,7 @@ impl SimulatedSpace {
 
     /// Returns how many bytes are free on a disk with a limit.
     pub(super) fn left(&self, names: &Names) -> Option<u64> {
-        self.is_limited().then(|| self.space(names).free)
+        self.is_limited().then(|| self.space(names).free_bytes)
     }
 
     pub(super) fn space(&self, names: &Names) -> DiskSpace {
@@ -76,8 +76,14 @@ impl SimulatedSpace {
         names.files().for_each(|(_, node)| add(node));
         guard(&self.unlinked).iter().filter(|node| guard(node).handles > 0).for_each(add);
         let limit = guard(&self.limit).unwrap_or(LARGE);
-        let free = limit.bytes.saturating_sub(bytes);
-        let files_free = limit.files.saturating_sub(files);
-        DiskSpace { total: limit.bytes, free, available: free, files_total: limit.files, files_free }
+        let free_bytes = limit.bytes.saturating_sub(bytes);
+        let inodes_free = limit.files.saturating_sub(files);
+        DiskSpace {
+            total_bytes: limit.bytes,
+            free_bytes,
+            available_bytes: free_bytes,
+            inodes_total: limit.files,
+            inodes_free,
+        }
     }
 }

@@ -317,7 +317,7 @@ fn a_limited_disk_takes_what_fits_and_gives_room_back() {
     full(other.allocate(1));
     drop(file);
     other.allocate(2 * 4096).unwrap();
-    assert_eq!(disk.space().unwrap().free, 4096);
+    assert_eq!(disk.space().unwrap().free_bytes, 4096);
     full(disk.power_cut_keep_all().create("c").unwrap().allocate(3 * 4096));
 }
 

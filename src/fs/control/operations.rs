@@ -89,7 +89,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         self.set_rights(caller, changes)
     }
 
-    fn room(&self) -> Result<StatFs, Failure> {
+    fn statfs(&self) -> Result<StatFs, Failure> {
         self.fs.mount.store_room(self.node.view())
     }
 

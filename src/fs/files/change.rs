@@ -69,15 +69,15 @@ impl FileOps<'_> {
     ) -> Result<(), Failure> {
         let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
-        let Some(gone) = self.edit(caller, op(keep))?.gone else { return Ok(()) };
+        let Some(unlinked) = self.edit(caller, op(keep))?.unlinked else { return Ok(()) };
         match leaving.filter(|leaving| leaving.is_open) {
             Some(leaving) if leaving.orphaned() => {
-                self.edit(caller, FileOp::Drop { inode: gone })?;
+                self.edit(caller, FileOp::Drop { inode: unlinked })?;
             }
             Some(_) => {}
             None => {
-                let last = tree.node(gone).map(|node| Arc::new(tree.detached(node)));
-                let number = self.fs.nodes.number(&self.at(gone).node());
+                let last = tree.node(unlinked).map(|node| Arc::new(tree.detached(node)));
+                let number = self.fs.nodes.number(&self.at(unlinked).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.keep(number, last));
             }
         }

@@ -100,7 +100,7 @@ impl NodeOperations for FileOps<'_> {
         self.edit(caller, FileOp::SetAttr { inode: self.inode, attrs }).map(drop)
     }
 
-    fn room(&self) -> Result<StatFs, Failure> {
+    fn statfs(&self) -> Result<StatFs, Failure> {
         match self.files.area {
             Area::Files => self.fs.mount.store_room(Some(self.files.view.clone())),
             Area::Scratch => self.fs.mount.scratch_room(self.files),

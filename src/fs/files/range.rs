@@ -31,7 +31,7 @@ impl Allocation {
 
 impl FileOps<'_> {
     pub(super) fn check_room(&self, length: u64) -> Result<(), Failure> {
-        let (_, _, available) = self.fs.mount.memory.space()?;
+        let available = self.fs.mount.memory.space()?.available_bytes;
         if length <= available {
             return Ok(());
         }

@@ -110,7 +110,7 @@ impl MountContext {
         let mut content = held.content.lock();
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
-        let changed = [Some(outcome.inode), outcome.gone.filter(|gone| *gone != outcome.inode)];
+        let changed = [Some(outcome.inode), outcome.unlinked.filter(|unlinked| *unlinked != outcome.inode)];
         let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
         let used = content.reservation.bytes() - lost + gained;
@@ -124,10 +124,11 @@ impl MountContext {
 
     /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has.
     pub(super) fn scratch_room(&self, of: &FilesOf) -> Result<StatFs, Failure> {
-        let (total, used) = (self.scratch_size(of)?, self.scratch.filled(of)?.1);
+        let (total_bytes, used_bytes) = (self.scratch_size(of)?, self.scratch.filled(of)?.1);
         let totals = self.tree(of)?.totals();
-        let free = total.saturating_sub(used);
-        Ok(StatFs { total, free, available: free, inodes: totals.files + totals.directories })
+        let free_bytes = total_bytes.saturating_sub(used_bytes);
+        let inodes = totals.files + totals.directories;
+        Ok(StatFs { total_bytes, free_bytes, available_bytes: free_bytes, inodes })
     }
 
     /// Hears that a branch changed: where its session is another one now, or it is gone, its

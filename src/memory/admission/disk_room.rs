@@ -156,7 +156,7 @@ impl Memory {
         if !room.is_tight() && room.reserve.is_whole() {
             return Ok(());
         }
-        let free = self.disk.space().map_or(u64::MAX, |space| space.available);
+        let free = self.disk.space().map_or(u64::MAX, |space| space.available_bytes);
         if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     fn free_bytes(&self) -> u64 {
-        self.disk.space().map_or(0, |space| space.available)
+        self.disk.space().map_or(0, |space| space.available_bytes)
     }
 
     /// Returns how much more a seal may write than it has to.
@@ -201,11 +201,11 @@ impl Memory {
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
         let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + MARGIN + short;
         let refused = room.has_refused.load(Ordering::Acquire);
-        let missing = (short > 0 || refused || needs > space.available).then(|| Missing {
-            bytes: needs.saturating_sub(space.available),
-            lacks_files: space.files_total > 0 && space.files_free == 0,
+        let missing = (short > 0 || refused || needs > space.available_bytes).then(|| Missing {
+            bytes: needs.saturating_sub(space.available_bytes),
+            lacks_files: space.inodes_total > 0 && space.inodes_free == 0,
         });
-        let credit = space.available.saturating_sub(needs).min(CREDIT_MAX);
+        let credit = space.available_bytes.saturating_sub(needs).min(CREDIT_MAX);
         room.credit_bytes.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
         room.is_tight.store(missing.is_some(), Ordering::Release);
         missing

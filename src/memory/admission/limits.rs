@@ -36,9 +36,9 @@ impl Memory {
         self.admission.budget.limit(buffers, if several { limit / 4 } else { buffers });
         self.admission.budget.watch(limit / 8 * 7, measure);
         // The first call counts.
-        let most = *self.admission.files_held.limit.get_or_init(|| limit / 2);
+        let limit_bytes = *self.admission.files_held.limit.get_or_init(|| limit / 2);
         let all = self.catalog().held.of(0).1;
-        if all <= most {
+        if all <= limit_bytes {
             return None;
         }
         let needed = (2 * all).div_ceil(1 << 20);
@@ -46,7 +46,7 @@ impl Memory {
             "the names and attributes of its files take {} MiB of memory, and {} MiB are what --memory leaves for them; \
              it is read-only, mount it with --memory {needed}M or more",
             all >> 20,
-            most >> 20
+            limit_bytes >> 20
         );
         if let Ok(mut writer) = self.writer() {
             writer.close_reason.get_or_insert("its files need more memory than --memory leaves for them");
@@ -71,9 +71,9 @@ impl Memory {
         if more == 0 {
             return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
         }
-        let most = self.admission.files_held.limit.get().copied().unwrap_or(u64::MAX);
-        if all.saturating_add(more) > most {
-            return Err(LimitError::FileNames(most >> 20).into());
+        let limit_bytes = self.admission.files_held.limit.get().copied().unwrap_or(u64::MAX);
+        if all.saturating_add(more) > limit_bytes {
+            return Err(LimitError::FileNames(limit_bytes >> 20).into());
         }
         Ok(held.resize(own + more)?)
     }

@@ -49,8 +49,8 @@ impl Reserve {
     pub fn open(disk: Arc<dyn Disk>, bytes: u64) -> Reserve {
         let size = disk.space().ok().filter(|_| bytes > 0);
         let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / SHARE) };
-        let pieces = size.map_or(0, |size| part(PIECES, size.files_total));
-        let piece_bytes = size.map_or(0, |size| part(bytes, size.total)) / pieces.max(1);
+        let pieces = size.map_or(0, |size| part(PIECES, size.inodes_total));
+        let piece_bytes = size.map_or(0, |size| part(bytes, size.total_bytes)) / pieces.max(1);
         let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);
         let is_there = |piece: &usize| {
             let length = disk.open(&path_of(*piece)).and_then(|file| file.len());
@@ -214,8 +214,8 @@ mod tests {
         reserve.fill();
         assert!(reserve.is_whole() && (1 << 17..1 << 18).contains(&reserve.bytes()), "{}", reserve.bytes());
         assert_eq!(disk.list(FOLDER).unwrap().len(), 10);
-        let free = disk.space().unwrap().free;
-        assert!(reserve.give() && disk.space().unwrap().free > free && !reserve.is_whole());
+        let free = disk.space().unwrap().free_bytes;
+        assert!(reserve.give() && disk.space().unwrap().free_bytes > free && !reserve.is_whole());
         assert!(reserve.give_all() && !reserve.give_all() && reserve.bytes() == 0);
         verify(&*disk).unwrap();
     }
@@ -227,7 +227,7 @@ mod tests {
         reserve.fill();
         let whole = reserve.bytes();
         assert!(reserve.give() && reserve.give());
-        disk.create("other").unwrap().allocate(disk.space().unwrap().free).unwrap();
+        disk.create("other").unwrap().allocate(disk.space().unwrap().free_bytes).unwrap();
         let again = Reserve::open(disk.clone(), 1 << 16);
         again.fill();
         assert!(!again.is_whole() && again.bytes() > 0);

@@ -57,31 +57,33 @@ struct TimelineTurn {
     /// The first step that has it.
     first_step: u32,
     /// What the totals of its steps count from.
-    own: u64,
-    events: u64,
+    own_bytes: u64,
+    event_bytes: u64,
     /// Bytes of `lineage` from the parent.
-    ahead: u64,
-    merged: u64,
+    ahead_bytes: u64,
+    merged_bytes: u64,
     facts: BranchFacts,
 }
 
 impl TimelineTurn {
     fn of(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
-        let ahead = totals.lineage_bytes - totals.own_bytes;
+        let ahead_bytes = totals.lineage_bytes - totals.own_bytes;
         TimelineTurn {
             first_step,
-            own: totals.own_bytes,
-            events: totals.events_bytes,
-            ahead,
-            merged: totals.merged_bytes,
+            own_bytes: totals.own_bytes,
+            event_bytes: totals.events_bytes,
+            ahead_bytes,
+            merged_bytes: totals.merged_bytes,
             facts: *facts,
         }
     }
 
     /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
     fn from(&self, last: &TimelineTurn) -> Option<(u32, u32)> {
-        let is_same = (self.ahead, self.merged, self.facts) == (last.ahead, last.merged, last.facts);
-        let (own, events) = (self.own.checked_sub(last.own)?, self.events.checked_sub(last.events)?);
+        let is_same =
+            (self.ahead_bytes, self.merged_bytes, self.facts) == (last.ahead_bytes, last.merged_bytes, last.facts);
+        let (own, events) =
+            (self.own_bytes.checked_sub(last.own_bytes)?, self.event_bytes.checked_sub(last.event_bytes)?);
         if is_same { Some((own.try_into().ok()?, events.try_into().ok()?)) } else { None }
     }
 }
@@ -125,9 +127,13 @@ impl Timeline {
     fn standing(&self, at: usize) -> TimelinePoint {
         let turn = self.turn(at);
         let (own_bytes, events_bytes) =
-            (turn.own + u64::from(self.own_bytes[at]), turn.events + u64::from(self.event_bytes[at]));
-        let totals =
-            LineTotals { own_bytes, merged_bytes: turn.merged, lineage_bytes: own_bytes + turn.ahead, events_bytes };
+            (turn.own_bytes + u64::from(self.own_bytes[at]), turn.event_bytes + u64::from(self.event_bytes[at]));
+        let totals = LineTotals {
+            own_bytes,
+            merged_bytes: turn.merged_bytes,
+            lineage_bytes: own_bytes + turn.ahead_bytes,
+            events_bytes,
+        };
         TimelinePoint { totals, facts: turn.facts }
     }
 

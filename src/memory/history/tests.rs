@@ -24,10 +24,10 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
         uptime: Box::new(|| std::time::Duration::from_nanos(TICKS.load(Ordering::Relaxed).cast_unsigned())),
         entropy: Box::new(|bytes| bytes.fill(7)),
         graph_rows: u32::MAX,
-        reserve: 0,
+        reserve_bytes: 0,
         index_delay: std::time::Duration::ZERO,
         idle_interval: std::time::Duration::from_secs(60),
-        files_delay: std::time::Duration::ZERO,
+        file_index_delay: std::time::Duration::ZERO,
         owner: who(1),
     };
     Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()

@@ -23,9 +23,9 @@ const DEAD_BYTES_MIN: u64 = 16 << 20;
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct CompactionPolicy {
     /// Those of which one in so many bytes is needed by nobody.
-    share: u64,
+    dead_one_in: u64,
     /// Fewer bytes of a file are not worth a seal.
-    freed_min: u64,
+    freed_bytes_min: u64,
     /// What a step writes.
     step_bytes: u64,
     /// Small packs that may stay beside each other.
@@ -35,16 +35,16 @@ pub(in crate::memory) struct CompactionPolicy {
 impl CompactionPolicy {
     /// While the store is written to: few and large.
     pub const BUSY: CompactionPolicy =
-        CompactionPolicy { share: 2, freed_min: 1 << 20, step_bytes: STEP_BYTES, small_packs: 32 };
+        CompactionPolicy { dead_one_in: 2, freed_bytes_min: 1 << 20, step_bytes: STEP_BYTES, small_packs: 32 };
     /// While nothing else is to be done.
     pub const IDLE: CompactionPolicy =
-        CompactionPolicy { share: 4, freed_min: 16 << 10, step_bytes: STEP_BYTES, small_packs: 4 };
+        CompactionPolicy { dead_one_in: 4, freed_bytes_min: 16 << 10, step_bytes: STEP_BYTES, small_packs: 4 };
     /// When garbage is collected.
     pub const COLLECT: CompactionPolicy =
-        CompactionPolicy { share: 16, freed_min: 4 << 10, step_bytes: u64::MAX, small_packs: 1 };
+        CompactionPolicy { dead_one_in: 16, freed_bytes_min: 4 << 10, step_bytes: u64::MAX, small_packs: 1 };
     /// On a disk that is full.
     pub const TIGHT: CompactionPolicy =
-        CompactionPolicy { share: 16, freed_min: 64 << 10, step_bytes: u64::MAX, small_packs: usize::MAX };
+        CompactionPolicy { dead_one_in: 16, freed_bytes_min: 64 << 10, step_bytes: u64::MAX, small_packs: usize::MAX };
 }
 
 /// Files to rewrite, without what nothing references.
@@ -99,8 +99,8 @@ impl Memory {
             .collect();
         let combines = small.len() > policy.small_packs;
         files.retain(|file| {
-            let is_sparse =
-                file.freed() >= policy.freed_min && file.freed().saturating_mul(policy.share) >= file.length_bytes;
+            let is_sparse = file.freed() >= policy.freed_bytes_min
+                && file.freed().saturating_mul(policy.dead_one_in) >= file.length_bytes;
             is_sparse || (combines && small.contains(&file.name))
         });
         files.sort_by_key(|file| (file.needed_bytes, file.name));
@@ -134,7 +134,7 @@ mod tests {
     fn a_seal_thins_what_is_dead_for_the_most_part() {
         let (who, disk) = (Actor { uid: 0, gid: 0, name: "root".into() }, ForgetfulDisk::new());
         let idle_interval = std::time::Duration::from_secs(3600);
-        let environment = Environment { reserve: 0, idle_interval, ..Environment::real(who.clone()) };
+        let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
         let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         memory.set(&who, main, Setting::Keep, "0s").unwrap();

@@ -112,7 +112,7 @@ impl Memory {
     /// Starts the thread that indexes files. It ends with the store.
     pub(in crate::memory) fn start_file_indexer(self: &Arc<Self>) {
         let (memory, indexer) = (Arc::downgrade(self), self.maintenance.file_indexer.clone());
-        let delay = self.environment.files_delay;
+        let delay = self.environment.file_index_delay;
         let life = move || {
             while let Some(work) = indexer.next(delay) {
                 if catch_unwind(AssertUnwindSafe(|| carry_out(&memory, &indexer, work))).is_err() {

@@ -396,7 +396,7 @@ mod tests {
     };
 
     fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
-        let environment = Environment { graph_rows: u32::MAX, reserve: 0, ..Environment::real(who()) };
+        let environment = Environment { graph_rows: u32::MAX, reserve_bytes: 0, ..Environment::real(who()) };
         Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
     }
 

@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_large_root_branch_shares_no_segment_with_others_and_small_ones_do() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let environment = Environment { graph_rows: u32::MAX, reserve: 0, ..Environment::real(who.clone()) };
+        let environment = Environment { graph_rows: u32::MAX, reserve_bytes: 0, ..Environment::real(who.clone()) };
         let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         let [first, second] = ["first", "second"].map(|name| memory.create_root(&who, name).unwrap());

@@ -161,7 +161,7 @@ mod tests {
     fn a_lost_lease_that_could_not_be_noted_is_noted_later() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let faulty = FaultyDisk::new(ForgetfulDisk::new());
-        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
         let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         let lease = memory.hold_lease(&who, main).unwrap();

@@ -29,7 +29,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
     // It saves time alone: a disk that is nearly full is not filled with it.
-    if disk.space()?.available / 4 < bytes.len() as u64 {
+    if disk.space()?.available_bytes / 4 < bytes.len() as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
     }
     remove(disk, NEW_PATH)?;

@@ -161,7 +161,7 @@ impl<'a> MergeSides<'a> {
             resolved: &resolved,
             packs: self.context.packs,
             merger: merge_budget.merger,
-            most: merge_budget.changes_max,
+            paths_max: merge_budget.changes_max,
             time: self.context.time,
             new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_plan_made_before_a_compaction_is_made_again() {
         let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
-        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
         let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         memory.set(&who, main, Setting::Keep, "0s").unwrap();

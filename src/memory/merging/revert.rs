@@ -27,9 +27,9 @@ pub(super) fn branch_before(
 ) -> Result<BranchRef, Error> {
     let state = |entry: u64| Ok::<_, Error>(catalog.source(branch, &StateSource::Entry(entry))?.state);
     let mut before = branch.clone();
-    let it = before.make_mut();
-    (it.state, it.base) = (state(entries.before)?, state(entries.last)?);
-    it.name = "before".into();
+    let restored = before.make_mut();
+    (restored.state, restored.base) = (state(entries.before)?, state(entries.last)?);
+    restored.name = "before".into();
     Ok(before)
 }
 

@@ -289,7 +289,7 @@ impl Memory {
         let lasts = lasts(&files.tree, &edit.op)?;
         if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
             let after = log_tail.write_content(self, journal, edit, stretch, files)?;
-            return Ok((after, FileOutcome { inode: *inode, gone: None }));
+            return Ok((after, FileOutcome { inode: *inode, unlinked: None }));
         }
         let mut after = files.tree.clone();
         let outcome = after.apply(&edit.op, edit.author.time, &self.storage.trees)?;
@@ -354,7 +354,7 @@ impl Memory {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
             drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
-            self.tell_files(branch);
+            self.announce_files(branch);
         }
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Memory {
             let me = self.weak_self.clone();
             self.merging.planner.run(move || {
                 if let Some(memory) = me.upgrade() {
-                    memory.tell_files(branch);
+                    memory.announce_files(branch);
                 }
             });
         }
@@ -385,7 +385,7 @@ impl Memory {
         Ok(writer)
     }
 
-    fn tell_files(&self, branch: BranchId) {
+    fn announce_files(&self, branch: BranchId) {
         let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
         self.tell(crate::memory::BranchEvent { branch, parent, op: "files", files: Vec::new(), previous: Vec::new() });
     }

@@ -92,7 +92,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let from = (self.resolver.trees.child, self.patch.writes);
         let outcome = self.tree.make_change(&change, from, self.time, self.resolver.packs)?;
         self.patch.changes.push(change);
-        self.removed.extend(outcome.gone);
+        self.removed.extend(outcome.unlinked);
         Ok(outcome.inode)
     }
 

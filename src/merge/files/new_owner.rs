@@ -6,9 +6,9 @@ use crate::workspace::{FileNode, Tree};
 #[derive(Clone, Copy, Debug)]
 pub struct NewOwner {
     /// Owner of the branch that gives.
-    pub from: u32,
+    pub from_uid: u32,
     /// Owner of the branch that receives.
-    pub to: u32,
+    pub to_uid: u32,
     /// Whether only that is handed over which everybody may read.
     pub open_alone: bool,
 }
@@ -17,13 +17,13 @@ impl NewOwner {
     /// Returns who owns what a branch or its parent gets from the other, by their owners. The branch gets what it could read
     /// by now, as in a fork; what it gives away belongs to the parent's owner as the parent's own files do.
     pub fn between(branch: u32, parent: u32, to_branch: bool) -> NewOwner {
-        let (from, to) = if to_branch { (parent, branch) } else { (branch, parent) };
-        NewOwner { from, to, open_alone: to_branch }
+        let (from_uid, to_uid) = if to_branch { (parent, branch) } else { (branch, parent) };
+        NewOwner { from_uid, to_uid, open_alone: to_branch }
     }
 
     /// Returns the owner that a file of the branch that gives gets, if it is another one than it has.
     pub(super) fn of(&self, node: &FileNode, tree: &Tree) -> Option<u32> {
         let passes = if self.open_alone { node.is_open_to_others() } else { node.is_transferable() };
-        (self.from != self.to && passes && tree.owner(node) == self.from).then_some(self.to)
+        (self.from_uid != self.to_uid && passes && tree.owner(node) == self.from_uid).then_some(self.to_uid)
     }
 }

@@ -82,7 +82,7 @@ pub struct FileMerge<'a> {
     /// Where contents are merged that both sides changed.
     pub merger: &'a dyn ContentMerger,
     /// How many paths the child may have changed; [`TreeError::Exceeded`] where it changed more.
-    pub most: usize,
+    pub paths_max: usize,
     /// When the merge is done.
     pub time: Time,
     /// Who owns what the child added; nothing where it keeps its owner.
@@ -93,14 +93,14 @@ pub struct FileMerge<'a> {
 
 impl<'a> FileMerge<'a> {
     /// Takes all that the child has other than the base, where the parent is the base.
-    pub fn taking_all(rules: &'a Rules, packs: &'a dyn Packs, most: usize, time: Time) -> FileMerge<'a> {
+    pub fn taking_all(rules: &'a Rules, packs: &'a dyn Packs, paths_max: usize, time: Time) -> FileMerge<'a> {
         FileMerge {
             rules,
             strategy: Strategy::ChildWins,
             resolved: &|_| None,
             packs,
             merger: &MergeAll,
-            most,
+            paths_max,
             time,
             new_owner: None,
             writes: false,
@@ -132,7 +132,7 @@ pub(super) fn plan_by(
     how: &FileMerge<'_>,
     one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
-    let FileMerge { rules, strategy, resolved, packs, merger, most, .. } = *how;
+    let FileMerge { rules, strategy, resolved, packs, merger, paths_max, .. } = *how;
     let (both_changed, losers, notes) = Default::default();
     let mut resolver = Resolver {
         trees: NodeMap::new(trees),
@@ -146,10 +146,10 @@ pub(super) fn plan_by(
         losers,
         notes,
     };
-    let differences = trees.base.differences_at_most(trees.child, most).ok_or(TreeError::Exceeded)?;
+    let differences = trees.base.differences_at_most(trees.child, paths_max).ok_or(TreeError::Exceeded)?;
     let sorted = sort_out(&resolver, differences, one_sided)?;
     let (mut changes, mut units) = (sorted.changes, sorted.units);
-    if units.outcomes.len() / 16 > most {
+    if units.outcomes.len() / 16 > paths_max {
         return Err(TreeError::Exceeded);
     }
     resolver.both_changed.append(&mut units.decisions);

@@ -26,7 +26,7 @@ pub(super) fn plan_by(
         resolved: &|_| chosen,
         packs: &NoPacks,
         merger: &MergeAll,
-        most: usize::MAX,
+        paths_max: usize::MAX,
         time,
         new_owner: None,
         writes: true,

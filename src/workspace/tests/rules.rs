@@ -103,9 +103,9 @@ fn an_orphan_lives_until_it_is_dropped() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
     write(&mut tree, file, 0, b"still here");
-    let gone =
-        tree.apply(&FileOp::Unlink { parent: ROOT, name: name(b"f"), keep: true }, Time(3), &NoPacks).unwrap().gone;
-    assert_eq!(gone, Some(file));
+    let unlinked =
+        tree.apply(&FileOp::Unlink { parent: ROOT, name: name(b"f"), keep: true }, Time(3), &NoPacks).unwrap().unlinked;
+    assert_eq!(unlinked, Some(file));
     assert_eq!(tree.node(file).unwrap().nlink(), 0);
     assert_eq!(tree.totals(), Tree::default().totals());
     write(&mut tree, file, 5, b"!");

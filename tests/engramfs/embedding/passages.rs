@@ -29,7 +29,7 @@ fn remove(memory: &Memory, branch: BranchId, name: &str) {
 
 /// Opens a store whose files are indexed at once, with an embedder.
 fn opened(disk: &ForgetfulDisk, turn: usize) -> (Arc<Memory>, Arc<Told>) {
-    let around = Environment { files_delay: Duration::ZERO, ..environment() };
+    let around = Environment { file_index_delay: Duration::ZERO, ..environment() };
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
     let told = embed(&memory, turn);
     (memory, told)

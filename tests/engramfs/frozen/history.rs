@@ -39,8 +39,8 @@ struct Crowded(RealDisk);
 
 impl Disk for Crowded {
     fn space(&self) -> io::Result<DiskSpace> {
-        let available = if FULL.load(Ordering::Relaxed) { 0 } else { 1 << 30 };
-        Ok(DiskSpace { available, ..self.0.space()? })
+        let available_bytes = if FULL.load(Ordering::Relaxed) { 0 } else { 1 << 30 };
+        Ok(DiskSpace { available_bytes, ..self.0.space()? })
     }
 
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {

@@ -40,7 +40,7 @@ fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
 fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
     let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
     let open = |disk: &ForgetfulDisk, mode| {
-        let environment = Environment { reserve: 0, ..Environment::real(who.clone()) };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
         Memory::open_on(Arc::new(disk.clone()), mode, None, environment).unwrap()
     };
     let memory = open(&disk, OpenMode::Create);
