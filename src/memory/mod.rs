@@ -232,3 +232,14 @@ impl Memory {
         self.catalog.read()
     }
 }
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.maintenance.thread.stop();
+        self.maintenance.indexer.stop();
+        self.maintenance.file_indexer.stop();
+        self.maintenance.embedding.stop();
+        self.maintenance.scrubber.stop();
+        self.maintenance.signal_expiry.stop();
+    }
+}

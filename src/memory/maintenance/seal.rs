@@ -126,8 +126,9 @@ impl MaintenanceThread {
         let mut requests = self.0.0.lock();
         requests.is_busy = false;
         self.0.1.notify_all();
-        let idle = |requests: &mut MaintenanceRequests| !requests.seal && !requests.stop && !requests.commit_pending;
-        let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, idle);
+        let has_no_work =
+            |requests: &mut MaintenanceRequests| !requests.seal && !requests.stop && !requests.commit_pending;
+        let (mut requests, is_idle) = self.0.1.wait_timeout_while(requests, idle_interval, has_no_work);
         if !is_idle && !requests.seal && !requests.stop {
             (requests, _) =
                 self.0.1.wait_timeout_while(requests, COMMIT_INTERVAL, |requests| !requests.seal && !requests.stop);
@@ -238,6 +239,7 @@ impl Memory {
                 writer.unsealed_bytes += SEAL_BYTES / 2;
             }
         })?;
+        // Only now, since the manifest names a later one.
         for number in journals {
             if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
@@ -273,28 +275,34 @@ impl Memory {
             Compaction::Sparse(sparse) => history::without_quotes(blobs, archives, &sparse.quotes)?,
             _ => archives,
         };
-        let begun = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
+        let drops_moved_entries = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
         let archives = history::without_first(blobs, archives, manifest.catalog.start.first)?;
         manifest.archives = history::names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
-        let thinned = manifest.catalog.write_retained(blobs)?;
+        let frees_state_files = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
-        let anew = stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
-            manifest::write(&self.disk, &manifest, parts, &self.signing_key)
-        })?;
+        let frees_manifest_files =
+            stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
+                manifest::write(&self.disk, &manifest, parts, &self.signing_key)
+            })?;
         stored.note_sidecars(manifest.sidecars.clone());
-        let anew = self.storage.file_index.note_named(&manifest.file_index) || anew;
-        let compacts =
-            anew || thinned || sealed.iter().any(FlushedSegment::compacts) || begun || archives.len() < before;
+        let frees_index_files = self.storage.file_index.note_named(&manifest.file_index);
+        let frees_files = frees_manifest_files
+            || frees_index_files
+            || frees_state_files
+            || sealed.iter().any(FlushedSegment::compacts)
+            || drops_moved_entries
+            || archives.len() < before;
+        // The disk first: where the manifest can't be written, the catalog stays as it was.
         self.install(&mut moves, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
-        Ok((manifest.catalog, compacts))
+        Ok((manifest.catalog, frees_files))
     }
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
@@ -309,7 +317,7 @@ impl Memory {
         let new = Journal::create_after(&self.disk, &old)?;
         let max_written_bytes = self.waiting_needs();
         let (new, manifest, journal_segments) = self.exchange(new)?;
-        // The manifest is not to name what the device may lose.
+        // The manifest names the new file, so the old one must be on the device first.
         new.secure_before()?;
         Ok(Rotated { manifest, journals, journal_segments, max_written_bytes })
     }
@@ -480,17 +488,6 @@ impl Memory {
     pub(in crate::memory) fn stop_maintenance(&self) {
         self.maintenance.thread.stop();
         drop(self.storage.manifest.lock());
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.maintenance.thread.stop();
-        self.maintenance.indexer.stop();
-        self.maintenance.file_indexer.stop();
-        self.maintenance.embedding.stop();
-        self.maintenance.scrubber.stop();
-        self.maintenance.signal_expiry.stop();
     }
 }
 
