@@ -15,7 +15,7 @@ use crate::sync::{Mutex, Pool};
 
 /// Threads for notices; those about one branch have half of them.
 const THREADS: usize = 8;
-/// How long an act waits for the kernel to hear of it.
+/// How long a change waits for the kernel to hear of it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The side of the kernel that takes notices.
@@ -88,9 +88,9 @@ impl KernelNotifier {
         });
     }
 
-    /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after an act must
+    /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after a change must
     /// not see what was before. It may not be about what the kernel holds for the request that is
-    /// waiting; if something is stuck all the same, the act goes on after [`PATIENCE`].
+    /// waiting; if something is stuck all the same, the change goes on after [`PATIENCE`].
     pub fn tell_now(&self, branch: BranchId, notice: KernelNotice) {
         let (heard, wait) = mpsc::channel::<()>();
         self.tell(

@@ -21,7 +21,7 @@ pub(super) const DEVICE_NUMBER: (u32, u32) = (10, 229);
 /// How and where to mount.
 ///
 /// The kernel checks permissions in every mount (`default_permissions`). Read-only is not the kernel's business: engramfs enforces
-/// it itself, so that `query` still takes questions.
+/// it itself, so that `query` still takes queries.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// The source that `mount` and `df` show, beginning with `SOURCE_PREFIX`; any text, it is

@@ -58,7 +58,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the system's clock and randomness, for `owner`. Nothing else in the house fetches either.
+    /// Returns the system's clock and randomness, for `owner`. Nothing else in this crate fetches either.
     pub fn real(owner: Actor) -> Environment {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -75,13 +75,13 @@ pub struct Version {
     pub norm: f32,
     /// Bytes of id, text, metadata and stamp as JSON, as far as they vary.
     pub json_bytes: u32,
-    /// Number of terms in the document that text questions search.
+    /// Number of terms in the document that text queries search.
     pub terms: u32,
-    /// How often it holds each term, counted at the first text question.
+    /// How often it holds each term, counted at the first text query.
     words: OnceLock<Frequencies>,
-    /// The vector's compact copy, made at the first vector question.
+    /// The vector's compact copy, made at the first vector query.
     code: OnceLock<Compact>,
-    /// What filters look at, put together at the first filtered question.
+    /// What filters look at, put together at the first filtered query.
     parsed: OnceLock<serde_json::Value>,
     /// The hash of the text that an embedder makes a vector of, if it shall.
     derivable: OnceLock<Option<Hash>>,

@@ -166,9 +166,9 @@ fn a_wrong_byte_would_be_seen() {
     check_reads(&disk, &right, "nothing flipped");
 }
 
-/// Where the journal's last act ends: what stands behind is the clean end, which says nothing that
+/// Where the journal's last command ends: what stands behind is the clean end, which says nothing that
 /// anyone could miss.
-fn last_act_end(disk: &ForgetfulDisk) -> (String, u64) {
+fn last_command_end(disk: &ForgetfulDisk) -> (String, u64) {
     let (path, _) = files(disk).into_iter().find(|(path, _)| path.starts_with("journal/")).unwrap();
     let number = engramfs::journal::Journal::number_of(path.trim_start_matches("journal/")).unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -186,7 +186,7 @@ fn last_act_end(disk: &ForgetfulDisk) -> (String, u64) {
 #[test]
 fn every_cut_of_a_file_is_found() {
     let (disk, tip) = store();
-    let (journal, end) = last_act_end(&disk);
+    let (journal, end) = last_command_end(&disk);
     let right = right_content(&disk);
     for (path, length) in files(&disk) {
         let good = disk.bytes(&path).unwrap();
@@ -226,7 +226,7 @@ fn a_sealed_store_is_read_whole_or_refused_wherever_its_journal_is_cut() {
     let memory = open(&disk).unwrap();
     memory.close().unwrap();
     drop(memory);
-    let (journal, end) = last_act_end(&disk);
+    let (journal, end) = last_command_end(&disk);
     assert_eq!(end, 0, "a log record is left to replay");
     verify_tip(&disk, tip).unwrap();
     let (right, good) = (right_content(&disk), disk.bytes(&journal).unwrap());
@@ -328,7 +328,7 @@ fn every_file_in_the_wrong_place_is_found() {
             assert!(names_it(&error, &name), "{error}");
         }
     }
-    let (journal, _) = last_act_end(&disk);
+    let (journal, _) = last_command_end(&disk);
     for name in
         ["journal/0000000000000001", "journal/00000000000000ff", "journal/3", "journal/x", "journal/0000000000000004"]
     {
@@ -356,7 +356,7 @@ fn an_older_version_of_a_file_is_found() {
     memory.close().unwrap();
     let tip = memory.tip();
     for (old, old_tip) in &stages[..5] {
-        for path in ["manifest".to_owned(), last_act_end(old).0, last_act_end(&disk).0] {
+        for path in ["manifest".to_owned(), last_command_end(old).0, last_command_end(&disk).0] {
             let Ok(bytes) = old.bytes(&path) else { continue };
             if bytes == disk.bytes(&path).unwrap_or_default() {
                 continue;
@@ -378,7 +378,7 @@ fn an_older_version_of_a_file_is_found() {
 fn every_zeroed_page_is_found() {
     let (disk, tip) = store();
     let right = right_content(&disk);
-    let (journal, last_act) = last_act_end(&disk);
+    let (journal, last_command) = last_command_end(&disk);
     for (path, length) in files(&disk) {
         let good = disk.bytes(&path).unwrap();
         for start in (0..length as usize).step_by(512) {
@@ -391,9 +391,9 @@ fn every_zeroed_page_is_found() {
             disk.replace(&path, bytes).unwrap();
             let error = verify_tip(&disk, tip).expect_err(&path);
             assert!(is_right_kind(&error) && names_it(&error, &path), "{path} at {start}: {error}");
-            // From within the last act to the end it looks as if that had never reached the device: only a tip
+            // From within the last command to the end it looks as if that had never reached the device: only a tip
             // that was noted elsewhere tells.
-            if path != journal || end < good.len() || start as u64 >= last_act {
+            if path != journal || end < good.len() || start as u64 >= last_command {
                 check_reads(&disk, &right, &format!("{path} zeroed at {start}"));
             }
         }

@@ -211,8 +211,8 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
     let main = main_of(&memory);
     write(&memory, main, "a/b.md", "# Herons\n\nwade in water");
     memory.commit(&who(), main, vec![put("r", Some(vec![1.0, 0.0]), Some("a heron wades"))]).unwrap();
-    let ask = |question: &str| {
-        let answer = memory.ask(&View::Branch(main), &Query::parse(question).unwrap()).unwrap();
+    let ask = |query: &str| {
+        let answer = memory.ask(&View::Branch(main), &Query::parse(query).unwrap()).unwrap();
         let hits = answer.hits.iter().map(|hit| hit.source.to_string()).collect::<Vec<_>>().join(" ");
         (answer.mode.to_string(), hits)
     };

@@ -11,7 +11,7 @@ use engramfs::object::Context;
 
 use crate::support::{close_unsealed, delete, environment, main_of, make_file, put, who};
 
-/// The payload of each act's frame: number 0 is entry 1.
+/// The payload of each command's frame: number 0 is entry 1.
 type Acts = Vec<Vec<u8>>;
 
 /// A store that was never sealed, made with the key of that seed; `word` stands in its records.
@@ -50,7 +50,7 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
     acts
 }
 
-/// The store with a journal of these acts, each in a frame whose checks are right.
+/// The store with a journal of these commands, each in a frame whose checks are right.
 fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
     with_journal(disk, |journal| {
         for act in acts {
@@ -168,7 +168,7 @@ fn an_entry_of_another_store_is_refused_even_with_the_same_key() {
 
 /// The checks of frames protect nothing here, as they are made anew: the signatures do.
 #[test]
-fn every_edited_byte_of_an_act_is_refused() {
+fn every_edited_byte_of_a_log_record_is_refused() {
     let (disk, _) = store(7, "text");
     let good = acts(&disk);
     for at in 0..good.len() {
@@ -206,7 +206,7 @@ fn an_entry_without_or_with_another_signature_is_refused() {
         ] {
             let mut acts = good.clone();
             acts[at] = payload;
-            // To open a store, the newest signature is enough: it stands for every act before.
+            // To open a store, the newest signature is enough: it stands for every command before.
             let check = if at + 1 == good.len() { refused } else { found };
             check(&forged(&disk, &acts), at + 1, &format!("entry {} with signature: {what}", at + 1));
         }

@@ -1,7 +1,7 @@
 //! All integration tests in one binary: one link, and helpers shared.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-/// Rooms, tables and sizes: the house is as docs/ARCHITECTURE.md says.
+/// Modules, tables and sizes: the code is as docs/ARCHITECTURE.md says.
 mod architecture;
 mod by_hand;
 /// Named finds, each with its story.

@@ -202,7 +202,7 @@ fn a_branch_ends_by_itself_when_its_ttl_is_over() {
     assert!(memory.info(other).is_ok());
 }
 
-/// A question in mode `vector` falls back to words where it has no vector to compare with, and looked at records alone then.
+/// A query in mode `vector` falls back to words where it has no vector to compare with, and looked at records alone then.
 #[test]
 fn words_of_files_answer_where_there_is_no_vector() {
     use crate::files::write;
@@ -210,8 +210,8 @@ fn words_of_files_answer_where_there_is_no_vector() {
     let (main, view) = (main_of(&memory), View::Branch(main_of(&memory)));
     memory.commit(&who(), main, vec![put("a", None, Some("green tea"))]).unwrap();
     write(&memory, main, "brew.md", "tea leaves");
-    for question in [r#"{"text":"tea","mode":"vector"}"#, r#"{"id":"a","mode":"vector"}"#] {
-        let answer = memory.ask(&view, &Query::parse(question).unwrap()).unwrap();
-        assert_eq!((answer.mode.to_string(), answer.hits.len()), ("text".to_owned(), 2), "{question}");
+    for query in [r#"{"text":"tea","mode":"vector"}"#, r#"{"id":"a","mode":"vector"}"#] {
+        let answer = memory.ask(&view, &Query::parse(query).unwrap()).unwrap();
+        assert_eq!((answer.mode.to_string(), answer.hits.len()), ("text".to_owned(), 2), "{query}");
     }
 }

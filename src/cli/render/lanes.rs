@@ -61,7 +61,7 @@ impl Lanes {
                 self.tips.insert(branch.to_owned(), index);
             }
             "discard" => drop(self.tips.remove(branch)),
-            // An act upon the store as a whole belongs to no branch.
+            // What was done to the store as a whole belongs to no branch.
             _ if branch.is_empty() => {}
             _ => drop(self.tips.insert(branch.to_owned(), index)),
         }

@@ -1,9 +1,9 @@
 //! What the kernel has to forget: it sees what goes through it, and nothing of a merge, a pull or a
 //! rollback.
 //!
-//! Notices go out on threads of their own, after the act, with no lock held, and before the act is
+//! Notices go out on threads of their own, after the change, with no lock held, and before it is
 //! answered, so that who asked for it sees what it did. They wait for what is inside `files/` only,
-//! and the request that asks for an act holds nothing there.
+//! and the request that asks for a change holds nothing there.
 
 use super::opened::InodeKey;
 use super::{Area, FilesOf};

@@ -275,7 +275,7 @@ fn the_kernel_forgets_what_a_merge_changed_and_nothing_else() {
         ["", "/d", "/a", "/d/b", "/same"].map(|name| rig.ino(&format!("main/files{name}")).unwrap());
     let told = Told::by(&rig);
     rig.mv("main/branches/x", "main/x").unwrap();
-    // The act returns when the kernel has heard.
+    // The change returns when the kernel has heard.
     let files = told.files.lock().clone();
     assert!([a, b, folder].iter().all(|ino| files.contains(ino)), "{files:?}");
     assert!(!files.contains(&same) && !files.contains(&root), "{files:?}");

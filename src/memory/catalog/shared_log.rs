@@ -24,7 +24,7 @@ pub struct SharedLogTotals {
     pub entries: u64,
     /// Bytes of their lines.
     pub bytes: u64,
-    /// Entries up to this one were archived: questions look at them only where they are asked to.
+    /// Entries up to this one were archived: queries look at them only where they are asked to.
     pub archived: u64,
     /// Bytes of their lines.
     pub archived_bytes: u64,

@@ -1,6 +1,6 @@
 //! The indexer of files: the thread that indexes what is written to `files/`, and keeps the segments of that index few.
 //!
-//! It wakes soon after a write, works in small steps on snapshots and holds no lock while it reads or indexes. Questions index
+//! It wakes soon after a write, works in small steps on snapshots and holds no lock while it reads or indexes. Queries index
 //! little themselves (`views/file_search.rs`), so it is never waited for. What is in memory goes to files at a seal, or before
 //! where it is much.
 
@@ -303,7 +303,7 @@ impl Memory {
     }
 }
 
-/// Returns the contents that questions may find: those of all branches and checkpoints. Trees that share most cost what they do
+/// Returns the contents that queries may find: those of all branches and checkpoints. Trees that share most cost what they do
 /// not share.
 fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
     let (mut live, mut before) = (HashSet::new(), Tree::default());

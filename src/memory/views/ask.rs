@@ -12,7 +12,7 @@ use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, 
 
 /// Of the time that is left, what the embedder may take: three parts of four. Where it does not answer, words still do.
 const EMBEDDING_SHARE: (u32, u32) = (3, 4);
-/// How often a question is put again that found damage in the index of files.
+/// How often a query is put again that found damage in the index of files.
 const ROUNDS: usize = 3;
 
 impl Memory {
@@ -73,7 +73,7 @@ impl Memory {
                 other => {
                     let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
                     let root = catalog.branch(*root)?;
-                    // Vectors of another set can't be compared with the question's.
+                    // Vectors of another set can't be compared with the query's.
                     let theirs = self.embedding_of(catalog, root)?.vectors;
                     let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
                     let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);

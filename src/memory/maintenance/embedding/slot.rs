@@ -131,7 +131,7 @@ impl EmbedderSlot {
         });
     }
 
-    /// Returns the vector of a question, within a time limit.
+    /// Returns the vector of a query, within a time limit.
     pub(in crate::memory) fn embed_query(
         &self,
         text: &str,
