@@ -136,7 +136,7 @@ impl Watch<'_> {
         for key in self.candidates()? {
             let value = match fs::read(self.folder.join(&key)) {
                 Ok(value) => value,
-                // It has ended.
+                // The signal ended between the listing and the read: not there, no failure.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // That it is there all can see.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.args.value.is_none() => {

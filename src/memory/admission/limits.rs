@@ -35,7 +35,7 @@ impl Memory {
         let buffers = limit / 4 * 3;
         self.admission.budget.limit(buffers, if several { limit / 4 } else { buffers });
         self.admission.budget.watch(limit / 8 * 7, measure);
-        // The first call counts.
+        // Only the first call sets it (OnceLock).
         let limit_bytes = *self.admission.files_held.limit.get_or_init(|| limit / 2);
         let all = self.catalog().held.of(0).1;
         if all <= limit_bytes {

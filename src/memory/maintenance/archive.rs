@@ -34,6 +34,7 @@ impl Memory {
         if dry_run {
             return Ok(report);
         }
+        // The file before the entry: behind that the next seal drops what moved.
         report["file"] = moved.write(&self.history_reader(), start.first..=last)?.into();
         report["entry"] = self.begin_lineage(who, last, tip)?.to_string().into();
         self.seal()?;

@@ -69,6 +69,7 @@ impl Memory {
         now: Time,
         policy: CompactionPolicy,
     ) -> Result<(usize, u64), Error> {
+        // Before the seal, which leaves out what is outdated.
         let states = self.drop_outdated(now)?;
         self.collect_file_index();
         stored.keep_together(true);

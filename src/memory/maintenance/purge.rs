@@ -163,6 +163,7 @@ impl Memory {
             self.drop_dead_bytes(&catalog)?;
             return Err(nothing_found(&search.not_found()));
         }
+        // Before the entry: after a crash behind it the next opening finds by the mark whose bytes have to go.
         mark.save(&*self.disk)?;
         drop(catalog);
         self.take_out(who, &mut purge, report)?;
@@ -172,6 +173,7 @@ impl Memory {
     /// Makes the entry that takes it out of every state.
     fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
+        // Gives a user who is new an entry with his name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
         let mut holders = BTreeSet::new();
         let (entry, change) = {
@@ -270,6 +272,7 @@ impl Memory {
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
         }
+        // Last: after a crash before this all of it is done once more.
         PurgeMark::remove(&*self.disk)?;
         self.maintenance.purge.is_unfinished.store(false, Ordering::Release);
         Ok(())

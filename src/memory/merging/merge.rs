@@ -86,10 +86,12 @@ impl Memory {
         terms: MergeTerms,
     ) -> Result<MergeResult, Error> {
         self.settle_written_until(branch, terms.deadline)?;
+        // With no lock held: room is made by a collection, which seals.
         let _room = self.take_room(cost_of(0, 0))?;
         let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &terms.note };
         match self.merge_when_closed(request, &terms)? {
             MergeAttempt::Done(entry, change) => {
+                // The lock is let go of by now: a listener looks at the store itself.
                 self.tell(change);
                 Ok(merged(&entry))
             }
@@ -136,6 +138,7 @@ impl Memory {
         expected_plan: Option<Hash>,
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
+        // The lock before the catalog: what is planned is what is merged.
         let mut writer = self.writer_for(who, &self.taking_part(branch, merge))?;
         let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
         let child = catalog.branch(branch)?;
@@ -152,6 +155,7 @@ impl Memory {
             Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
+        // The hash first: a plan that nobody agreed to is not put to the gate.
         planned.check(expected_plan)?;
         let at_gate = check_gate(&catalog, &planned, summary, time).err();
         drop(catalog);

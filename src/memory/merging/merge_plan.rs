@@ -181,7 +181,7 @@ impl<'a> MergeSides<'a> {
         let own = self.child.state.files();
         let mut state = BranchVersion::clone(merged);
         if own.hash() == merged.files().hash() {
-            // The same content, and maybe under other numbers.
+            // Own inode numbers are kept, since handles are open on them.
             state.set_files(own.clone());
             return Ok((Arc::new(state), Arc::default()));
         }

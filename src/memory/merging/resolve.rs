@@ -75,7 +75,7 @@ impl Memory {
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
-            // What was written to one file says nothing of those that belong to it.
+            // A unit is decided as one: a write to one member decides nothing.
             let open =
                 planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_of(&item.id).is_none());
             let settled = open.filter_map(|item| {

@@ -155,6 +155,7 @@ impl Memory {
             return self.commit_few(who, branch, (resolved, cursor), None);
         }
         let dim = maker.check(&rows)?;
+        // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         drop(rows);
@@ -246,6 +247,7 @@ impl Memory {
         let rows: Vec<Row> =
             records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
         let dim = VersionBuilder::new(self, who, branch)?.check(&rows)?;
+        // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         let segment = self.storage.segments.get_fresh(&name)?;

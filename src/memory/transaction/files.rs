@@ -299,6 +299,7 @@ impl Memory {
             no_longer_hurried();
             let code = log_tail.code(Frame::FileOp, &[&head, content]);
             self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.tree, &edit.op))?;
+            // Not before: a frame that could not be written binds none that follows.
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_folder(&files.tree, &edit.op), files.edits);
@@ -377,7 +378,7 @@ impl Memory {
     /// Returns the right to write, with all that was done to files standing in entries.
     pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
         self.commit_late()?;
-        // What has come since is little.
+        // Little has come since `commit_late`, so this is quick under the lock.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
         let mut writer = self.writer_for(&self.environment.owner, &branches)?;
         let late: Vec<BranchId> = writer.pending.keys().copied().collect();

@@ -69,6 +69,7 @@ impl Memory {
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;
         self.catalog().branch(branch)?;
+        // Under the lock again: another caller may have taken it meanwhile.
         if self.leases.join(branch) {
             return Ok(lease);
         }

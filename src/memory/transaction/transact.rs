@@ -260,7 +260,9 @@ impl Memory {
         let signed =
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
+        // Nothing is repeated elsewhere from here on, so this thread may wait.
         no_longer_hurried();
+        // All that can refuse comes before the frame: once it is written, the command has happened.
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
@@ -274,10 +276,11 @@ impl Memory {
         let (branch, op) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let context = self.shared_event_context(&log_record.command);
+        // Kept, so that what goes is dropped with no lock held.
         let previous = {
             let catalog = self.catalog();
-            let is = |id: BranchId| catalog.branches.get(&id).cloned();
-            [Some(branch), parent].into_iter().flatten().filter_map(is).collect()
+            let branch_of = |id: BranchId| catalog.branches.get(&id).cloned();
+            [Some(branch), parent].into_iter().flatten().filter_map(branch_of).collect()
         };
         let (signed, files) = self.apply(log_tail, prepared, signed);
         if let Some(context) = context {
@@ -305,9 +308,10 @@ impl Memory {
             let catalog = self.catalog();
             let branches =
                 [Some(prepared.branch), parent].into_iter().flatten().chain(replaced.iter().map(|it| it.branch));
-            let of = |id: BranchId| Some(catalog.branches.get(&id)?.uid);
-            branches.filter_map(of).collect::<BTreeSet<u32>>()
+            let owner_of = |id: BranchId| Some(catalog.branches.get(&id)?.uid);
+            branches.filter_map(owner_of).collect::<BTreeSet<u32>>()
         };
+        // Asked before and after: a branch may end, or get another owner.
         let before = owners();
         self.catalog.write().apply(prepared.branch, prepared.op, prepared.steps, signed.entry.seq, signed.entry.time);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
@@ -351,9 +355,9 @@ impl Memory {
         }
         self.wake_maintenance();
         self.maintenance.embedding.wake();
-        let items = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
+        let item_count = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.op == EntryOp::Discard.name();
-        if replaces && change.previous.iter().map(items).sum::<u64>() > LET_GO_AT_ONCE {
+        if replaces && change.previous.iter().map(item_count).sum::<u64>() > LET_GO_AT_ONCE {
             self.merging.planner.run(move || drop(change));
         }
     }

@@ -115,6 +115,7 @@ impl Memory {
             };
             match planned {
                 Ok(planned) if !planned.shrinks() && room.is_none() => {
+                    // Room is found with no lock held; under it what was worked out is checked again.
                     drop(writer);
                     room = Some(self.take_room(cost_of(0, 0))?);
                     earlier = Some(planned);

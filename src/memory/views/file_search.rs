@@ -1,4 +1,4 @@
-//! The files of a view as questions see them: kept by view, and brought up to date by what was written since.
+//! The files of a view as queries see them: kept by view, and brought up to date by what was written since.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::workspace::Tree;
 
 /// Views that are kept.
 const VIEWS_MAX: usize = 512;
-/// What a question indexes itself. A core indexes about 13 MB a second, and half of that beside a busy thread, so a question
+/// What a query indexes itself. A core indexes about 13 MB a second, and half of that beside a busy thread, so a query
 /// is held up by less than 0.2 s.
 const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
-/// How long a question waits for what others are indexing.
+/// How long a query waits for what others are indexing.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often a look is begun again that found damage in the index.
 const ROUNDS: usize = 4;
@@ -84,7 +84,7 @@ struct FilesOfView {
     bases: Vec<View>,
 }
 
-/// What a question may search.
+/// What a query may search.
 pub(in crate::memory) struct SearchableFiles {
     pub files: PermittedFiles,
     /// Files that are not indexed yet.
@@ -168,7 +168,7 @@ impl Memory {
             self.merge_in_memory()?;
             self.maintenance.embedding.wake();
         }
-        // What is much is not waited for.
+        // More than that is seldom indexed within WAIT, so the answer comes without it.
         if files.counts().1 <= INLINE.files as u64 && may_wait() {
             let left: Vec<IndexKey> = files.pending().map(|content| content.key).collect();
             index.wait_for(&left, WAIT);
@@ -181,7 +181,7 @@ impl Memory {
 fn hidden_paths(settings: &Settings) -> HiddenPaths {
     let rules = settings.get(Setting::Rules).clone();
     if !settings.rules().restrict_index() {
-        // Whatever else they say.
+        // Without a `noindex` the rest of the rules does not matter to the index.
         return HiddenPaths { rules: "".into(), hides: None };
     }
     let settings = settings.clone();

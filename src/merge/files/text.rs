@@ -250,7 +250,7 @@ mod tests {
         let (base, child, parent) = (numbered("b"), numbered("c"), numbered("p"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::ChildWins);
         assert_eq!((text, resolved_item.note), (child, Some(Fallback::TooLarge)));
-        // As long, but mostly the same.
+        // The limit is on what differs, not on length.
         let (child, parent) = (base.replace("b 0\n", "c\n"), base.replace("b 4900\n", "p\n"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
         assert_eq!((text, resolved_item.note), (child.replace("b 4900\n", "p\n"), None));
