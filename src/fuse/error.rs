@@ -145,13 +145,15 @@ impl MountError {
             MountError::Helper { .. } => "`engramfs doctor` says what is missing".into(),
             MountError::Descriptor { .. } => "pass the /dev/fuse descriptor that was mounted".into(),
             MountError::Session { .. } => "mount it again".into(),
-            MountError::NoAnswer { .. } => "it was taken away again, look at the log".into(),
+            MountError::NoAnswer { .. } => {
+                "it was taken away again; see the mount's log (mount --foreground prints it)".into()
+            }
             MountError::NotMounted { path, .. } => format!("`engramfs doctor {}` shows its state", path.display()),
             MountError::NotOurs { .. } => "it was left alone, unmount it yourself if it has to go".into(),
             MountError::InUse { .. } => "close what is open there, or use --lazy".into(),
             MountError::Live { path, .. } => format!("unmount it first (engramfs umount {})", path.display()),
             MountError::Unmount { .. } => "unmount it as the user who mounted it, or as root".into(),
-            MountError::Lingers { .. } => "look at that process".into(),
+            MountError::Lingers { pid, .. } => format!("wait for it, or end it: kill {pid}"),
             MountError::System { .. } => "check that /proc is mounted and descriptors are left (ulimit -n)".into(),
         }
     }

@@ -13,7 +13,7 @@ const ITEMS: Argument = Argument::words(
 .accepting(
     |item| !item.is_empty(),
     "is no id and no path",
-    "write the id of a record, files/PATH or shared/log/NUMBER",
+    "write the id of a record, files/PATH, shared/log/NUMBER or shared/signals/KEY",
 );
 
 const COPIES: Argument = Argument::flag("--copies", "Takes what has the same content, too, whatever it is called");

@@ -90,11 +90,13 @@ impl SharedLogError {
             SharedLogError::TooMany(_) => {
                 Advice::new(Kind::Invalid, "too_many_entries", "write them in several writes")
             }
-            SharedLogError::NotJson(_)
-            | SharedLogError::NotAnEntry(_)
-            | SharedLogError::NoText
-            | SharedLogError::Label(_)
-            | SharedLogError::Key(_) => Advice::new(Kind::Invalid, "bad_entry", shape),
+            SharedLogError::NotJson(_) | SharedLogError::NotAnEntry(_) | SharedLogError::NoText => {
+                Advice::new(Kind::Invalid, "bad_entry", shape)
+            }
+            SharedLogError::Label(_) => Advice::new(Kind::Invalid, "bad_entry", "write one line of 1 to 200 bytes"),
+            SharedLogError::Key(_) => {
+                Advice::new(Kind::Invalid, "bad_entry", "rename the key: those that begin with @ are the log's own")
+            }
             SharedLogError::NotOwner { .. } => Advice::new(
                 Kind::Denied,
                 "not_branch_owner",

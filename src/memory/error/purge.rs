@@ -7,8 +7,8 @@ use super::{Advice, Kind};
 /// Why nothing is purged.
 #[derive(Debug, Clone, Error)]
 pub enum PurgeError {
-    /// It names neither a record nor a file nor an entry of a shared log.
-    #[error("'{0}' names neither a record nor a file nor an entry of a log")]
+    /// It names neither a record nor a file, nor an entry of a shared log or a signal.
+    #[error("'{0}' names neither a record nor a file, nor an entry or signal that is shared")]
     Item(String),
     /// It names more than an entry may hold.
     #[error("{named} names are more than the {limit} that one purge takes")]
@@ -36,16 +36,18 @@ impl PurgeError {
     /// Returns how to react.
     pub fn advice(&self) -> Advice {
         match self {
-            PurgeError::Item(_) => {
-                Advice::new(Kind::Invalid, "bad_item", "write the id of a record, files/PATH or shared/log/NUMBER")
-            }
+            PurgeError::Item(_) => Advice::new(
+                Kind::Invalid,
+                "bad_item",
+                "write the id of a record, files/PATH, shared/log/NUMBER or shared/signals/KEY",
+            ),
             PurgeError::TooMany { .. } => {
                 Advice::new(Kind::TooLarge, "too_many_names", "purge them in several steps, or name a folder of files")
             }
             PurgeError::NothingFound(_) => Advice::new(
                 Kind::NotFound,
                 "nothing_to_purge",
-                "check the names: ids of records, files/PATH or shared/log/NUMBER",
+                "check the names: ids of records, files/PATH, shared/log/NUMBER or shared/signals/KEY",
             ),
             PurgeError::NotOwner { .. } => {
                 Advice::new(Kind::NotPermitted, "not_owner", "ask root or the owner of main to purge it")

@@ -8,6 +8,7 @@ use super::{Advice, Kind};
 use crate::branch::NameError;
 
 const SHAPE: &str = "write {\"vector\":[…], \"text\":\"…\", \"metadata\":{…}}, or bare text";
+const DELETE_ALONE: &str = "write {\"id\":\"…\",\"delete\":true} alone";
 const SAME_MODEL: &str = "use the embedding model that the memory was made with";
 
 /// Why a record is not taken.
@@ -109,31 +110,27 @@ pub enum RecordError {
 impl RecordError {
     /// Returns how to react.
     pub fn advice(&self) -> Advice {
-        let invalid = |code| Advice::new(Kind::Invalid, code, SHAPE);
+        let invalid = |code, hint| Advice::new(Kind::Invalid, code, hint);
         match self {
             RecordError::TooLarge(_) => {
                 Advice::new(Kind::TooLarge, "too_large", "keep large content in files/ and a summary here")
             }
-            RecordError::Incomplete => invalid("incomplete"),
-            RecordError::NotJson(_) => invalid("not_json"),
-            RecordError::NotARecord(_)
-            | RecordError::List
-            | RecordError::NotATime(_)
-            | RecordError::Delete
-            | RecordError::DeleteWithContent
-            | RecordError::NotNumbers => invalid("bad_document"),
-            RecordError::NotUtf8(_) => Advice::new(Kind::Invalid, "not_utf8", "write text in UTF-8"),
-            RecordError::NoId => invalid("no_id"),
-            RecordError::OtherId { .. } => invalid("other_id"),
-            RecordError::Empty => invalid("empty_record"),
-            RecordError::Length(_) => invalid("wrong_dimension"),
-            RecordError::NotFinite(_) => invalid("not_finite"),
-            RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => {
-                Advice::new(Kind::Invalid, "wrong_dimension", SAME_MODEL)
+            RecordError::Incomplete => invalid("incomplete", SHAPE),
+            RecordError::NotJson(_) => invalid("not_json", SHAPE),
+            RecordError::NotARecord(_) | RecordError::List | RecordError::NotNumbers => invalid("bad_document", SHAPE),
+            RecordError::NotATime(_) => invalid("bad_document", "write a time in RFC 3339, as 2026-01-31T09:00:00Z"),
+            RecordError::Delete => {
+                invalid("bad_document", "rm the file, or write {\"id\":\"…\",\"delete\":true} to ingest")
             }
-            RecordError::ZeroVector => {
-                Advice::new(Kind::Invalid, "zero_vector", "leave the vector out, or use another metric")
-            }
+            RecordError::DeleteWithContent => invalid("bad_document", DELETE_ALONE),
+            RecordError::NotUtf8(_) => invalid("not_utf8", "write text in UTF-8"),
+            RecordError::NoId => invalid("no_id", DELETE_ALONE),
+            RecordError::OtherId { .. } => invalid("other_id", "leave out the id, or write to that record's file"),
+            RecordError::Empty => invalid("empty_record", "write a text or a vector; rm the file to delete the record"),
+            RecordError::Length(_) => invalid("wrong_dimension", "write 1 to 65536 numbers"),
+            RecordError::NotFinite(_) => invalid("not_finite", "write finite numbers, or leave the vector out"),
+            RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => invalid("wrong_dimension", SAME_MODEL),
+            RecordError::ZeroVector => invalid("zero_vector", "leave the vector out, or use another metric"),
             RecordError::Missing(_) => Advice::new(Kind::NotFound, "no_such_record", "list the records with ls"),
             RecordError::Id(error) => super::of_name(error),
             RecordError::Line { source, .. } | RecordError::Record { source, .. } => source.advice(),
