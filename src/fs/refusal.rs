@@ -334,3 +334,153 @@ impl RoomRefusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Error;
+
+    fn text() -> String {
+        "x".into()
+    }
+
+    /// Returns one refusal of each variant, but for those of the store.
+    fn samples() -> Vec<Refusal> {
+        let mut all = vec![
+            Refusal::Memory(Error::Gone),
+            Refusal::Line { number: 1, source: Error::Gone },
+            Refusal::TemporaryLost,
+            Refusal::Merged { path: text(), parent: "main".into(), time: Time(0) },
+            Refusal::Discarded { path: text(), time: Time(0) },
+        ];
+        all.extend(of_shapes().map(Refusal::from));
+        all.extend(of_access().map(Refusal::from));
+        all.extend(of_input().map(Refusal::from));
+        all.extend(of_room().map(Refusal::from));
+        all
+    }
+
+    fn of_shapes() -> [ShapeRefusal; 22] {
+        [
+            ShapeRefusal::NoFileHere,
+            ShapeRefusal::NoDirectoryHere,
+            ShapeRefusal::NoSpecialHere,
+            ShapeRefusal::OneName,
+            ShapeRefusal::Fixed(text()),
+            ShapeRefusal::Generated { hint: "write to vectors/" },
+            ShapeRefusal::FixedAttributes,
+            ShapeRefusal::BranchOwner,
+            ShapeRefusal::FilesOwner,
+            ShapeRefusal::MainStays,
+            ShapeRefusal::Mounted,
+            ShapeRefusal::WholeStore,
+            ShapeRefusal::Exchange,
+            ShapeRefusal::Whiteout,
+            ShapeRefusal::NameNotUtf8,
+            ShapeRefusal::RecordNotUtf8,
+            ShapeRefusal::NotARecordsName(text()),
+            ShapeRefusal::Rename { path: text(), is_root: true },
+            ShapeRefusal::Rename { path: text(), is_root: false },
+            ShapeRefusal::Truncate,
+            ShapeRefusal::BranchExists(text()),
+            ShapeRefusal::Uncommitted(text()),
+        ]
+    }
+
+    fn of_access() -> [AccessRefusal; 9] {
+        [
+            AccessRefusal::StoreFailed,
+            AccessRefusal::ReadOnlyMount,
+            AccessRefusal::Checkpoint(text()),
+            AccessRefusal::EarlierState(1),
+            AccessRefusal::Proposal(1),
+            AccessRefusal::NotWritable { path: text(), uid: 1 },
+            AccessRefusal::Closed { path: text(), uid: 1 },
+            AccessRefusal::NotOwner { path: text(), owner: 1, uid: 2 },
+            AccessRefusal::Scope { uid: 1, name: text() },
+        ]
+    }
+
+    fn of_input() -> [InputRefusal; 14] {
+        [
+            InputRefusal::LineNotUtf8,
+            InputRefusal::NoNumber,
+            InputRefusal::ValueNotUtf8,
+            InputRefusal::Verb { line: text(), verbs: "write gc".into() },
+            InputRefusal::Incomplete(1),
+            InputRefusal::Append,
+            InputRefusal::TextInDocument,
+            InputRefusal::DocumentTooLong(1),
+            InputRefusal::RecordLineTooLong,
+            InputRefusal::BatchTooLarge,
+            InputRefusal::LineTooLong(1),
+            InputRefusal::ValueTooLong(1),
+            InputRefusal::HandleBusy,
+            InputRefusal::TimeOutOfRange,
+        ]
+    }
+
+    fn of_room() -> [RoomRefusal; 5] {
+        [
+            RoomRefusal::Disk { length: 2, available: 1 },
+            RoomRefusal::Scratch(1),
+            RoomRefusal::Temporaries,
+            RoomRefusal::UnreadAnswers(1),
+            RoomRefusal::AnswerNotKept(1),
+        ]
+    }
+
+    /// Programs go by these pairs: a change of one breaks what people wrote.
+    const CODES: &str = "\
+answer_not_kept TooLarge
+append Invalid
+bad_flags Invalid
+bad_rename Invalid
+bad_verb Invalid
+batch_too_large TooLarge
+branch_closed Denied
+branch_exists Exists
+busy_handle Busy
+checkpoint ReadOnly
+disk Full
+document_too_long TooLarge
+earlier_state ReadOnly
+gone Gone
+incomplete Invalid
+line_too_long TooLarge
+no_number Invalid
+not_a_record_name Invalid
+not_owner Denied
+not_permitted NotPermitted
+not_utf8 Invalid
+parent_not_writable Denied
+proposal ReadOnly
+read_only ReadOnly
+scope_not_reached Denied
+scratch_full Full
+temporaries_full Full
+temporary_lost Gone
+text_in_document Invalid
+time_out_of_range Invalid
+truncate Invalid
+uncommitted_bytes Busy
+unread_answers Full
+value_too_long TooLarge";
+
+    #[test]
+    fn codes_and_kinds_of_refusals_are_those_of_the_contract() {
+        let found = samples().into_iter().map(|refusal| refusal.advice());
+        let mut found: Vec<String> = found.map(|advice| format!("{} {:?}", advice.code, advice.kind)).collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found.join("\n"), CODES);
+    }
+
+    #[test]
+    fn a_refusal_says_what_happened_and_its_hint_what_to_do_next() {
+        for refusal in samples() {
+            let (text, hint) = (refusal.to_string(), refusal.advice().hint);
+            assert!(!text.is_empty() && !hint.is_empty() && !text.contains(&*hint), "{text}; {hint}");
+        }
+    }
+}

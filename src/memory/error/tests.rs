@@ -45,6 +45,7 @@ fn of_memory() -> Vec<Error> {
         SegmentError::Damaged { name: text(), reason: text() }.into(),
         JournalError::Damaged { path: text(), offset: 0, reason: text() }.into(),
         JournalError::Poisoned { reason: text() }.into(),
+        KeyError::Malformed("key").into(),
         KeyError::Mismatch.into(),
         KeyError::TooOpen(0o644).into(),
         NameError::Taken(text()).into(),
@@ -56,6 +57,7 @@ fn of_memory() -> Vec<Error> {
         SettingError::Value { setting: "dim", shown: text(), expected: "x" }.into(),
         SettingError::Rules(Rules::parse("x").unwrap_err()).into(),
         SettingError::Fixed("dim").into(),
+        SettingError::AboveParent { setting: "keep", most: text() }.into(),
         SettingError::Derived("embedder").into(),
         EmbedderError::NotSet.into(),
         EmbedderError::NotReached(text()).into(),
@@ -114,13 +116,16 @@ fn of_agents() -> Vec<Error> {
     ]
 }
 
-fn of_records() -> [RecordError; 19] {
+fn of_records() -> [RecordError; 22] {
     let json = || Arc::new(serde_json::from_str::<u8>("x").unwrap_err());
     [
         RecordError::TooLarge(1),
         RecordError::Incomplete,
         RecordError::NotJson(json()),
         RecordError::NotARecord(json()),
+        RecordError::List,
+        RecordError::NotATime(text()),
+        RecordError::NotUtf8(1),
         RecordError::Delete,
         RecordError::DeleteWithContent,
         RecordError::NoId,
@@ -209,6 +214,7 @@ fn of_limits() -> [LimitError; 8] {
 
 /// Programs and the tables of errnos and exit codes go by these pairs: a change of one breaks what people wrote.
 const CODES: &str = "\
+above_parent Invalid
 agent_barred NotPermitted
 agent_taken NotPermitted
 agents_signal NotPermitted
@@ -289,6 +295,7 @@ not_kept NotFound
 not_own_log Invalid
 not_owner NotPermitted
 not_revertible Invalid
+not_utf8 Invalid
 nothing_to_purge NotFound
 nothing_to_redo Invalid
 nothing_to_undo Invalid
