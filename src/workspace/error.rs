@@ -66,25 +66,3 @@ pub enum TreeError {
     #[error("the stored form of a tree is damaged: {0}")]
     Codec(#[from] CodecError),
 }
-
-impl TreeError {
-    /// Returns what to do next.
-    pub fn hint(&self) -> String {
-        match self {
-            TreeError::NotFound | TreeError::NotDirectory => "look at the path".into(),
-            TreeError::Exists => "choose another name, or remove what has it".into(),
-            TreeError::IsDirectory => "use what is meant for directories".into(),
-            TreeError::NotEmpty => "remove what is in it first".into(),
-            TreeError::Invalid(_) => "ask for something else".into(),
-            TreeError::NotPermitted => "link files instead".into(),
-            TreeError::TooManyLinks | TreeError::NoSpace => "remove some first".into(),
-            TreeError::NameTooLong | TreeError::AttributeTooLarge | TreeError::AttributeName => "choose another".into(),
-            TreeError::NoAttribute => "set it first".into(),
-            TreeError::TooLarge => "write less".into(),
-            TreeError::Exceeded => "try again".into(),
-            TreeError::Stale => "look it up again".into(),
-            TreeError::Segment(error) => error.hint(),
-            TreeError::Stored(_) | TreeError::Codec(_) => "restore the store from a backup".into(),
-        }
-    }
-}
