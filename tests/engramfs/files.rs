@@ -5,7 +5,7 @@ mod lifetimes;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory, MergeKind,
-    Setting, ShowTarget, View, Viewer,
+    Setting, ShowTarget, Time, View, Viewer,
 };
 
 use crate::support::{main_of, open, put, verify, who};
@@ -186,6 +186,12 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
         let error = refused(memory.edit(&who(), main, op).map(|_| ()));
         assert_eq!((error.kind(), error.code()), (Kind::NotPermitted, "append_rule"));
     }
+    let time = Time(7);
+    let attrs = Attrs { mode: Some(0o600), uid: Some(1001), gid: Some(1002), mtime: Some(time), ..Attrs::default() };
+    memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let node = tree.node(inode).unwrap();
+    assert_eq!((node.mode, tree.owner(node), node.gid, node.mtime), (0o600, 1001, 1002, time));
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeResult, MergeTerms, Setting, ShowTarget,
-    View, Viewer,
+    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeResult, MergeTerms, Setting,
+    ShowTarget, View, Viewer,
 };
 
 use crate::files::{read, write};
@@ -81,6 +81,10 @@ fn a_pull_names_what_it_leaves_out_of_the_parent() {
     write(&memory, fork, "own.tmp", "child\n");
     assert_eq!(named(&memory.merge(&who(), fork, MergeKind::Pull, false).unwrap()), ["files/of.tmp"]);
     assert_eq!(read(&memory, fork, "of.tmp"), None);
+    let diff = String::from_utf8(memory.document(&View::Branch(fork), Document::Diff).unwrap().to_vec()).unwrap();
+    let lines: Vec<serde_json::Value> = diff.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let left_out = lines.iter().find(|line| line["path"] == "files/of.tmp").unwrap();
+    assert_eq!(left_out["change"], "deleted");
     // What the pull left out is in the base now, and so is missing in the branch.
     assert_eq!(named(&dry(&memory, fork, MergeKind::Merge)), ["files/of.tmp", "files/own.tmp"]);
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();

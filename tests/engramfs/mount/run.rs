@@ -156,10 +156,9 @@ fn root_says_whose_a_command_is_and_nobody_else_can() {
 fn nothing_that_the_starter_has_open_leads_out_of_the_sandbox() {
     let Some(mount) = shared() else { return };
     let (engramfs, main) = (program_once(&mount), mount.at("main").display().to_string());
-    let inside =
-        "ls /proc/self/fd/8/ 2> /dev/null && echo open; ls /proc/self/fd | tr '\\n' ' '; echo \"$SECRET$HOME $PATH\"";
+    let inside = "ls /proc/self/fd/8/ 2> /dev/null && echo open; ls /proc/self/fd | tr '\\n' ' '; echo \"$SECRET$HOME $PATH $LANG $TZ,$FOO.\"";
     let script = format!(
-        "exec 8< {main}; export SECRET=s3cret; {engramfs} run {main}/branches/ann --uid 3801 -- sh -c '{}'",
+        "exec 8< {main}; export SECRET=s3cret LANG=C TZ=UTC FOO=1; {engramfs} run {main}/branches/ann --uid 3801 -- sh -c '{}'",
         inside.replace('\'', "'\\''")
     );
     let done = output(&mut command("bash", &["-c", &script]));
@@ -169,4 +168,5 @@ fn nothing_that_the_starter_has_open_leads_out_of_the_sandbox() {
         "{said}"
     );
     assert!(said.contains("/tmp /usr/local/bin:/usr/bin:/bin"), "{said}");
+    assert!(said.ends_with(" C UTC,.\n"), "of the environment: {said}");
 }
