@@ -289,3 +289,35 @@ impl Memory {
         self.document(view, Document::Diff)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, OpenMode};
+
+    #[test]
+    fn each_figure_of_status_stands_on_the_page() {
+        let page = include_str!("../../../docs/SEMANTICS.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("Status\n")).unwrap();
+        let actor = Actor { uid: 1, gid: 1, name: "u1".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(actor)).unwrap();
+        let main = memory.resolve("main").unwrap();
+        let status = memory.status(&View::Branch(main)).unwrap();
+        for (key, figure) in status.as_object().unwrap() {
+            let row = section.lines().find(|line| line.split('|').nth(1).is_some_and(|cell| names(cell, key)));
+            let row = row.unwrap_or_else(|| panic!("the section Status of docs/SEMANTICS.md has no row of {key}"));
+            for part in figure.as_object().into_iter().flat_map(|parts| parts.keys()) {
+                assert!(names(row, part), "docs/SEMANTICS.md says nothing of {key}.{part}");
+            }
+        }
+    }
+
+    fn names(text: &str, key: &str) -> bool {
+        text.contains(&format!("`{key}`"))
+    }
+}
