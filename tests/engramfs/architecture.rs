@@ -115,6 +115,11 @@ fn the_tests_that_pages_name_are_there() {
 }
 
 #[test]
+fn each_crash_case_names_its_test() {
+    none(rules::untested_crashes(&read("docs/FORMAT.md")));
+}
+
+#[test]
 fn every_dependency_says_what_it_is_for() {
     none(dependencies::unexplained(&read("Cargo.toml"), &read("Cargo.lock")));
 }

@@ -188,18 +188,33 @@ pub fn crates_elsewhere(sources: &[Source], map: &Map) -> Vec<String> {
     found
 }
 
-/// A test that a page names must be there. Names of tests are sentences: three underscores or more.
+/// A test that a page names must be there.
 pub fn missing_tests(page: &str, sources: &[&Source]) -> Vec<String> {
     let there: BTreeSet<&str> =
         sources.iter().flat_map(|file| functions(&file.code)).map(|function| function.name).collect();
-    let is_name =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    let quoted = page.split('`').skip(1).step_by(2);
-    let named = quoted.filter(|text| is_name(text) && text.matches('_').count() >= 3);
-    named
+    quoted_tests(page)
         .filter(|name| !there.contains(name))
         .map(|name| format!("a page names the test {name}, which is not there"))
         .collect()
+}
+
+/// The tests that a text names. Their names are sentences: three underscores or more.
+fn quoted_tests(text: &str) -> impl Iterator<Item = &str> {
+    let is_name =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(move |text| is_name(text) && text.matches('_').count() >= 3)
+}
+
+/// Each row of the table "Crash cases" names a test.
+pub fn untested_crashes(page: &str) -> Vec<String> {
+    let section = page.split("\n## ").find(|section| section.starts_with("Crash cases\n"));
+    let rows: Vec<&str> = section.unwrap_or_default().lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    if rows.is_empty() {
+        return vec!["the page has no table of crash cases".to_owned()];
+    }
+    let untested = rows.into_iter().filter(|row| quoted_tests(row).next().is_none());
+    untested.map(|row| format!("the crash case names no test: {row}")).collect()
 }
 
 /// One name of a type that others can see means one thing.

@@ -143,6 +143,15 @@ fn a_test_that_a_page_names_and_nobody_wrote_is_found() {
 }
 
 #[test]
+fn a_crash_case_without_a_test_is_found() {
+    let page = |rows: &str| format!("x\n\n## Crash cases\n\n| # | test |\n|---|---|\n{rows}\n## Other\n\n| a | b |\n");
+    assert!(untested_crashes(&page("| 1 | [D] `it_is_as_said` |\n")).is_empty());
+    assert_eq!(untested_crashes(&page("| 1 | `it_is_as_said` |\n| 2 | as 1, `gc` |\n")).len(), 1);
+    assert_eq!(untested_crashes(&page("")).len(), 1);
+    assert_eq!(untested_crashes("| 1 | `it_is_as_said` |\n").len(), 1);
+}
+
+#[test]
 fn types_of_one_name_are_found_where_others_see_them() {
     let one = ("a/x.rs", "pub(super) struct Place<'a> {\npub enum Kind {\nstruct Own;\n");
     let other = (
