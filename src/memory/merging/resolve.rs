@@ -20,6 +20,9 @@ struct ResolvedConflict {
 
 impl Memory {
     /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
+    ///
+    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a folder keeps it from being settled that way
+    /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
         self.merging.acks.forget(branch, id);
         let catalog = {

@@ -34,13 +34,16 @@ const BULK_BYTES: usize = 4 << 20;
 impl Memory {
     /// Carries out edits as one atomic entry; of several edits of one id each applies to what the one before made.
     ///
-    /// No edits make no entry: the receipt then names the present head and tip.
+    /// No edits make no entry: the receipt then names the present head and tip. Kind `Invalid` where a record is not as it
+    /// may be, `Quota` beyond a quota of the branch or one above it, `Busy` where the branch changes faster than the edits
+    /// can be worked out (`branch_moves`), `Gone` where it has ended.
     pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         self.commit_edits(who, branch, &edits, None, ResolvedEdits::new)
     }
 
     /// Like [`Memory::commit`], and the branch has read its shared log up to an entry from then on. Where there are no edits
-    /// the cursor moves alone, which is no entry of the lineage.
+    /// the cursor moves alone, which is no entry of the lineage. Kind `Invalid`, code `beyond_the_log`, where the log has no
+    /// such entry yet.
     pub fn commit_with_cursor(
         &self,
         who: &Actor,
@@ -226,6 +229,7 @@ impl Memory {
     }
 
     /// Commits versions that were written elsewhere, with who wrote them and when, and deletes.
+    /// Kinds as of [`Memory::commit`].
     pub fn put_stamped(
         &self,
         who: &Actor,
@@ -258,7 +262,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Deletes a record where it still is that version; tells whether it was.
+    /// Deletes a record where it still is that version; tells whether it was. Kind `Gone` where the branch has ended.
     pub fn delete_version(&self, who: &Actor, branch: BranchId, record: &Record) -> Result<bool, Error> {
         self.give_room()?;
         let mut is_there = true;
@@ -282,7 +286,8 @@ impl Memory {
         }
     }
 
-    /// Fails as a commit of this correction would for its vector, and changes nothing.
+    /// Fails as a commit of this correction would for its vector, and changes nothing: kind `Invalid` where it has another
+    /// length than those of the memory, a number that is not finite, or no direction under cosine.
     pub fn check(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
         let catalog = self.catalog();
         let settings = catalog.shared_settings(catalog.branch(branch)?)?;

@@ -168,6 +168,9 @@ impl Memory {
 
     /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
     /// refused and noted in the lineage.
+    ///
+    /// [`EditError::Tree`] for what any file system refuses. Kind `Denied` by a rule `write=`, `NotPermitted` by a rule
+    /// `append`, `Quota` beyond a quota, `Gone` where the branch has ended.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
         let guarded = self.guard(who, branch, &op)?;
         self.check_file(branch, &op)?;
@@ -190,7 +193,7 @@ impl Memory {
     }
 
     /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
-    /// noted in the lineage.
+    /// kind `Denied`, and noted in the lineage.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
         self.guard(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }

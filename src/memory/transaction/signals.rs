@@ -167,7 +167,8 @@ impl Memory {
         made.ok_or(Error::Internal("a claim of a signal"))
     }
 
-    /// Gives the signal that was made at a time a value, and renews its lifetime. Kind `Gone` where it has ended since.
+    /// Gives the signal that was made at a time a value, and renews its lifetime. Kind `Gone` where it has ended since,
+    /// `TooLarge` for a value over [`SIGNAL_BYTES_MAX`].
     pub fn write_signal(
         &self,
         who: &Actor,
@@ -185,7 +186,7 @@ impl Memory {
         })
     }
 
-    /// Sets the permission bits of the signal that was made at a time.
+    /// Sets the permission bits of the signal that was made at a time. Kind `Gone` where it has ended since.
     pub fn set_signal_mode(
         &self,
         who: &Actor,
@@ -201,6 +202,7 @@ impl Memory {
     }
 
     /// Sets how long the signal that was made at a time lasts, from now on: a duration, `lease`, or nothing for no limit.
+    /// Kind `Gone` where it has ended since, `Invalid` for any other text, and for `lease` where the branch has none.
     pub fn set_signal_lifetime(
         &self,
         who: &Actor,

@@ -373,14 +373,16 @@ impl Memory {
         self.merging.planner.forget(branch);
     }
 
-    /// Makes everything acknowledged so far durable; all who wait share one device flush.
+    /// Makes everything acknowledged so far durable; all who wait share one device flush. Where the disk fails, its error,
+    /// and from then on kind `ReadOnly` for whatever is written.
     pub fn sync(&self) -> Result<(), Error> {
         // One that is replaced meanwhile is flushed before the one that follows it.
         let Some(journal) = self.journal() else { return Ok(()) };
         Ok(journal.sync(journal.length())?)
     }
 
-    /// Writes a signed end and takes nothing more. Calling it again does nothing.
+    /// Writes a signed end and takes nothing more. Calling it again does nothing. Where the disk fails, its error: the store
+    /// is then as after the death of the process.
     pub fn close(&self) -> Result<(), Error> {
         self.stop_indexer();
         self.maintenance.signal_expiry.stop();

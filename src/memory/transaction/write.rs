@@ -50,6 +50,8 @@ impl Receipt {
 
 impl Memory {
     /// Makes an empty root branch.
+    ///
+    /// Kind `Exists` where a root branch has that name, `Invalid` where it is no name of a branch: 1 to 64 bytes.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
         let entry = self.transact(who, &[], || Ok(Command::Root(name.into(), Settings::default())))?;
         Ok(BranchId(entry.entry.branch_id))
@@ -58,7 +60,8 @@ impl Memory {
     /// Forks a branch as it is now, or as it was at the checkpoint `from`.
     ///
     /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
-    /// `Invalid` where it is not a name.
+    /// `Invalid` where it is not a name, `Quota` where a branch above may have no more, and for `from` those of
+    /// [`Memory::find_state`].
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         let from = from.map(|text| self.find_state(parent, &Revision::parse(text)?)).transpose()?;
         self.fork_from(who, parent, name, from.as_ref(), None)
@@ -66,6 +69,8 @@ impl Memory {
 
     /// Forks a branch as it is now, or from a state that was found, for whoever forks or another user, whose branch it is
     /// from the beginning. Who may is not asked here.
+    ///
+    /// Kind `Exists` where the name is taken, `Invalid` where it is not a name, `Quota` where a branch above may have no more.
     pub fn fork_from(
         &self,
         who: &Actor,
@@ -80,13 +85,15 @@ impl Memory {
         Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
     }
 
-    /// Throws a branch away. Kind `NotEmpty` while it has child branches.
+    /// Throws a branch away. Kind `NotEmpty` while it has child branches, or its own log has entries that were not archived;
+    /// `NotPermitted` for `main`.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
         self.give_room()?;
         self.transact_in_room(who, &[Some(branch)], || Ok(Command::Discard(branch))).map(|_| ())
     }
 
-    /// Gives a child branch another name.
+    /// Gives a child branch another name. Kind `Exists` where a sibling has it, `Invalid` where it is no name of a branch, and
+    /// for a root branch.
     pub fn rename_branch(&self, who: &Actor, branch: BranchId, name: &str) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(Command::Rename(branch, name.into()))).map(|_| ())
     }
@@ -158,7 +165,10 @@ impl Memory {
         self.execute_planned(writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))
     }
 
-    /// Takes a checkpoint; `text` says why, and is appended to the shared log, too.
+    /// Takes a checkpoint; `text` says why, and is appended to the shared log, too, unless it is blank.
+    ///
+    /// Kind `Exists` where the label is taken, `Invalid` where it is none, `TooLarge` for a text over 64 KiB, and, with a text,
+    /// `Denied` for who does not own the branch.
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;
@@ -167,7 +177,8 @@ impl Memory {
         self.take_checkpoint(who, branch, (label, text), entry.as_ref())
     }
 
-    /// Takes a checkpoint of which the shared log is not told, as where one is taken again.
+    /// Takes a checkpoint of which the shared log is not told, as where one is taken again. Kind `Exists` where the label is
+    /// taken, `Invalid` where it is none.
     pub fn import_checkpoint(
         &self,
         who: &Actor,
@@ -200,19 +211,23 @@ impl Memory {
         self.transact_in_room(who, &[Some(branch)], command).map(|_| ())
     }
 
-    /// Deletes a checkpoint.
+    /// Deletes a checkpoint. Kind `NotFound` where the branch has none of that label.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
         self.give_room()?;
         self.transact_in_room(who, &[Some(branch)], || Ok(Command::Uncheckpoint(branch, label.into()))).map(|_| ())
     }
 
     /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
-    /// readable for as long as `config/keep` says.
+    /// readable for as long as `config/keep` says. `label` may also name an earlier state.
+    ///
+    /// Kind `NotFound` as of [`Memory::find_state`], `Busy` where the branch changes faster than this can be worked out
+    /// (`branch_moves`) or has files of a unit open for writing that would be replaced (`unit_in_use`).
     pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<Receipt, Error> {
         self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, &[])
     }
 
-    /// Goes back to a state that was found: with all, or with the files at some paths.
+    /// Goes back to a state that was found: with all, or with the files at some paths where there are patterns. Kinds as of
+    /// [`Memory::rollback`], and `Invalid` for a pattern that can't be read.
     pub fn rollback_to(
         &self,
         who: &Actor,
@@ -225,7 +240,7 @@ impl Memory {
     }
 
     /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those
-    /// of `config/rules` behind `files/`; one that matches nothing changes nothing.
+    /// of `config/rules` behind `files/`; one that matches nothing changes nothing. Kinds as of [`Memory::rollback_to`].
     pub fn rollback_files(
         &self,
         who: &Actor,
@@ -253,7 +268,10 @@ impl Memory {
         refusal
     }
 
-    /// Gives a setting a value.
+    /// Gives a setting a value, of which line ends behind it are no part.
+    ///
+    /// Kind `Invalid` where the setting has no such value, `NotPermitted` for [`Setting::Embedder`] and for an agent's name
+    /// that is another's or barred, `Busy` where vectors or entries of the log have fixed it.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
         if setting == Setting::Embedder {
             return Err(SettingError::Derived(setting.name()).into());
@@ -283,12 +301,13 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives a branch's directory permission bits.
+    /// Gives a branch's directory permission bits, the lower 12 of `mode`. Kind `Gone` where the branch has ended.
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(Command::Mode(branch, mode & 0o7777))).map(|_| ())
     }
 
     /// Gives a branch to another user, with what its owner has in `files/` and others may read. Who may is not asked here.
+    /// Kind `Gone` where the branch has ended.
     pub fn chown(&self, who: &Actor, branch: BranchId, uid: u32) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(Command::Owner(branch, uid))).map(|_| ())
     }

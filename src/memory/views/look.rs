@@ -161,18 +161,18 @@ impl Memory {
         self.catalog().branches.get(&parent)?.children.get(name).copied()
     }
 
-    /// Returns the child branches by name.
+    /// Returns the child branches by name. Kind `Gone` where the branch has ended.
     pub fn children(&self, parent: BranchId) -> Result<Vec<(Arc<str>, BranchId)>, Error> {
         let catalog = self.catalog();
         Ok(catalog.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
     }
 
-    /// Returns the branch at a name path such as `main/agent-7/try-1`.
+    /// Returns the branch at a name path such as `main/agent-7/try-1`. Kind `NotFound` where there is none.
     pub fn resolve(&self, name_path: &str) -> Result<BranchId, Error> {
         self.catalog().resolve(name_path)
     }
 
-    /// Returns what a directory shows of a branch.
+    /// Returns what a directory shows of a branch. Kind `Gone` where it has ended.
     pub fn info(&self, branch: BranchId) -> Result<BranchInfo, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -196,12 +196,12 @@ impl Memory {
         self.catalog().branch(branch).map_or(0, |branch| branch.number)
     }
 
-    /// Returns the checkpoints' labels.
+    /// Returns the checkpoints' labels. Kind `Gone` where the branch has ended.
     pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         Ok(self.catalog().branch(branch)?.checkpoints.keys().cloned().collect())
     }
 
-    /// Returns when a checkpoint was taken.
+    /// Returns when a checkpoint was taken. Kind `NotFound` where there is none of that label.
     pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
@@ -393,7 +393,8 @@ impl Memory {
         Ok(present.chain(frozen).chain(parent.map(|parent| parent.state.clone())).collect())
     }
 
-    /// Returns the branch's figures.
+    /// Returns the branch's figures. Kind `Gone` where the branch has ended, `NotFound` where the view's checkpoint or
+    /// earlier state is not there.
     pub fn status(&self, view: &View) -> Result<Value, Error> {
         let bytes = self.document(view, crate::memory::Document::Status)?;
         serde_json::from_slice(&bytes)
