@@ -169,7 +169,7 @@ fn assert_record(main: &str, id: &str, text: &str, there: bool) {
 
 #[test]
 fn what_was_acknowledged_outlives_the_process_whenever_it_is_killed() {
-    let mut chance = Chance(0x5eed);
+    let (mut chance, mut facts) = (Chance(0x5eed), 0);
     for _ in 0..rounds(3) {
         let site = Site::new();
         let history: Vec<Notes> = (0..10).map(|round| kill_at_work(&site, round, &mut chance)).collect();
@@ -177,9 +177,10 @@ fn what_was_acknowledged_outlives_the_process_whenever_it_is_killed() {
         assert_eq!(code, 0, "{said}");
         let _server = site.serve(&[]);
         history.iter().for_each(|notes| notes.check(text(&site.mnt.join("main"))));
-        let facts: usize = history.iter().map(|notes| notes.facts.lock().unwrap().len()).sum();
-        assert!(facts > 200, "the writers were at work");
+        facts += history.iter().map(|notes| notes.facts.lock().unwrap().len()).sum::<usize>();
     }
+    // Of all rounds: on a busy machine a few kills may come before much is written.
+    assert!(facts > 200, "the writers were at work");
 }
 
 /// Kills the server at a random moment while four writers are at work, mounts anew and holds the mount against the notes.
