@@ -79,6 +79,11 @@ fn no_folders_of_a_module_use_each_other_in_a_circle() {
 }
 
 #[test]
+fn folders_of_a_module_import_only_from_those_above_them() {
+    none(rules::upward_folders(&src(), &page()));
+}
+
+#[test]
 fn files_and_functions_stay_small() {
     none([rules::giants(&src()), rules::giants(&tests())].concat());
 }

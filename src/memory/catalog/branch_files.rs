@@ -7,6 +7,7 @@ use imbl::OrdMap;
 
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint};
 use crate::branch::BranchVersion;
+use crate::memory::Actor;
 use crate::object::Time;
 use crate::workspace::Tree;
 
@@ -26,6 +27,13 @@ pub(in crate::memory) fn given(state: &Arc<BranchVersion>, from: u32, to: u32) -
     // Owners are in no head.
     given.settle_files(files);
     Arc::new(given)
+}
+
+/// A file without a name, and who lets go of it.
+pub(in crate::memory) struct OrphanFile {
+    pub who: Actor,
+    pub branch: BranchId,
+    pub inode: u64,
 }
 
 /// Bytes by user.

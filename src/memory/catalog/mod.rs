@@ -29,7 +29,7 @@ use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, SourceState, StateSource};
-pub(in crate::memory) use branch_files::{given, without_orphans};
+pub(in crate::memory) use branch_files::{OrphanFile, given, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
 pub(in crate::memory) use embedder_record::EmbedderRecord;

@@ -23,12 +23,12 @@ use imbl::OrdMap;
 use super::relocations::{Compaction, FlushedSegment, Relocations};
 use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
-use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::catalog::{Catalog, OrphanFile};
 use crate::memory::history::{self, Archive};
 use crate::memory::merging::merge::ROUNDS;
 use crate::memory::storage::manifest::{self, Manifest, Stored};
 use crate::memory::storage::read_file;
-use crate::memory::{Actor, Error, Memory};
+use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::FileOp;
@@ -58,13 +58,6 @@ struct MaintenanceRequests {
     orphans: Vec<OrphanFile>,
     /// A seal that was asked for is under way.
     is_busy: bool,
-}
-
-/// A file without a name, and who lets go of it.
-pub(in crate::memory) struct OrphanFile {
-    pub who: Actor,
-    pub branch: BranchId,
-    pub inode: u64,
 }
 
 /// What the maintenance thread does next; it commits pending operations and expires in any case.

@@ -11,6 +11,8 @@ pub struct Map {
     pub crates: BTreeMap<String, Vec<String>>,
     /// What only some files and folders may use.
     pub limits: Vec<Limit>,
+    /// Folders of modules, each of which imports only from those above it.
+    pub folders: Vec<String>,
 }
 
 /// Words of the source that only some places may use.
@@ -25,7 +27,7 @@ pub struct Limit {
 /// Who uses whom.
 pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Reads the three tables; an error names the one that is missing.
+/// Reads the tables; an error names the one that is missing.
 pub fn read(page: &str) -> Result<Map, String> {
     let list = |cell: &str| cell.split(',').map(|name| name.trim().to_owned()).collect();
     let uses = |cell: &str| match cell {
@@ -39,6 +41,7 @@ pub fn read(page: &str) -> Result<Map, String> {
             .into_iter()
             .map(|[words, places, _]| Limit { words: list(&words), places: list(&places) })
             .collect(),
+        folders: table(page, "folder")?.into_iter().map(|[folder, ..]| folder).collect(),
     })
 }
 
@@ -81,6 +84,11 @@ text | module
 | only some may use | where | why |
 |---|---|---|
 | `p!`, `std::fs` | `b/x.rs`, `a/` | because |
+
+| folder | what it holds |
+|---|---|
+| `a/low` | x |
+| `a/high` | x |
 ";
 
     #[test]
@@ -89,13 +97,14 @@ text | module
         assert_eq!(map.modules["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         assert!(map.modules["b"].is_empty() && map.modules.len() == 2);
         assert_eq!(map.crates["k"], ["a"]);
+        assert_eq!(map.folders, ["a/low", "a/high"]);
         let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
         assert_eq!(map.limits, [Limit { words: owned(["p!", "std::fs"]), places: owned(["b/x.rs", "a/"]) }]);
     }
 
     #[test]
     fn a_missing_table_is_an_error() {
-        for heading in ["module", "crate", "only some may use"] {
+        for heading in ["module", "crate", "only some may use", "folder"] {
             assert!(read(&PAGE.replace(&format!("| {heading} |"), "| other |")).is_err(), "{heading}");
         }
     }

@@ -113,6 +113,17 @@ pub fn folder_edges(sources: &[Source]) -> Edges {
     edges
 }
 
+/// A folder imports only from those above it in the table, which names all folders of its module that use others.
+pub fn upward_folders(sources: &[Source], map: &Map) -> Vec<String> {
+    let place = |folder: &String| map.folders.iter().position(|other| other == folder);
+    let edges = folder_edges(sources);
+    let pairs = edges.iter().flat_map(|(folder, others)| others.iter().map(move |other| (folder, other)));
+    pairs
+        .filter(|(folder, other)| place(folder).zip(place(other)).is_some_and(|(own, used)| own < used))
+        .map(|(folder, other)| format!("{folder} imports from {other}, which stands below it"))
+        .collect()
+}
+
 /// Files and functions stay small.
 pub fn giants(sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use crate::disk::ForgetfulDisk;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::{Environment, OpenMode, RecordEdit, RecordInput};
+use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
 
 #[test]
 fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {

@@ -15,7 +15,19 @@ fn map() -> Map {
         modules: Edges::from([edges("a", &["b"]), edges("b", &[])]),
         crates: BTreeMap::from([("k".to_owned(), vec!["a".to_owned()])]),
         limits: Vec::new(),
+        folders: vec!["a/low".to_owned(), "a/high".to_owned()],
     }
+}
+
+#[test]
+fn an_import_from_a_folder_below_is_found() {
+    let using = |folder: &str, other: &str| {
+        let (own, used) = (format!("a/{folder}/x.rs"), format!("a/{other}/y.rs"));
+        let text = format!("use crate::a::{other}::y::Z;");
+        upward_folders(&tree(&[("a/mod.rs", ""), (&own, &text), (&used, "")]), &map())
+    };
+    assert!(using("high", "low").is_empty());
+    assert_eq!(using("low", "high"), ["a/low imports from a/high, which stands below it"]);
 }
 
 #[test]
