@@ -8,9 +8,9 @@ cd "$(dirname "$0")/.."
 count=${1:-300} seed=${2:-0}
 command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked
 
-rooms=(journal lineage branch merge memory/transaction memory/merging memory/command memory/catalog)
+modules=(journal lineage branch merge memory/transaction memory/merging memory/command memory/catalog)
 files=()
-for room in "${rooms[@]}"; do files+=(--file "src/$room/**"); done
+for module in "${modules[@]}"; do files+=(--file "src/$module/**"); done
 # Tests that find faults in these modules; those with real mounts and long histories are left out.
 tests=(journal:: lineage:: branch:: merge:: memory:: model:: durability:: files:: forgery:: damage:: regressions::
   meanwhile:: manifest:: clock:: refusals:: orphans:: long_writes:: full:: faults:: shared_log:: signals:: archive:: purge

@@ -16,8 +16,7 @@ use crate::workspace::Tree;
 
 /// Views that are kept.
 const VIEWS_MAX: usize = 512;
-/// What a query indexes itself. A core indexes about 13 MB a second, and half of that beside a busy thread, so a query
-/// is held up by less than 0.2 s.
+/// What a query indexes itself; what is larger is left to the thread, so that no query waits for a large file.
 const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
 /// How long a query waits for what others are indexing.
 const WAIT: Duration = Duration::from_millis(100);
