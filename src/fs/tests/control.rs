@@ -362,11 +362,15 @@ fn a_setting_is_one_value_a_file() {
 #[test]
 fn a_value_may_come_line_by_line() {
     let rig = Rig::new();
-    let handle = rig.open("main/config/rules", ANEW).unwrap();
-    rig.fs.write(handle, 0, b"core/** text manual\n").unwrap();
-    rig.fs.write(handle, 20, b"** text\n").unwrap();
-    rig.fs.flush(handle).unwrap();
-    assert_eq!(rig.read("main/config/rules").unwrap(), "core/** text manual\n** text\n");
+    // Whole lines, and a full buffer of 4096 bytes that cuts one behind `te`, which is no kind.
+    let cut = format!("# {}\ncore/** te", "x".repeat(4083));
+    for [first, second] in [["core/** text manual\n", "** text\n"], [&cut, "xt manual\n"]] {
+        let handle = rig.open("main/config/rules", ANEW).unwrap();
+        rig.fs.write(handle, 0, first.as_bytes()).unwrap();
+        rig.fs.write(handle, first.len() as u64, second.as_bytes()).unwrap();
+        rig.fs.flush(handle).unwrap();
+        assert_eq!(rig.read("main/config/rules").unwrap(), format!("{first}{second}"));
+    }
 }
 
 #[test]

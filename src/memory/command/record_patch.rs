@@ -418,6 +418,15 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_longer_than_a_document_by_what_an_export_adds_at_most() {
+        let line = |bytes: usize| r#"{"text":"t"}"#.to_owned() + &" ".repeat(bytes - 12);
+        let parse = |bytes: usize| RecordEdit::parse_line(line(bytes).as_bytes(), 1, &|| "a".into());
+        assert!(matches!(parse(DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX), Ok(Some(_))));
+        let error = parse(DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX + 1).unwrap_err();
+        assert_eq!(error.advice().kind, Kind::TooLarge);
+    }
+
+    #[test]
     fn all_that_is_no_document_is_text_without_its_last_line_end() {
         assert_eq!(text_of(b"tea at four\n").unwrap(), "tea at four");
         assert_eq!(text_of(b"  two\nlines\n\n").unwrap(), "  two\nlines\n");

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::catalog::settings::Setting;
-    use crate::memory::{Environment, MergeTerms, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{Environment, MergeTerms, OpenMode, RecordEdit, RecordInput, Side};
 
     /// Records of a branch: more than a merge works out under the lock.
     const COUNT: u64 = 2_000;
@@ -242,20 +242,27 @@ mod tests {
         assert_eq!(again.catalog().branch(main).unwrap().state.totals().records, COUNT);
     }
 
+    /// A store with `COUNT` records in `main` and a fork that wrote all of them.
+    fn with_a_fork(who: &Actor) -> (Arc<Memory>, BranchId, BranchId) {
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        fill(&memory, who, main, "a");
+        let child = memory.fork(who, main, "child", None).unwrap();
+        memory.commit(who, child, (0..COUNT).map(|n| put("of the child", n)).collect()).unwrap();
+        (memory, main, child)
+    }
+
+    fn put(text: &str, n: u64) -> RecordEdit {
+        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        RecordEdit::Put { id: format!("a{n}").into(), draft }
+    }
+
     /// It costs what the parent changed, and says the same as one that is made anew.
     #[test]
     fn a_plan_that_follows_the_parent_is_that_of_both_as_they_are() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
-        let main = memory.root("main").unwrap();
-        fill(&memory, &who, main, "a");
-        let child = memory.fork(&who, main, "child", None).unwrap();
-        let put = |text: &str, n: u64| {
-            let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
-            RecordEdit::Put { id: format!("a{n}").into(), draft }
-        };
-        memory.commit(&who, child, (0..COUNT).map(|n| put("of the child", n)).collect()).unwrap();
+        let (memory, main, child) = with_a_fork(&who);
         let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
         let before = plan().hash;
         // The first, the last and one between in order of ids.
@@ -263,5 +270,28 @@ mod tests {
         let followed = plan().hash;
         memory.merging.planner.forget(child);
         assert_eq!((followed == before, plan().hash), (false, followed));
+    }
+
+    /// Each change on its own: what the branch writes, how its parent decides conflicts, and a conflict that is resolved.
+    #[test]
+    fn a_plan_no_longer_holds_once_the_branch_or_its_rules_have_changed() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let (memory, main, child) = with_a_fork(&who);
+        memory.commit(&who, main, vec![put("of the parent", 7)]).unwrap();
+        let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        let changes: [&dyn Fn(); 3] = [
+            &|| assert!(memory.commit(&who, child, vec![put("written since", 1)]).is_ok()),
+            &|| memory.set(&who, main, Setting::Strategy, "manual").unwrap(),
+            &|| memory.resolve_conflict(&who, child, "a7", Side::Child).unwrap(),
+        ];
+        for change in changes {
+            let planned = plan();
+            assert!(planned.holds(&memory.catalog()), "the control: nothing has changed yet");
+            change();
+            assert!(!planned.holds(&memory.catalog()));
+            let followed = plan().hash;
+            memory.merging.planner.forget(child);
+            assert_eq!((followed == planned.hash, plan().hash), (false, followed));
+        }
     }
 }

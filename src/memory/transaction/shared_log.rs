@@ -263,3 +263,16 @@ pub(super) fn check_setting(catalog: &Catalog, branch: &Branch, value: &str) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::AppendReceipt;
+
+    #[test]
+    fn a_receipt_names_entries_only_where_some_are_new() {
+        let receipt = AppendReceipt { appended: 2, first: 5, last: 6, repeated: 1 };
+        assert_eq!(receipt.to_json(), r#"{"appended":2,"first":5,"last":6,"repeated":1}"#);
+        let again = AppendReceipt { appended: 0, first: 7, last: 6, repeated: 3 };
+        assert_eq!(again.to_json(), r#"{"appended":0,"first":null,"last":null,"repeated":3}"#);
+    }
+}
