@@ -61,7 +61,7 @@ impl SignedEntry {
     /// Appends what the entry has beside [`SharedFields`], its number, and the hash of the entry before.
     pub fn write_rest(&self, out: &mut Writer) {
         let entry = &self.entry;
-        out.raw(&self.signature).byte(entry.op as u8).signed(entry.time.0).hash(&entry.head);
+        out.raw(&self.signature).byte(entry.op.code()).signed(entry.time.0).hash(&entry.head);
         out.number(entry.counts.put).number(entry.counts.deleted).number(entry.counts.files);
         entry.detail.write(out, EntryForm::Stored);
         out.hash(&entry.log_record);

@@ -4,128 +4,121 @@ use std::sync::Arc;
 
 use super::decision::EntryForm;
 use super::{Decision, Key, PublicKey, SIGNATURE_BYTES};
-use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
+use crate::object::{CodecError, Context, Hash, Reader, Time, Writer, stored_codes};
 
 static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
 
-/// Says what an entry did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum EntryOp {
-    /// A root branch was made.
-    Root = 1,
-    /// A branch was forked.
-    Fork = 2,
-    /// Records were written or deleted.
-    Commit = 3,
-    /// A checkpoint was taken.
-    Checkpoint = 4,
-    /// A checkpoint was deleted.
-    Uncheckpoint = 5,
-    /// A branch went back to a checkpoint.
-    Rollback = 6,
-    /// The parent's present state was merged into a branch.
-    Pull = 7,
-    /// A branch was merged into its parent and lives on.
-    Promote = 8,
-    /// A branch was merged into its parent and is gone.
-    Merge = 9,
-    /// A branch was thrown away.
-    Discard = 10,
-    /// A branch got another name.
-    Rename = 11,
-    /// A setting or a mode changed.
-    Config = 12,
-    /// A conflict was settled manually.
-    Resolve = 13,
-    /// A merge was refused.
-    Refuse = 14,
-    /// A user was seen for the first time: the name its entries carry.
-    User = 15,
-    /// Files were written, made, moved or deleted.
-    Files = 16,
-    /// The clock had been wrong: times follow it again.
-    Clock = 17,
-    /// A branch was given to another user.
-    Owner = 18,
-    /// Records or files went for good, with all their versions.
-    Purge = 19,
-    /// Older entries were moved out of the store, into a file.
-    Archive = 20,
-    /// The embedder whose vectors branches have is another one, or the first.
-    Embedder = 21,
-    /// What entries did to a branch was taken back.
-    Revert = 22,
-    /// Earlier states went, since the disk was full.
-    KeptDropped = 23,
-    /// A branch got something that it had in the store that it comes from.
-    Import = 28,
-    /// Entries were appended to a shared log.
-    Append = 32,
-    /// Entries of a shared log were archived.
-    ArchiveLog = 33,
-    /// Nobody holds the lease of a branch any longer.
-    LeaseLost = 48,
-    /// A name of an agent is nobody's any longer.
-    FreeAgent = 49,
-    /// Nobody may use a name of an agent.
-    BarAgent = 50,
-    /// A branch proposed its state to its parent.
-    Propose = 56,
-    /// A branch took back what it proposed.
-    Withdraw = 57,
-    /// An approver approved of what a branch below proposed.
-    Approve = 58,
-    /// An approver was against what a branch below proposed.
-    Reject = 59,
+stored_codes! {
+    /// Says what an entry did.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum EntryOp {
+        /// A root branch was made.
+        Root = 1,
+        /// A branch was forked.
+        Fork = 2,
+        /// Records were written or deleted.
+        Commit = 3,
+        /// A checkpoint was taken.
+        Checkpoint = 4,
+        /// A checkpoint was deleted.
+        Uncheckpoint = 5,
+        /// A branch went back to a checkpoint.
+        Rollback = 6,
+        /// The parent's present state was merged into a branch.
+        Pull = 7,
+        /// A branch was merged into its parent and lives on.
+        Promote = 8,
+        /// A branch was merged into its parent and is gone.
+        Merge = 9,
+        /// A branch was thrown away.
+        Discard = 10,
+        /// A branch got another name.
+        Rename = 11,
+        /// A setting or a mode changed.
+        Config = 12,
+        /// A conflict was settled manually.
+        Resolve = 13,
+        /// A merge was refused.
+        Refuse = 14,
+        /// A user was seen for the first time: the name its entries carry.
+        User = 15,
+        /// Files were written, made, moved or deleted.
+        Files = 16,
+        /// The clock had been wrong: times follow it again.
+        Clock = 17,
+        /// A branch was given to another user.
+        Owner = 18,
+        /// Records or files went for good, with all their versions.
+        Purge = 19,
+        /// Older entries were moved out of the store, into a file.
+        Archive = 20,
+        /// The embedder whose vectors branches have is another one, or the first.
+        Embedder = 21,
+        /// What entries did to a branch was taken back.
+        Revert = 22,
+        /// Earlier states went, since the disk was full.
+        KeptDropped = 23,
+        /// A branch got something that it had in the store that it comes from.
+        Import = 28,
+        /// Entries were appended to a shared log.
+        Append = 32,
+        /// Entries of a shared log were archived.
+        ArchiveLog = 33,
+        /// Nobody holds the lease of a branch any longer.
+        LeaseLost = 48,
+        /// A name of an agent is nobody's any longer.
+        FreeAgent = 49,
+        /// Nobody may use a name of an agent.
+        BarAgent = 50,
+        /// A branch proposed its state to its parent.
+        Propose = 56,
+        /// A branch took back what it proposed.
+        Withdraw = 57,
+        /// An approver approved of what a branch below proposed.
+        Approve = 58,
+        /// An approver was against what a branch below proposed.
+        Reject = 59,
+    }
 }
 
 impl EntryOp {
-    const ALL: [(EntryOp, &'static str); 33] = [
-        (EntryOp::Root, "root"),
-        (EntryOp::Fork, "fork"),
-        (EntryOp::Commit, "commit"),
-        (EntryOp::Checkpoint, "checkpoint"),
-        (EntryOp::Uncheckpoint, "uncheckpoint"),
-        (EntryOp::Rollback, "rollback"),
-        (EntryOp::Pull, "pull"),
-        (EntryOp::Promote, "promote"),
-        (EntryOp::Merge, "merge"),
-        (EntryOp::Discard, "discard"),
-        (EntryOp::Rename, "rename"),
-        (EntryOp::Config, "config"),
-        (EntryOp::Resolve, "resolve"),
-        (EntryOp::Refuse, "refuse"),
-        (EntryOp::User, "user"),
-        (EntryOp::Files, "files"),
-        (EntryOp::Clock, "clock"),
-        (EntryOp::Owner, "owner"),
-        (EntryOp::Purge, "purge"),
-        (EntryOp::Archive, "archive"),
-        (EntryOp::Embedder, "embedder"),
-        (EntryOp::Revert, "revert"),
-        (EntryOp::KeptDropped, "kept_dropped"),
-        (EntryOp::Import, "import"),
-        (EntryOp::Append, "append"),
-        (EntryOp::ArchiveLog, "archive_log"),
-        (EntryOp::LeaseLost, "lease_lost"),
-        (EntryOp::FreeAgent, "free_agent"),
-        (EntryOp::BarAgent, "bar_agent"),
-        (EntryOp::Propose, "propose"),
-        (EntryOp::Withdraw, "withdraw"),
-        (EntryOp::Approve, "approve"),
-        (EntryOp::Reject, "reject"),
-    ];
-
     /// Returns the word that readers see.
     pub fn name(self) -> &'static str {
-        EntryOp::ALL.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
-    }
-
-    /// Returns the operation of that code.
-    pub fn from_code(code: u8) -> Result<EntryOp, CodecError> {
-        let found = EntryOp::ALL.iter().find(|(op, _)| *op as u8 == code);
-        found.map(|(op, _)| *op).ok_or(CodecError::Code(code))
+        match self {
+            EntryOp::Root => "root",
+            EntryOp::Fork => "fork",
+            EntryOp::Commit => "commit",
+            EntryOp::Checkpoint => "checkpoint",
+            EntryOp::Uncheckpoint => "uncheckpoint",
+            EntryOp::Rollback => "rollback",
+            EntryOp::Pull => "pull",
+            EntryOp::Promote => "promote",
+            EntryOp::Merge => "merge",
+            EntryOp::Discard => "discard",
+            EntryOp::Rename => "rename",
+            EntryOp::Config => "config",
+            EntryOp::Resolve => "resolve",
+            EntryOp::Refuse => "refuse",
+            EntryOp::User => "user",
+            EntryOp::Files => "files",
+            EntryOp::Clock => "clock",
+            EntryOp::Owner => "owner",
+            EntryOp::Purge => "purge",
+            EntryOp::Archive => "archive",
+            EntryOp::Embedder => "embedder",
+            EntryOp::Revert => "revert",
+            EntryOp::KeptDropped => "kept_dropped",
+            EntryOp::Import => "import",
+            EntryOp::Append => "append",
+            EntryOp::ArchiveLog => "archive_log",
+            EntryOp::LeaseLost => "lease_lost",
+            EntryOp::FreeAgent => "free_agent",
+            EntryOp::BarAgent => "bar_agent",
+            EntryOp::Propose => "propose",
+            EntryOp::Withdraw => "withdraw",
+            EntryOp::Approve => "approve",
+            EntryOp::Reject => "reject",
+        }
     }
 }
 
@@ -266,7 +259,7 @@ impl Entry {
 
     fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        out.number(self.seq).byte(self.op as u8).text(&self.branch).number(self.branch_id);
+        out.number(self.seq).byte(self.op.code()).text(&self.branch).number(self.branch_id);
         out.maybe_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
         out.text(&self.agent).text(&self.session).text(&self.task).number(u64::from(self.uid));
         out.hash(&self.base).hash(&self.head);

@@ -49,11 +49,9 @@ fn entry() -> Entry {
 
 #[test]
 fn the_format_says_which_operations_there_are() {
-    let used = EntryOp::ALL.iter().map(|(op, name)| (*op as u8, (*name).to_owned())).collect();
+    let used = EntryOp::ALL.iter().map(|op| (op.code(), op.name().to_owned())).collect();
     assert_eq!(crate::object::format_tables::list("Entries", "Operations"), used);
-    assert!(
-        EntryOp::ALL.iter().all(|(op, _)| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(&(*op as u8))))
-    );
+    assert!(EntryOp::ALL.iter().all(|op| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(&op.code()))));
 }
 
 /// Two entries, the second of another branch and linked to the first.

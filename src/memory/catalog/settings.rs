@@ -12,89 +12,61 @@ use crate::memory::SettingError;
 use crate::merge::Strategy;
 use crate::merge::files::{DEFAULT_RULES, Rules};
 use crate::merge::gate::{self, Gate};
-use crate::object::{CodecError, Reader, Writer};
+use crate::object::{CodecError, Reader, Writer, stored_codes};
 use crate::text::Language;
 use crate::vector::{DIM_MAX, Metric};
 
-/// One setting of a branch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Setting {
-    /// How merges into the branch decide conflicts.
-    Strategy,
-    /// How files merge.
-    Rules,
-    /// Numbers in a vector; one for all branches below a root branch.
-    Dim,
-    /// How vectors are compared; likewise.
-    Metric,
-    /// Who is at work; unset, it is the caller's user name.
-    Agent,
-    /// In which session.
-    Session,
-    /// For which task.
-    Task,
-    /// What guards merges into the branch.
-    Gate,
-    /// Who may approve them.
-    Approvers,
-    /// After how long without a write `gc` discards the branch.
-    Ttl,
-    /// How long earlier states stay readable.
-    Keep,
-    /// How much `scratch/` may hold.
-    ScratchSize,
-    /// How much the branch and those below it may hold of their own.
-    Quota,
-    /// Whose stop words and stems queries by words use.
-    Language,
-    /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
-    Embedder,
-    /// Of earlier states that lie within so long the newest stays.
-    KeepEvery,
-    /// Whose shared log the branch has.
-    Log,
-    /// The `ttl` that a fork begins with.
-    ChildTtl,
-    /// How long the signals last that are written through the branch.
-    SignalTtl,
-    /// Whether they end with its session.
-    SignalScope,
+stored_codes! {
+    /// One setting of a branch; the order is that in which stored settings have their values.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Setting {
+        /// How merges into the branch decide conflicts.
+        Strategy = 1,
+        /// How files merge.
+        Rules = 2,
+        /// Numbers in a vector; one for all branches below a root branch.
+        Dim = 3,
+        /// How vectors are compared; likewise.
+        Metric = 4,
+        /// Who is at work; unset, it is the caller's user name.
+        Agent = 5,
+        /// In which session.
+        Session = 6,
+        /// For which task.
+        Task = 7,
+        /// What guards merges into the branch.
+        Gate = 8,
+        /// Who may approve them.
+        Approvers = 9,
+        /// After how long without a write `gc` discards the branch.
+        Ttl = 10,
+        /// How long earlier states stay readable.
+        Keep = 11,
+        /// How much `scratch/` may hold.
+        ScratchSize = 12,
+        /// How much the branch and those below it may hold of their own.
+        Quota = 13,
+        /// Whose stop words and stems queries by words use.
+        Language = 14,
+        /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
+        Embedder = 15,
+        /// Of earlier states that lie within so long the newest stays.
+        KeepEvery = 16,
+        /// Whose shared log the branch has.
+        Log = 17,
+        /// The `ttl` that a fork begins with.
+        ChildTtl = 18,
+        /// How long the signals last that are written through the branch.
+        SignalTtl = 19,
+        /// Whether they end with its session.
+        SignalScope = 20,
+    }
 }
 
 impl Setting {
-    /// All settings, in the order of their codes.
-    pub const ALL: [Setting; 20] = [
-        Setting::Strategy,
-        Setting::Rules,
-        Setting::Dim,
-        Setting::Metric,
-        Setting::Agent,
-        Setting::Session,
-        Setting::Task,
-        Setting::Gate,
-        Setting::Approvers,
-        Setting::Ttl,
-        Setting::Keep,
-        Setting::ScratchSize,
-        Setting::Quota,
-        Setting::Language,
-        Setting::Embedder,
-        Setting::KeepEvery,
-        Setting::Log,
-        Setting::ChildTtl,
-        Setting::SignalTtl,
-        Setting::SignalScope,
-    ];
-
-    /// Returns the number that stored settings and log records have for it. A number is never given to another setting.
-    pub fn code(self) -> u8 {
-        self as u8 + 1
-    }
-
-    /// Returns the setting with that number.
-    pub fn from_code(code: u8) -> Result<Setting, CodecError> {
-        let place = usize::from(code).checked_sub(1).ok_or(CodecError::Code(code))?;
-        Setting::ALL.get(place).copied().ok_or(CodecError::Code(code))
+    /// Returns where its value stands among those of all settings.
+    fn place(self) -> usize {
+        usize::from(self.code()) - 1
     }
 
     /// Returns the file's name in `config/`.
@@ -262,13 +234,13 @@ impl Settings {
 
     /// Returns a value without its line end, empty where it is unset.
     pub fn get(&self, setting: Setting) -> &Arc<str> {
-        &self.0.texts[setting as usize]
+        &self.0.texts[setting.place()]
     }
 
     /// Returns the settings with one value replaced; the value must have passed [`check`].
     pub fn with(&self, setting: Setting, value: &str) -> Settings {
         let mut texts = self.0.texts.clone();
-        texts[setting as usize] = value.into();
+        texts[setting.place()] = value.into();
         Settings::of(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
@@ -362,7 +334,7 @@ impl Settings {
                 (code, rules_inherited) = (Setting::Rules.code(), true);
             }
             let (setting, text) = (Setting::from_code(code)?, input.text()?);
-            let value = &mut texts[setting as usize];
+            let value = &mut texts[setting.place()];
             if **value != *text {
                 check(setting, text).map_err(|_| CodecError::Setting(setting.name()))?;
                 (*value, differs) = (text.into(), true);

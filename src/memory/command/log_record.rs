@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::command_code::CommandCode;
 use super::imported::ImportedState;
 use super::merge_kind::{MergeKind, RevertedEntries};
 use super::merge_outcome::{MergeOutcome, RollbackOutcome};
@@ -184,50 +185,12 @@ pub struct LogRecord {
     pub command: Command,
 }
 
-/// Codes of commands; several commands may share one operation.
-mod code {
-    pub const ROOT: u8 = 1;
-    pub const FORK: u8 = 2;
-    pub const COMMIT: u8 = 3;
-    pub const BULK: u8 = 4;
-    pub const CHECKPOINT: u8 = 5;
-    pub const UNCHECKPOINT: u8 = 6;
-    pub const ROLLBACK: u8 = 7;
-    pub const MERGE: u8 = 8;
-    pub const PROMOTE: u8 = 9;
-    pub const PULL: u8 = 10;
-    pub const DISCARD: u8 = 11;
-    pub const RENAME: u8 = 12;
-    pub const CONFIG: u8 = 13;
-    pub const MODE: u8 = 14;
-    pub const RESOLVE: u8 = 15;
-    pub const REFUSE: u8 = 16;
-    pub const USER: u8 = 17;
-    pub const FILES: u8 = 18;
-    pub const ROLLBACK_FILES: u8 = 19;
-    pub const CLOCK: u8 = 20;
-    pub const OWNER: u8 = 21;
-    pub const ARCHIVE: u8 = 22;
-    pub const PURGE: u8 = 23;
-    pub const EMBEDDER: u8 = 25;
-    pub const REVERT: u8 = 26;
-    pub const KEPT_DROPPED: u8 = 27;
-    pub const IMPORT: u8 = 28;
-    pub const APPEND: u8 = 32;
-    pub const ARCHIVE_LOG: u8 = 33;
-    pub const LEASE_LOST: u8 = 48;
-    pub const AGENT_NAME: u8 = 49;
-    pub const PROPOSE: u8 = 56;
-    pub const WITHDRAW: u8 = 57;
-    pub const REVIEW: u8 = 58;
-}
-
 impl LogRecord {
     /// Returns the stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         let age = self.time.0.saturating_sub(self.planned.0);
-        out.byte(self.command.code())
+        out.byte(self.command.code().code())
             .signed(self.time.0)
             .number(age.max(0).cast_unsigned())
             .number(u64::from(self.uid));
@@ -238,7 +201,7 @@ impl LogRecord {
     /// Reads stored bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<LogRecord, CodecError> {
         let mut input = Reader::new(bytes);
-        let code = input.byte()?;
+        let code = CommandCode::from_code(input.byte()?)?;
         let time = Time(input.signed()?);
         let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
@@ -249,42 +212,42 @@ impl LogRecord {
 }
 
 impl Command {
-    fn code(&self) -> u8 {
+    fn code(&self) -> CommandCode {
         match self {
-            Command::Root(..) => code::ROOT,
-            Command::Fork { .. } => code::FORK,
-            Command::Commit(..) => code::COMMIT,
-            Command::Bulk { .. } => code::BULK,
-            Command::Checkpoint { .. } => code::CHECKPOINT,
-            Command::Uncheckpoint(..) => code::UNCHECKPOINT,
-            Command::Rollback(..) => code::ROLLBACK,
-            Command::Merge(_, MergeKind::Merge, _) => code::MERGE,
-            Command::Merge(_, MergeKind::Promote, _) => code::PROMOTE,
-            Command::Merge(_, MergeKind::Pull, _) => code::PULL,
-            Command::Merge(_, MergeKind::Revert(_), _) => code::REVERT,
-            Command::Discard(_) => code::DISCARD,
-            Command::Rename(..) => code::RENAME,
-            Command::Config(..) => code::CONFIG,
-            Command::Mode(..) => code::MODE,
-            Command::Owner(..) => code::OWNER,
-            Command::Resolve { .. } => code::RESOLVE,
-            Command::Refuse(..) => code::REFUSE,
-            Command::KeptDropped(_) => code::KEPT_DROPPED,
-            Command::LeaseLost(_) => code::LEASE_LOST,
-            Command::AgentName { .. } => code::AGENT_NAME,
-            Command::Propose(..) => code::PROPOSE,
-            Command::Withdraw(_) => code::WITHDRAW,
-            Command::Review { .. } => code::REVIEW,
-            Command::User(_) => code::USER,
-            Command::Files(..) => code::FILES,
-            Command::RollbackFiles { .. } => code::ROLLBACK_FILES,
-            Command::Clock => code::CLOCK,
-            Command::Purge(..) => code::PURGE,
-            Command::Archive(..) => code::ARCHIVE,
-            Command::Embedder(..) => code::EMBEDDER,
-            Command::Import(..) => code::IMPORT,
-            Command::Append { .. } => code::APPEND,
-            Command::ArchiveLog { .. } => code::ARCHIVE_LOG,
+            Command::Root(..) => CommandCode::Root,
+            Command::Fork { .. } => CommandCode::Fork,
+            Command::Commit(..) => CommandCode::Commit,
+            Command::Bulk { .. } => CommandCode::Bulk,
+            Command::Checkpoint { .. } => CommandCode::Checkpoint,
+            Command::Uncheckpoint(..) => CommandCode::Uncheckpoint,
+            Command::Rollback(..) => CommandCode::Rollback,
+            Command::Merge(_, MergeKind::Merge, _) => CommandCode::Merge,
+            Command::Merge(_, MergeKind::Promote, _) => CommandCode::Promote,
+            Command::Merge(_, MergeKind::Pull, _) => CommandCode::Pull,
+            Command::Merge(_, MergeKind::Revert(_), _) => CommandCode::Revert,
+            Command::Discard(_) => CommandCode::Discard,
+            Command::Rename(..) => CommandCode::Rename,
+            Command::Config(..) => CommandCode::Config,
+            Command::Mode(..) => CommandCode::Mode,
+            Command::Owner(..) => CommandCode::Owner,
+            Command::Resolve { .. } => CommandCode::Resolve,
+            Command::Refuse(..) => CommandCode::Refuse,
+            Command::KeptDropped(_) => CommandCode::KeptDropped,
+            Command::LeaseLost(_) => CommandCode::LeaseLost,
+            Command::AgentName { .. } => CommandCode::AgentName,
+            Command::Propose(..) => CommandCode::Propose,
+            Command::Withdraw(_) => CommandCode::Withdraw,
+            Command::Review { .. } => CommandCode::Review,
+            Command::User(_) => CommandCode::User,
+            Command::Files(..) => CommandCode::Files,
+            Command::RollbackFiles { .. } => CommandCode::RollbackFiles,
+            Command::Clock => CommandCode::Clock,
+            Command::Purge(..) => CommandCode::Purge,
+            Command::Archive(..) => CommandCode::Archive,
+            Command::Embedder(..) => CommandCode::Embedder,
+            Command::Import(..) => CommandCode::Import,
+            Command::Append { .. } => CommandCode::Append,
+            Command::ArchiveLog { .. } => CommandCode::ArchiveLog,
         }
     }
 
@@ -359,74 +322,46 @@ impl Command {
         };
     }
 
-    fn read(code: u8, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-        if code == code::ROOT {
-            return Ok(Command::Root(input.text()?.into(), Settings::read(input)?));
-        }
-        if code == code::USER {
-            return Ok(Command::User(input.text()?.into()));
-        }
-        if code == code::CLOCK {
-            return Ok(Command::Clock);
-        }
-        if code == code::ARCHIVE {
-            return Ok(Command::Archive(input.number()?, input.hash()?));
-        }
-        let branch = BranchId(input.number()?);
+    fn read(code: CommandCode, input: &mut Reader<'_>) -> Result<Command, CodecError> {
         Ok(match code {
-            code::FORK => {
-                let (name, from) = (input.text()?.into(), StateSource::read(input)?);
-                let owner = input.number()?.checked_sub(1).map(narrow).transpose()?;
-                Command::Fork { parent: branch, name, from, owner }
+            CommandCode::Root => Command::Root(input.text()?.into(), Settings::read(input)?),
+            CommandCode::User => Command::User(input.text()?.into()),
+            CommandCode::Clock => Command::Clock,
+            CommandCode::Archive => Command::Archive(input.number()?, input.hash()?),
+            CommandCode::Fork => read_fork(input)?,
+            CommandCode::Commit => read_commit(input)?,
+            CommandCode::Bulk => read_bulk(input)?,
+            CommandCode::Checkpoint => read_checkpoint(input)?,
+            CommandCode::Uncheckpoint => Command::Uncheckpoint(read_branch(input)?, input.text()?.into()),
+            CommandCode::Rollback => Command::Rollback(read_branch(input)?, read_source(input)?),
+            CommandCode::Merge => read_merge(MergeKind::Merge, input)?,
+            CommandCode::Promote => read_merge(MergeKind::Promote, input)?,
+            CommandCode::Pull => read_merge(MergeKind::Pull, input)?,
+            CommandCode::Revert => read_revert(input)?,
+            CommandCode::Discard => Command::Discard(read_branch(input)?),
+            CommandCode::Purge => Command::Purge(read_branch(input)?, Arc::new(PurgeSelection::read(input)?)),
+            CommandCode::Rename => Command::Rename(read_branch(input)?, input.text()?.into()),
+            CommandCode::Config => {
+                Command::Config(read_branch(input)?, Setting::from_code(input.byte()?)?, input.text()?.into())
             }
-            code::COMMIT => {
-                let count = input.length()?;
-                Command::Commit(branch, (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?)
+            CommandCode::Mode => Command::Mode(read_branch(input)?, narrow(input.number()?)?),
+            CommandCode::Owner => Command::Owner(read_branch(input)?, narrow(input.number()?)?),
+            CommandCode::Resolve => read_resolve(input)?,
+            CommandCode::Files => read_files(input)?,
+            CommandCode::RollbackFiles => read_rollback_of_files(input)?,
+            CommandCode::Refuse => Command::Refuse(read_branch(input)?, input.text()?.into()),
+            CommandCode::KeptDropped => Command::KeptDropped(read_branch(input)?),
+            CommandCode::LeaseLost => Command::LeaseLost(read_branch(input)?),
+            CommandCode::AgentName => read_agent_name(input)?,
+            CommandCode::Propose => Command::Propose(read_branch(input)?, input.text()?.into()),
+            CommandCode::Withdraw => Command::Withdraw(read_branch(input)?),
+            CommandCode::Import => Command::Import(read_branch(input)?, ImportedState::read(input)?),
+            CommandCode::Review => read_review(input)?,
+            CommandCode::ArchiveLog => {
+                Command::ArchiveLog { owner: read_branch(input)?, totals: SharedLogTotals::read(input)? }
             }
-            code::BULK => {
-                let (segment, count) = (input.hash()?, input.length()?);
-                let deletes = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
-                let cursor = if input.byte()? == 1 { Some(SharedLogCursor::read(input)?) } else { None };
-                Command::Bulk { branch, segment, deletes, cursor }
-            }
-            code::CHECKPOINT => read_checkpoint(branch, input)?,
-            code::UNCHECKPOINT => Command::Uncheckpoint(branch, input.text()?.into()),
-            code::ROLLBACK => Command::Rollback(branch, read_source(input)?),
-            code::MERGE => read_merge(branch, MergeKind::Merge, input)?,
-            code::PROMOTE => read_merge(branch, MergeKind::Promote, input)?,
-            code::PULL => read_merge(branch, MergeKind::Pull, input)?,
-            code::REVERT => {
-                let entries = RevertedEntries::read(input)?;
-                read_merge(branch, MergeKind::Revert(entries), input)?
-            }
-            code::DISCARD => Command::Discard(branch),
-            code::PURGE => Command::Purge(branch, Arc::new(PurgeSelection::read(input)?)),
-            code::RENAME => Command::Rename(branch, input.text()?.into()),
-            code::CONFIG => {
-                let setting = Setting::from_code(input.byte()?)?;
-                Command::Config(branch, setting, input.text()?.into())
-            }
-            code::MODE => Command::Mode(branch, narrow(input.number()?)?),
-            code::OWNER => Command::Owner(branch, narrow(input.number()?)?),
-            code::RESOLVE => {
-                Command::Resolve { branch, id: input.text()?.into(), resolution: Resolution::read(input)? }
-            }
-            code::FILES => read_files(branch, input)?,
-            code::ROLLBACK_FILES => read_rollback_of_files(branch, input)?,
-            code::REFUSE => Command::Refuse(branch, input.text()?.into()),
-            code::KEPT_DROPPED => Command::KeptDropped(branch),
-            code::LEASE_LOST => Command::LeaseLost(branch),
-            code::AGENT_NAME => read_agent_name(branch, input)?,
-            code::PROPOSE => Command::Propose(branch, input.text()?.into()),
-            code::WITHDRAW => Command::Withdraw(branch),
-            code::IMPORT => Command::Import(branch, ImportedState::read(input)?),
-            code::REVIEW => read_review(branch, input)?,
-            code::ARCHIVE_LOG => Command::ArchiveLog { owner: branch, totals: SharedLogTotals::read(input)? },
-            code::APPEND => {
-                Command::Append { owner: branch, via: BranchId(input.number()?), growth: SharedLogAppend::read(input)? }
-            }
-            code::EMBEDDER => Command::Embedder(branch, input.text()?.into()),
-            code => return Err(CodecError::Code(code)),
+            CommandCode::Append => read_append(input)?,
+            CommandCode::Embedder => Command::Embedder(read_branch(input)?, input.text()?.into()),
         })
     }
 }
@@ -438,39 +373,81 @@ fn write_source<'a>(source: Option<&StateSource>, out: &'a mut Writer) -> &'a mu
     }
 }
 
-fn read_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    let (count, paths) = (input.number()?, input.length()?);
-    Ok(Command::Files(branch, count, (0..paths).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?))
+fn read_branch(input: &mut Reader<'_>) -> Result<BranchId, CodecError> {
+    Ok(BranchId(input.number()?))
 }
 
-fn read_agent_name(root: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    Ok(Command::AgentName { root, name: input.text()?.into(), bars: input.byte()? == 1 })
+// Fields are read in the order of their lines, which is that of the bytes.
+
+fn read_fork(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (parent, name, from) = (read_branch(input)?, input.text()?.into(), StateSource::read(input)?);
+    let owner = input.number()?.checked_sub(1).map(narrow).transpose()?;
+    Ok(Command::Fork { parent, name, from, owner })
 }
 
-fn read_review(parent: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    Ok(Command::Review { parent, child: BranchId(input.number()?), review: Review::read(input)? })
+fn read_commit(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, count) = (read_branch(input)?, input.length()?);
+    Ok(Command::Commit(branch, (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?))
 }
 
-fn read_rollback_of_files(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    let (source, count) = (read_source(input)?, input.length()?);
-    let patterns = (0..count).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
+fn read_bulk(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, segment, deletes) = (read_branch(input)?, input.hash()?, read_texts(input)?);
+    let cursor = if input.byte()? == 1 { Some(SharedLogCursor::read(input)?) } else { None };
+    Ok(Command::Bulk { branch, segment, deletes, cursor })
+}
+
+fn read_resolve(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, id, resolution) = (read_branch(input)?, input.text()?.into(), Resolution::read(input)?);
+    Ok(Command::Resolve { branch, id, resolution })
+}
+
+fn read_append(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (owner, via, growth) = (read_branch(input)?, read_branch(input)?, SharedLogAppend::read(input)?);
+    Ok(Command::Append { owner, via, growth })
+}
+
+fn read_files(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    Ok(Command::Files(read_branch(input)?, input.number()?, read_texts(input)?))
+}
+
+fn read_agent_name(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    Ok(Command::AgentName { root: read_branch(input)?, name: input.text()?.into(), bars: input.byte()? == 1 })
+}
+
+fn read_review(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    Ok(Command::Review { parent: read_branch(input)?, child: read_branch(input)?, review: Review::read(input)? })
+}
+
+fn read_rollback_of_files(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, source, patterns) = (read_branch(input)?, read_source(input)?, read_texts(input)?);
     let outcome = Arc::new(RollbackOutcome::read(input)?);
     Ok(Command::RollbackFiles { branch, source, patterns, outcome })
+}
+
+fn read_texts(input: &mut Reader<'_>) -> Result<Vec<Arc<str>>, CodecError> {
+    let count = input.length()?;
+    (0..count).map(|_| input.text().map(Arc::from)).collect()
 }
 
 fn narrow(number: u64) -> Result<u32, CodecError> {
     u32::try_from(number).map_err(|_| CodecError::Number)
 }
 
-fn read_checkpoint(branch: BranchId, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    let (label, text) = (input.text()?.into(), input.text()?.into());
+fn read_checkpoint(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, label, text) = (read_branch(input)?, input.text()?.into(), input.text()?.into());
     let log = if input.byte()? == 1 { Some(SharedLogAppend::read(input)?) } else { None };
     Ok(Command::Checkpoint { branch, label, text, log })
 }
 
-fn read_merge(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
-    let outcome = MergeOutcome::read(input, merge)?;
-    Ok(Command::Merge(branch, merge, Arc::new(outcome)))
+fn read_merge(merge: MergeKind, input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let branch = read_branch(input)?;
+    Ok(Command::Merge(branch, merge, Arc::new(MergeOutcome::read(input, merge)?)))
+}
+
+fn read_revert(input: &mut Reader<'_>) -> Result<Command, CodecError> {
+    let (branch, entries) = (read_branch(input)?, RevertedEntries::read(input)?);
+    let merge = MergeKind::Revert(entries);
+    Ok(Command::Merge(branch, merge, Arc::new(MergeOutcome::read(input, merge)?)))
 }
 
 fn read_source(input: &mut Reader<'_>) -> Result<StateSource, CodecError> {

@@ -1,5 +1,6 @@
 //! Commands: what a caller asks for, checked for form; as a record of the log; and as a change that passed the rules.
 
+pub mod command_code;
 pub mod imported;
 pub mod log_entry;
 pub mod log_record;

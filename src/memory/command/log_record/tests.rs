@@ -1,6 +1,8 @@
 //! Every kind of log record, there and back.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeMap;
+
 use super::super::merge_kind::RevertVerb;
 use super::super::merge_outcome::samples;
 use super::*;
@@ -102,47 +104,16 @@ fn what_is_proposed_and_said_of_it_reads_back() {
 
 #[test]
 fn the_format_says_which_codes_there_are() {
-    let used = [
-        (code::ROOT, "root"),
-        (code::FORK, "fork"),
-        (code::COMMIT, "commit"),
-        (code::BULK, "bulk commit"),
-        (code::CHECKPOINT, "checkpoint"),
-        (code::UNCHECKPOINT, "uncheckpoint"),
-        (code::ROLLBACK, "rollback"),
-        (code::MERGE, "merge"),
-        (code::PROMOTE, "promote"),
-        (code::PULL, "pull"),
-        (code::DISCARD, "discard"),
-        (code::RENAME, "rename"),
-        (code::CONFIG, "config"),
-        (code::MODE, "mode"),
-        (code::RESOLVE, "resolve"),
-        (code::REFUSE, "refuse"),
-        (code::USER, "user"),
-        (code::FILES, "files"),
-        (code::ROLLBACK_FILES, "rollback of files"),
-        (code::CLOCK, "clock"),
-        (code::OWNER, "owner"),
-        (code::ARCHIVE, "archive"),
-        (code::PURGE, "purge"),
-        (code::EMBEDDER, "embedder"),
-        (code::REVERT, "revert"),
-        (code::KEPT_DROPPED, "kept_dropped"),
-        (code::IMPORT, "import"),
-        (code::APPEND, "append"),
-        (code::ARCHIVE_LOG, "archive of a log"),
-        (code::LEASE_LOST, "lease lost"),
-        (code::AGENT_NAME, "name of an agent"),
-        (code::PROPOSE, "propose"),
-        (code::WITHDRAW, "withdraw"),
-        (code::REVIEW, "review"),
-    ];
-    assert_eq!(table("Log records"), used.map(|(code, name)| (code, name.to_owned())).into());
+    // Variants are named as the table has them, but for capitals and underscores.
+    let used = CommandCode::ALL.map(|code| (code.code(), format!("{code:?}").to_lowercase()));
+    let listed = table("Log records").into_iter().map(|(code, name)| (code, name.replace('_', ""))).collect();
+    assert_eq!(BTreeMap::from(used), listed);
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
     assert_eq!(list("Log records", "Settings"), settings.into());
     // Codes of what is coming are free.
-    assert!(used.iter().all(|(code, _)| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(code))));
+    assert!(
+        CommandCode::ALL.iter().all(|code| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(&code.code())))
+    );
 }
 
 #[test]
