@@ -329,3 +329,7 @@ fn each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
     branch.frozen().for_each(|frozen| each(&frozen.state));
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -53,10 +53,12 @@ pub fn resume<'a>(
     fits.then(|| GraphBuilder::resume(rows(), metric, params, &payload[33..]))?
 }
 
-/// Drops what was kept.
+/// Drops what was kept, and what a crash left of keeping it.
 pub fn drop_kept(disk: &dyn Disk) {
-    if let Err(error) = remove(disk, PATH) {
-        log::warn!("the file {PATH} is not needed any longer and stays: {error}");
+    for path in [PATH, NEW_PATH] {
+        if let Err(error) = remove(disk, path) {
+            log::warn!("the file {path} is not needed any longer and stays: {error}");
+        }
     }
 }
 
@@ -77,5 +79,114 @@ fn remove(disk: &dyn Disk, path: &str) -> std::io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+
+    const DIM: usize = 4;
+    const SEGMENT: Hash = Hash([7; 32]);
+    /// How many steps are done when a build is kept for the first time, and for the second.
+    const FIRST: usize = 40;
+    const SECOND: usize = 90;
+
+    /// The columns of 60 rows.
+    struct Columns {
+        codes: Vec<i8>,
+        scales: Vec<f32>,
+        norms: Vec<f32>,
+    }
+
+    impl Columns {
+        fn new() -> Self {
+            let codes: Vec<i8> = (0..60 * DIM as i32).map(|at| (at * at * 37 % 201 - 100) as i8).collect();
+            let norm = |code: &[i8]| code.iter().map(|&step| f32::from(step) * f32::from(step)).sum::<f32>().sqrt();
+            Self { norms: codes.chunks_exact(DIM).map(norm).collect(), scales: vec![1.0; 60], codes }
+        }
+
+        fn rows(&self) -> VectorRows<'_> {
+            VectorRows { dim: DIM, codes: &self.codes, scales: &self.scales, norms: &self.norms }
+        }
+
+        fn begin(&self) -> GraphBuilder<'_> {
+            GraphBuilder::new(self.rows(), Metric::L2, Params::default())
+        }
+
+        fn resume(&self, disk: &dyn Disk) -> Option<GraphBuilder<'_>> {
+            resume(disk, &SEGMENT, Metric::L2, || self.rows(), Params::default())
+        }
+    }
+
+    /// Keeps a build twice, and cuts the power at every call of the second time, with several outcomes each. Returns what the
+    /// file may be then; nothing where there is none.
+    fn cut_at_every_call(columns: &Columns, ignore_sync: bool) -> BTreeSet<Option<Vec<u8>>> {
+        let [first, second] = [FIRST, SECOND].map(|steps| {
+            let mut builder = columns.begin();
+            builder.step(steps);
+            builder
+        });
+        let mut outcomes = BTreeSet::new();
+        for nth in 1.. {
+            let faulty = FaultyDisk::new(ForgetfulDisk::new());
+            faulty.inner().ignore_sync(ignore_sync);
+            save(&faulty, &SEGMENT, Metric::L2, &first).unwrap();
+            faulty.sync_dir("").unwrap();
+            faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, Call::CHANGES, libc::EIO) });
+            let is_kept = save(&faulty, &SEGMENT, Metric::L2, &second).is_ok();
+            let disk = faulty.inner();
+            let cuts = [disk.power_cut_keep_nothing(), disk.power_cut_keep_all()];
+            outcomes.extend(
+                cuts.into_iter().chain((0..8).map(|seed| disk.power_cut(seed))).map(|cut| cut.bytes(PATH).ok()),
+            );
+            if is_kept {
+                break;
+            }
+        }
+        outcomes
+    }
+
+    /// How many steps are done of what the file holds, where it is taken at all: it ends in the same graph then.
+    fn resumed(columns: &Columns, bytes: &[u8]) -> Option<usize> {
+        let disk = ForgetfulDisk::new();
+        disk.create(PATH).unwrap().write_all_at(bytes, 0).unwrap();
+        let builder = columns.resume(&disk)?;
+        let done = builder.done();
+        assert!(builder.finish() == columns.begin().finish(), "it is that of a build without an interruption");
+        Some(done)
+    }
+
+    #[test]
+    fn a_power_cut_while_a_build_is_kept_leaves_the_one_kept_before_or_the_new_one() {
+        let columns = Columns::new();
+        let found = cut_at_every_call(&columns, false);
+        let done = found.iter().map(|bytes| bytes.as_ref().and_then(|bytes| resumed(&columns, bytes)));
+        assert_eq!(done.collect::<BTreeSet<_>>(), BTreeSet::from([Some(FIRST), Some(SECOND)]));
+        assert_eq!(found.len(), 2);
+    }
+
+    /// The negative control: on a drive that ignores syncs files are torn, which the flush before the renaming prevents. They are
+    /// told by their hash and not built on.
+    #[test]
+    fn a_torn_build_is_found_out_and_dropped() {
+        let columns = Columns::new();
+        let (found, whole) = (cut_at_every_call(&columns, true), cut_at_every_call(&columns, false));
+        let torn: Vec<_> = found.difference(&whole).flatten().filter(|bytes| !bytes.is_empty()).collect();
+        assert!(!torn.is_empty(), "no file was torn");
+        assert!(torn.into_iter().all(|bytes| resumed(&columns, bytes).is_none()));
+    }
+
+    #[test]
+    fn what_is_left_of_keeping_a_build_goes_with_it() {
+        let (columns, disk) = (Columns::new(), ForgetfulDisk::new());
+        save(&disk, &SEGMENT, Metric::L2, &columns.begin()).unwrap();
+        disk.create(NEW_PATH).unwrap();
+        drop_kept(&disk);
+        assert_eq!(disk.files(), []);
     }
 }

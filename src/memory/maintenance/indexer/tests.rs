@@ -1,0 +1,111 @@
+//! Power cuts while a graph that is half built is being kept, and what the next opening makes of it.
+
+use super::*;
+use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput, View, verify_on};
+use crate::search::Query;
+
+/// How many calls that change the disk it takes to keep a build: what was left of the last time is removed, a file made,
+/// written, flushed and renamed.
+const CALLS: u64 = 5;
+const ROWS: u64 = 150;
+const DIM: u64 = 4;
+
+/// Numbers that look like chance.
+fn vector(seed: u64) -> Vec<f32> {
+    (0..DIM).map(|at| ((seed * DIM + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 8e6 - 1.0).collect()
+}
+
+fn who() -> Actor {
+    Actor { uid: 0, gid: 0, name: "root".into() }
+}
+
+fn open(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
+    let (index_delay, idle_interval) = (Duration::ZERO, Duration::from_secs(3600));
+    let around = Environment { graph_rows, index_delay, idle_interval, reserve_bytes: 0, ..Environment::real(who()) };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap()
+}
+
+/// A store of sealed records for which nobody has built a graph yet.
+fn without_a_graph() -> ForgetfulDisk {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, u32::MAX);
+    let put = |number: u64| {
+        let draft = RecordInput { vector: Some(vector(number).into()), text: None, metadata: "{}".into() };
+        RecordEdit::Put { id: format!("r{number:03}").into(), draft }
+    };
+    memory.commit(&who(), memory.root("main").unwrap(), (0..ROWS).map(put).collect()).unwrap();
+    memory.close().unwrap();
+    disk
+}
+
+fn segment(memory: &Memory) -> Arc<Segment> {
+    let catalog = memory.catalog().clone();
+    let layers = catalog.branch(memory.root("main").unwrap()).unwrap().state.layers();
+    assert_eq!(layers.len(), 1);
+    layers[0].segment.clone()
+}
+
+/// Builds the graph of a store until it is told to stop, which is at once; at the `nth` call that changes the disk while
+/// that is kept the power fails.
+fn stopped(store: &ForgetfulDisk, nth: u64) -> ForgetfulDisk {
+    let faulty = FaultyDisk::new(store.power_cut_keep_all());
+    let memory = open(faulty.inner(), u32::MAX);
+    let (task, indexer) = (Task { segment: segment(&memory), metric: Metric::Cosine }, Indexer::default());
+    indexer.stop();
+    faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, Call::CHANGES, libc::EIO) });
+    assert!(build(&faulty, &task, &indexer, || false).unwrap().is_none());
+    assert!(nth <= CALLS || faulty.calls() == CALLS, "{}", faulty.calls());
+    faulty.inner().clone()
+}
+
+/// The name of the store's graph, which is the hash of what is in it, what is left of a build, and answers by walking it.
+fn indexed(disk: &ForgetfulDisk) -> (Hash, Vec<String>, Vec<String>) {
+    let memory = open(disk, 64);
+    memory.wait_indexed();
+    let graph = segment(&memory).graph(Metric::Cosine).unwrap().name();
+    let ask = |seed: u64| {
+        let query = serde_json::json!({ "vector": vector(1000 + seed), "k": 1, "ef": 1 }).to_string();
+        let answer = memory.ask(&View::Branch(memory.root("main").unwrap()), &Query::parse(&query).unwrap()).unwrap();
+        assert!(!answer.exact, "the graph is walked");
+        answer.hits.iter().map(|hit| format!("{} {:?}", hit.id, hit.score)).collect()
+    };
+    let answers = (0..20).map(ask).collect::<Vec<Vec<String>>>().concat();
+    memory.close().unwrap();
+    verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
+    let left = disk.files().into_iter().map(|(path, _)| path).filter(|path| path.contains(".part")).collect();
+    (graph, left, answers)
+}
+
+#[test]
+fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
+    let store = without_a_graph();
+    let whole = indexed(&store.power_cut_keep_all());
+    assert_eq!(whole.1, [""; 0]);
+    let mut kept = Vec::new();
+    for nth in 1..=CALLS + 1 {
+        let disk = stopped(&store, nth);
+        for cut in [disk.power_cut_keep_nothing(), disk.power_cut_keep_all(), disk.power_cut(nth)] {
+            verify_on(&(Arc::new(cut.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
+            kept.push(cut.bytes(unfinished::PATH).is_ok());
+            assert!(indexed(&cut) == whole, "call {nth}");
+        }
+    }
+    assert!(kept.contains(&true) && kept.contains(&false), "{kept:?}");
+}
+
+/// The control: a file that is not what was written is told by `verify`, and never built on.
+#[test]
+fn an_unfinished_graph_that_was_damaged_is_built_anew() {
+    let store = without_a_graph();
+    let whole = indexed(&store.power_cut_keep_all());
+    let disk = stopped(&store, CALLS + 1);
+    let length = disk.bytes(unfinished::PATH).unwrap().len() as u64;
+    for at in [0, 8, 40, length / 2, length - 1] {
+        let damaged = disk.power_cut_keep_all();
+        damaged.flip(unfinished::PATH, at, 1).unwrap();
+        let found = verify_on(&(Arc::new(damaged.clone()) as Arc<dyn Disk>), &Default::default());
+        assert!(found.unwrap_err().to_string().contains(unfinished::PATH));
+        assert!(indexed(&damaged) == whole, "byte {at}");
+    }
+}
