@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --release --locked
-engramfs=$PWD/target/release/engramfs
+engramfs=$(realpath "${CARGO_TARGET_DIR:-target}/release/engramfs")
 data=$PWD/tests/data
 work=$(mktemp -d)
 clean_up() {

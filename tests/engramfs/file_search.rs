@@ -252,8 +252,29 @@ fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background()
     let main = main_of(&memory);
     write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));
     write(&memory, main, "small.txt", "a heron");
-    let answer = memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    let ask = || memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    let answer = ask();
     let paths: Vec<&str> = answer.hits.iter().filter_map(|hit| hit.file.as_ref()).map(|file| &*file.path).collect();
-    assert_eq!(paths, ["files/small.txt"]);
-    assert!(answer.reason.is_some_and(|reason| reason.contains("1 files are not indexed yet")));
+    assert_eq!((paths, answer.reason), (vec!["files/small.txt"], Some("1 file is not indexed yet".to_owned())));
+    write(&memory, main, "another.txt", &"a heron stands\n".repeat(100_000));
+    assert_eq!(ask().reason.as_deref(), Some("2 files are not indexed yet"));
+}
+
+#[test]
+fn a_zero_byte_in_the_first_64_kib_makes_a_file_no_text_and_its_name_is_not_searched() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for (name, zero_at) in [("within", (64 << 10) - 1), ("behind", 64 << 10)] {
+        let mut text = "a heron\n".repeat(8 << 10);
+        text.truncate(zero_at);
+        write(&memory, main, name, &format!("{text}\0"));
+    }
+    write(&memory, main, "database.db", "SQLite format 3\0 a heron");
+    memory.wait_files_indexed();
+    let mut paths = found(&memory, main, "heron");
+    paths.dedup();
+    assert_eq!(paths, ["behind"]);
+    assert_eq!(found(&memory, main, "behind"), [""; 0], "a name is no text");
+    let index = memory.status(&View::Branch(main)).unwrap()["index"].clone();
+    assert_eq!((&index["files"], &index["files_indexed"]), (&3.into(), &3.into()), "what is no text counts as indexed");
 }

@@ -63,14 +63,23 @@ fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(
     let still_held = || holder(store).is_some_and(|now| now.is_empty() || now == held_by);
     while is_held(store) && still_held() {
         if Instant::now() >= end {
-            let message =
-                format!("the mount is gone, but after {RELEASE_LIMIT:?} its process still has {}", store.display());
-            return Err(CommandError::new(Exit::Busy, "lingers", message, "look at that process and its log"));
+            return Err(lingers(store, held_by));
         }
         waiting();
         std::thread::sleep(POLL);
     }
     Ok(())
+}
+
+/// The refusal where the store is not free in time, from what its lock says of who holds it.
+fn lingers(store: &Path, held_by: &str) -> CommandError {
+    let pid = held_by.strip_prefix("process ").and_then(|rest| rest.split(',').next()?.parse::<u32>().ok());
+    let (process, hint) = match pid {
+        Some(pid) => (format!("process {pid}"), format!("wait for it, or end it: kill {pid}")),
+        None => ("its process".to_owned(), "look at that process and its log".to_owned()),
+    };
+    let message = format!("the mount is gone, but after {RELEASE_LIMIT:?} {process} still has {}", store.display());
+    CommandError::new(Exit::Busy, "lingers", message, hint)
 }
 
 /// Returns whether a process has the store for writing. What can't be looked at counts as free: it is not ours to wait for.
@@ -96,6 +105,19 @@ mod tests {
         std::fs::write(store.path().join("lock"), &line).unwrap();
         assert_eq!(holder_at(store.path(), mnt.path()), Some(line));
         assert_eq!(holder_at(store.path(), store.path()), None);
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_the_process_that_holds_the_store() {
+        let said = |held_by: &str| {
+            let error = lingers(Path::new("/s"), held_by);
+            (error.message, error.hint)
+        };
+        let (message, hint) = said("process 41, mounted at /m #0123\n");
+        assert_eq!(message, "the mount is gone, but after 600s process 41 still has /s");
+        assert_eq!(hint, "wait for it, or end it: kill 41");
+        let (message, hint) = said("somebody\n");
+        assert!(message.contains("its process") && !hint.contains("kill"), "{message}; {hint}");
     }
 
     #[test]

@@ -36,6 +36,9 @@ const ORDER: [&str; 28] = [
     "index",
 ];
 
+/// Objects of which every figure is a number of bytes, whatever its key.
+const ALL_BYTES: [&str; 2] = ["scrub", "reserve"];
+
 /// Longest value on a line, in characters.
 const VALUE_MAX: usize = 160;
 
@@ -62,7 +65,9 @@ fn shown(key: &str, value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Array(items) => items.iter().map(|item| shown(key, item)).collect::<Vec<_>>().join(", "),
         Value::Object(map) => {
-            map.iter().map(|(key, value)| format!("{key} {}", shown(key, value))).collect::<Vec<_>>().join(", ")
+            let kind = |inner| if ALL_BYTES.contains(&key) { "bytes" } else { inner };
+            let shown = map.iter().map(|(inner, value)| format!("{inner} {}", shown(kind(inner), value)));
+            shown.collect::<Vec<_>>().join(", ")
         }
     }
 }
@@ -95,6 +100,10 @@ mod tests {
 
     #[test]
     fn bytes_have_a_unit() {
+        let status = json!({"reserve": {"bytes": 4096, "total": 8 << 20}, "scrub": {"checked": 0, "total": 1536}});
+        let expected = "reserve  bytes 4.0 KiB, total 8.0 MiB\nscrub    checked 0 B, total 1.5 KiB\n";
+        assert_eq!(render(&status), expected);
+        assert_eq!(render(&json!({"rows": {"total": 1536}})), "rows  total 1536\n", "rows are no bytes");
         assert_eq!(readable_bytes(0), "0 B");
         assert_eq!(readable_bytes(1023), "1023 B");
         assert_eq!(readable_bytes(5 << 30), "5.0 GiB");

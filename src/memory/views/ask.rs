@@ -128,7 +128,10 @@ impl Memory {
         let asked = ask(&places, source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if asked.reason.is_some() { asked.reason } else { embedded.reason };
         if missing > 0 && asked.mode != Mode::Vector {
-            let more = format!("{missing} files are not indexed yet");
+            let more = match missing {
+                1 => "1 file is not indexed yet".to_owned(),
+                _ => format!("{missing} files are not indexed yet"),
+            };
             reason = Some(reason.map_or(more.clone(), |reason| format!("{reason}; {more}")));
         }
         Ok(Answer {
