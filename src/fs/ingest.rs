@@ -80,10 +80,7 @@ impl Ingest {
     }
 
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
-        batch.byte_count += data.len();
-        if batch.byte_count > BATCH_BYTES_MAX {
-            return Err(InputRefusal::BatchTooLarge.into());
-        }
+        batch.byte_count = counted(batch.byte_count, data.len())?;
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let mut line = batch.tail.take();
@@ -245,6 +242,14 @@ impl File for Ingest {
     }
 }
 
+/// Returns how many bytes a batch has with `more`, EFBIG where it may not have so many.
+fn counted(before: usize, more: usize) -> Result<usize, Failure> {
+    match before.saturating_add(more) {
+        bytes if bytes > BATCH_BYTES_MAX => Err(InputRefusal::BatchTooLarge.into()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Tells whether a line breaks off: more bytes could make it right, and without them it is wrong.
 fn is_incomplete(line: &[u8]) -> bool {
     if RecordPatch::is_text(line) {
@@ -260,7 +265,14 @@ fn in_line(number: usize, error: Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::is_incomplete;
+    use super::{counted, is_incomplete};
+    use crate::fs::errno::Errno;
+
+    #[test]
+    fn a_batch_takes_1_gib_and_no_more() {
+        assert_eq!(counted((1 << 30) - 5, 5).ok(), Some(1 << 30));
+        assert_eq!(counted((1 << 30) - 5, 6).err().map(|failure| failure.errno()), Some(Errno::EFBIG));
+    }
 
     #[test]
     fn a_line_that_breaks_off_is_told_from_a_bad_one() {

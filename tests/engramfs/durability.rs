@@ -211,6 +211,21 @@ fn a_power_cut_during_a_clean_end_is_no_damage() {
     }
 }
 
+/// It is refused before a byte of it is read or written.
+#[test]
+fn a_frame_of_more_than_1_gib_is_refused_and_the_next_one_taken() {
+    let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
+    disk.make_dir("journal").unwrap();
+    let journal = Journal::create(&disk).unwrap();
+    let begin = journal.append(FrameKind::Command, &[b"x"]).unwrap();
+    let part = vec![0; 64 << 20];
+    let beyond: Vec<&[u8]> = std::iter::repeat_n(&part[..], 16).chain([&b"x"[..]]).collect();
+    let error = journal.append(FrameKind::Command, &beyond).unwrap_err();
+    assert!(error.to_string().contains("too large") || format!("{error:?}").contains("27"), "{error:?}");
+    assert_eq!(journal.length(), begin);
+    journal.append(FrameKind::Command, &[b"y"]).unwrap();
+}
+
 /// After a failed flush the kernel holds bytes that it will never write. Whoever opens the store
 /// again reads them, and must write them anew before calling them durable.
 #[test]

@@ -47,6 +47,8 @@ mod graphs;
 mod inodes;
 /// What branches were behind their entries.
 mod kept;
+/// What the page says that can't be relied on.
+mod known_limits;
 /// Writes whose bytes stay in the journal.
 mod long_writes;
 /// Manifests that grow by what is new.

@@ -52,6 +52,9 @@ fn a_purged_entry_of_a_log_leaves_who_wrote_it_and_when() {
         let report = purge(&memory, main, "shared/log/2", PurgeOptions::default());
         assert_eq!((&report["items"], &report["versions"]), (&json!(["shared/log/2"]), &json!(1)));
         assert_eq!(holding(&disk, NEEDLE), [""; 0]);
+        let newest: Value = serde_json::from_str(memory.lineage_lines(main, false).unwrap().last().unwrap()).unwrap();
+        assert_eq!((&newest["op"], &newest["entry"]), (&json!("purge"), &report["entry"]), "of who was asked");
+        assert_eq!(report["branches"], json!(["main/shared"]), "what had it");
         assert_eq!(texts(&memory, main), ["one", "purged", "three", "four"]);
         let after = &lines(&memory, main)[1];
         for key in ["entry_id", "time", "agent", "session", "task", "branch", "uid", "kind", "event_id"] {

@@ -1,12 +1,13 @@
 //! Names that are no names and vectors that are no vectors are refused, and leave no trace.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Error, Kind, Memory, RecordEdit, RecordPatch, View};
+use engramfs::memory::{Environment, Error, Kind, Memory, MergeKind, OpenMode, RecordEdit, RecordPatch, Time, View};
 
-use crate::support::{main_of, open, put, verify, who};
+use crate::support::{environment, main_of, open, put, verify, who};
 
 /// Strings with every byte below 128 and every character up to 255 alone, in front and behind; and
 /// what people try.
@@ -288,4 +289,32 @@ fn odd_and_good_vectors_are_kept_to_the_bit() {
         assert_eq!(bits(&read.vector.unwrap().unwrap()), bits(vector), "as JSON");
     }
     verify(&disk).unwrap();
+}
+
+#[test]
+fn refused_merges_become_one_entry_a_second_and_branch() {
+    let now = Arc::new(AtomicI64::new(1_700_000_000_000_000_000));
+    let clock = now.clone();
+    let around = Environment { clock: Box::new(move || Time(clock.load(Ordering::Relaxed))), ..environment() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let parents = ["one", "other"].map(|name| {
+        let parent = memory.fork(&who(), main_of(&memory), name, None).unwrap();
+        memory.fork(&who(), parent, "below", None).unwrap();
+        parent
+    });
+    let mut expected = [0, 0];
+    // How much later, by whom, and whether it is written down.
+    for (nanos, at, is_noted) in
+        [(0, 0, 1), (0, 0, 0), (0, 1, 1), (999_999_999, 0, 0), (0, 1, 0), (1, 0, 1), (0, 1, 1), (999_999_999, 1, 0)]
+    {
+        now.fetch_add(nanos, Ordering::Relaxed);
+        let refused = memory.merge(&who(), parents[at], MergeKind::Merge, false).unwrap_err();
+        assert_eq!(refused.kind(), Kind::NotEmpty);
+        expected[at] += is_noted;
+        let noted = parents.map(|parent| {
+            let lines = memory.lineage_lines(parent, false).unwrap();
+            lines.iter().filter(|line| line.contains("\"op\":\"refuse\"")).count()
+        });
+        assert_eq!(noted, expected, "{nanos} ns later, {at}");
+    }
 }

@@ -50,6 +50,21 @@ fn filters_find_versions_by_who_wrote_them_where_and_when() {
 }
 
 #[test]
+fn a_commit_of_1024_edits_has_the_time_at_which_it_began() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for (edits, is_begin) in [(1_023, false), (1_024, true)] {
+        let before = memory.now();
+        let edits = (0..edits).map(|number| put(&format!("r{number}"), None, Some("word"))).collect();
+        memory.commit(&who(), main, edits).unwrap();
+        let line: Value = serde_json::from_str(memory.lineage_lines(main, false).unwrap().last().unwrap()).unwrap();
+        let modified = memory.snapshot(&View::Branch(main)).unwrap().get("r7").unwrap().unwrap().modified();
+        let is_of_the_entry = modified.to_string() == line["time"];
+        assert_eq!((modified > before, is_of_the_entry), (true, !is_begin), "{modified}, {line}");
+    }
+}
+
+#[test]
 fn created_stays_with_a_record_that_is_replaced_or_renamed_and_ends_with_a_delete() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use super::rig::{ANEW, ANN, ROOT, Rig, document};
 use crate::fs::{AttrChanges, Errno, FsOptions};
+use crate::memory::Time;
 
 fn with_fork() -> Rig {
     let rig = Rig::new();
@@ -314,4 +315,22 @@ fn a_branch_belongs_to_whom_made_it() {
     assert_eq!(rig.stat("main/branches/mine").unwrap().uid, ANN.uid);
     assert_eq!(rig.stat("main/branches/mine/vectors/a.json").unwrap().uid, ANN.uid);
     assert_eq!(rig.stat("main/vectors/a.json").unwrap().uid, ROOT.uid);
+}
+
+#[test]
+fn gc_ends_a_branch_whose_ttl_is_over_beside_uncommitted_bytes() {
+    let seconds = std::sync::Arc::new(std::sync::atomic::AtomicI64::new(1_700_000_000));
+    let clock = seconds.clone();
+    let rig = Rig::with_clock(move || Time(clock.load(std::sync::atomic::Ordering::Relaxed) * 1_000_000_000));
+    rig.mkdir("main/branches/x").unwrap();
+    rig.write("main/branches/x/config/ttl", "1h").unwrap();
+    let handle = rig.open("main/branches/x/vectors/a.json", ANEW).unwrap();
+    rig.fs.write(handle, 0, b"{\"text\":\"x\"").unwrap();
+    assert_eq!(rig.write("main/branches/x/ctl", "merge\n"), Err(Errno::EBUSY), "a merge waits for them");
+    for (passed, there) in [(3_599, true), (3_601, false)] {
+        seconds.store(1_700_000_000 + passed, std::sync::atomic::Ordering::Relaxed);
+        rig.write("main/ctl", "gc\n").unwrap();
+        assert_eq!(rig.ino("main/branches/x").is_ok(), there, "{passed} s");
+    }
+    assert_eq!(rig.fs.flush(handle), Err(Errno::ESTALE));
 }

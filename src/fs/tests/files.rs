@@ -362,3 +362,18 @@ fn what_is_opened_while_it_is_removed_is_there_or_gone() {
     let main = View::Branch(rig.memory.root("main").unwrap());
     assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
 }
+
+#[test]
+fn each_operation_is_a_nanosecond_later_where_the_clock_stands_still() {
+    let rig = Rig::with_clock(|| Time(1_700_000_000_000_000_000));
+    rig.write("main/files/f", "x").unwrap();
+    let mut before = rig.stat("main/files/f").unwrap();
+    for size in [5, 3, 9] {
+        rig.truncate("main/files/f", size).unwrap();
+        assert_eq!(rig.read("main/files/f").unwrap().len() as u64, size);
+        let after = rig.stat("main/files/f").unwrap();
+        assert!(after.changed > before.changed && after.modified > before.modified, "{before:?}, {after:?}");
+        assert_eq!(after.accessed, before.accessed, "reading moves nothing");
+        before = after;
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::rig::Rig;
 use crate::fs::Errno;
+use crate::memory::View;
 
 /// Something that a file takes up to a length or a number.
 struct Limit {
@@ -73,4 +74,102 @@ fn a_user_has_a_hundred_names_of_agents_below_a_root_branch() {
     name(7).unwrap();
     rig.mkdir("other").unwrap();
     rig.write("other/config/agent", "agent-100").unwrap();
+}
+
+/// The files are holes, so that nothing of that length is written.
+#[test]
+fn one_copy_takes_2_gib_and_says_so() {
+    let rig = Rig::new();
+    for name in ["from", "to"] {
+        rig.write(&format!("main/files/{name}"), "x").unwrap();
+    }
+    rig.truncate("main/files/from", (5 << 30) + 7).unwrap();
+    let [from, to] = ["from", "to"].map(|name| rig.open(&format!("main/files/{name}"), libc::O_RDWR).unwrap());
+    let mut copied = Vec::new();
+    let mut done = 0;
+    while let more @ 1.. = rig.fs.copy_range((from, done), (to, done), 5 << 40).unwrap() {
+        done += u64::from(more);
+        copied.push(more);
+    }
+    assert_eq!(copied, [2 << 30, 2 << 30, (1 << 30) + 7]);
+    assert_eq!(rig.stat("main/files/to").unwrap().size, (5 << 30) + 7);
+}
+
+#[test]
+fn ctl_shows_no_file_of_more_than_16_mib() {
+    let rig = Rig::new();
+    rig.write("main/files/large", &"x".repeat(1 << 20)).unwrap();
+    let show = |size: u64| {
+        rig.truncate("main/files/large", size).unwrap();
+        let files = rig.memory.files(&View::Branch(rig.memory.root("main").unwrap())).unwrap();
+        let hash = files.node(files.resolve(b"large").unwrap()).unwrap().hash().unwrap();
+        rig.write("main/ctl", &format!("show {hash}\n"))
+    };
+    assert_eq!(show((16 << 20) + 1), Err(Errno::EFBIG));
+    assert_eq!(rig.last_error("main")["code"], "too_large_to_show");
+    assert_eq!(show(1 << 20), Ok(()));
+}
+
+/// Labels of characters that JSON writes in two bytes each, and a refusal of a long name: all of it has to fit.
+#[test]
+fn a_status_takes_8_kib_and_16_where_the_path_is_longer_than_1_kib() {
+    let rig = Rig::new();
+    let mut branch = "main".to_owned();
+    let mut name_path = branch.clone();
+    let check = |branch: &str, length: usize| {
+        for label in ["agent", "session", "task"] {
+            rig.write(&format!("{branch}/config/{label}"), &"\"".repeat(200)).unwrap();
+        }
+        assert_eq!(rig.write(&format!("{branch}/vectors/{}", "\u{1}".repeat(255)), "x"), Err(Errno::EINVAL));
+        let status = rig.read(&format!("{branch}/status")).unwrap();
+        assert_eq!((status.len(), rig.stat(&format!("{branch}/status")).unwrap().size), (length, length as u64));
+        serde_json::from_str::<serde_json::Value>(&status).unwrap()
+    };
+    while name_path.len() + 65 <= 1 << 10 {
+        branch = format!("{branch}/branches/{}", "n".repeat(64));
+        name_path = format!("{name_path}/{}", "n".repeat(64));
+        rig.mkdir(&branch).unwrap();
+    }
+    let rest = (1 << 10) - name_path.len() - 1;
+    let [longest, longer] = [rest, rest + 1].map(|length| format!("{branch}/branches/{}", "m".repeat(length)));
+    rig.mkdir(&longest).unwrap();
+    rig.mkdir(&longer).unwrap();
+    assert_eq!(check("main", 8 << 10)["path"], "main");
+    assert_eq!(check(&longest, 8 << 10)["path"].as_str().unwrap().len(), 1 << 10);
+    assert_eq!(check(&longer, 16 << 10)["path"].as_str().unwrap().len(), (1 << 10) + 1);
+}
+
+#[test]
+fn of_a_shared_log_1000_entries_are_read_at_once_and_none_behind_the_last() {
+    let rig = Rig::new();
+    for count in [1_000, 5] {
+        rig.write("main/shared/log/append", &"x\n".repeat(count)).unwrap();
+    }
+    let ids = |file: &str| {
+        let text = rig.read(&format!("main/shared/log/{file}"))?;
+        let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["entry_id"].as_u64().unwrap();
+        let ids: Vec<u64> = text.lines().map(id).collect();
+        Ok((ids.len(), ids.first().copied().unwrap_or_default()))
+    };
+    assert_eq!((ids("unread"), ids("after/0"), ids("after/7")), (Ok((1_000, 1)), Ok((1_000, 1)), Ok((998, 8))));
+    assert_eq!(
+        (ids("after/1004"), ids("after/1005"), ids("after/1006")),
+        (Ok((1, 1_005)), Ok((0, 0)), Err(Errno::ENOENT))
+    );
+    assert_eq!((ids("last/3"), ids("last/2000")), (Ok((3, 1_003)), Ok((1_005, 1))));
+    assert_eq!(rig.write("main/shared/log/cursor", "1006"), Err(Errno::EINVAL));
+    rig.write("main/shared/log/cursor", "1000").unwrap();
+    assert_eq!((ids("unread"), rig.read("main/shared/log/cursor").unwrap().trim()), (Ok((5, 1_001)), "1000"));
+}
+
+#[test]
+fn signals_count_in_their_owners_share_of_memory() {
+    let rig = Rig::new();
+    assert_eq!(rig.memory.limit_memory(1 << 20, true, Box::new(|_| 0)), None);
+    let write = |number: usize| rig.write(&format!("main/shared/signals/s{number}"), &"v".repeat(32 << 10));
+    let refused = (0..9).find(|&number| write(number).is_err()).expect("a quarter of 1 MiB holds fewer");
+    assert!(refused > 2, "{refused}");
+    assert_eq!((write(refused), rig.last_error("main")["code"].as_str()), (Err(Errno::EDQUOT), Some("memory_share")));
+    rig.rm("main/shared/signals/s0").unwrap();
+    assert_eq!(write(refused), Ok(()));
 }

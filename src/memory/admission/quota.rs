@@ -304,7 +304,30 @@ mod tests {
         let quota = Quota::parse("bytes=1G records=5").unwrap();
         assert_eq!(quota, Quota { bytes: Some(1 << 30), records: Some(5), branches: None });
         assert_eq!(Quota::parse(""), Some(Quota::default()));
-        for bad in ["bytes", "bytes=x", "rows=1", "records=1 records=2", "records=-1", "records=1G"] {
+        for (size, bytes) in
+            [("3", 3), ("3K", 3 << 10), ("3k", 3 << 10), ("3M", 3 << 20), ("3m", 3 << 20), ("3g", 3 << 30)]
+        {
+            assert_eq!(Quota::parse(&format!("bytes={size}")).unwrap().bytes, Some(bytes), "{size}");
+        }
+        let all = Quota { bytes: Some(1 << 10), records: Some(2), branches: Some(3) };
+        for any_order in
+            ["bytes=1K records=2 branches=3", "branches=3 bytes=1K records=2", "records=2 branches=3 bytes=1K"]
+        {
+            assert_eq!(Quota::parse(any_order), Some(all), "{any_order}");
+        }
+        for bad in [
+            "bytes",
+            "bytes=x",
+            "bytes=K",
+            "bytes=1T",
+            "rows=1",
+            "records=1 records=2",
+            "bytes=1K records=1 bytes=1K",
+            "branches=1 branches=1",
+            "records=-1",
+            "records=1G",
+            "branches=1K",
+        ] {
             assert_eq!(Quota::parse(bad), None, "{bad}");
         }
     }

@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn it_is_8_mib_in_16_files_where_the_disk_is_large() {
+        let who = crate::memory::Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
+        let reserve = Reserve::open(disk.clone(), crate::memory::Environment::real(who).reserve_bytes);
+        reserve.fill();
+        assert_eq!((reserve.bytes(), disk.list(FOLDER).unwrap().len()), (8 << 20, 16));
+    }
+
+    #[test]
     fn what_is_left_of_it_is_found_and_the_rest_made_when_there_is_room() {
         let (forgetful, disk) = disk();
         let reserve = Reserve::open(disk.clone(), 1 << 16);

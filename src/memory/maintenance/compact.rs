@@ -84,7 +84,7 @@ impl Memory {
         let files = self.file_usage(&self.catalog().clone())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();
         let length: u64 = files.iter().map(|file| file.length_bytes).sum();
-        if dead >= DEAD_BYTES_MIN && dead >= length / 2 {
+        if is_worth_thinning(dead, length) {
             self.compact(stored, CompactionPolicy::BUSY)?;
         }
         Ok(())
@@ -122,6 +122,11 @@ impl Memory {
     }
 }
 
+/// Returns whether so much of files of a length is dead that they are written again while the store is written to.
+fn is_worth_thinning(dead: u64, length: u64) -> bool {
+    dead >= DEAD_BYTES_MIN && dead >= length / 2
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
@@ -129,13 +134,58 @@ mod tests {
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::memory::{Actor, Attrs, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, Setting};
 
+    #[test]
+    fn while_the_store_is_written_to_half_must_be_unused_and_16_mib_at_least() {
+        assert!(is_worth_thinning(16 << 20, 32 << 20) && is_worth_thinning(1 << 30, 2 << 30));
+        assert!(!is_worth_thinning((16 << 20) - 1, 17 << 20), "less than 16 MiB");
+        assert!(!is_worth_thinning(16 << 20, (32 << 20) + 2), "less than half");
+    }
+
+    fn file(number: u8, is_pack: bool, length_bytes: u64, needed_bytes: u64) -> FileUsage {
+        FileUsage { name: Hash([number; 32]), is_pack, length_bytes, needed_bytes }
+    }
+
+    fn memory_on(disk: &ForgetfulDisk, who: &Actor) -> Arc<Memory> {
+        let idle_interval = std::time::Duration::from_secs(3600);
+        let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
+        Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
+    }
+
+    #[test]
+    fn a_store_left_alone_rewrites_from_a_fourth_and_gc_from_a_sixteenth_on() {
+        let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
+        for (policy, one_in) in [(CompactionPolicy::IDLE, 4), (CompactionPolicy::COLLECT, 16)] {
+            let length = 16 << 20;
+            let dead = length / one_in;
+            for is_pack in [false, true] {
+                let files = vec![file(1, is_pack, length, length - dead), file(2, is_pack, length, length - dead + 1)];
+                let sparse = memory.sparse(files, policy);
+                let (chosen, others) =
+                    if is_pack { (sparse.packs, sparse.segments) } else { (sparse.segments, sparse.packs) };
+                assert_eq!((chosen, others), (HashSet::from([Hash([1; 32])]), HashSet::new()), "one in {one_in}");
+            }
+        }
+    }
+
+    #[test]
+    fn packs_below_1_mib_are_combined_where_more_than_four_are_left_alone_and_by_gc_always() {
+        let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
+        let small = |count: u8, length: u64| (1..=count).map(|number| file(number, true, length, length)).collect();
+        let combined = |count, length, policy| memory.sparse(small(count, length), policy).packs.len();
+        let (below, one) = ((1 << 20) - 1, 1 << 20);
+        assert_eq!((combined(4, below, CompactionPolicy::IDLE), combined(5, below, CompactionPolicy::IDLE)), (0, 5));
+        assert_eq!((combined(5, one, CompactionPolicy::IDLE), combined(9, one, CompactionPolicy::COLLECT)), (0, 0));
+        assert_eq!(
+            (combined(1, below, CompactionPolicy::COLLECT), combined(2, below, CompactionPolicy::COLLECT)),
+            (0, 2)
+        );
+    }
+
     /// A pack of which little is left goes with a seal, while the store is written to.
     #[test]
     fn a_seal_thins_what_is_dead_for_the_most_part() {
         let (who, disk) = (Actor { uid: 0, gid: 0, name: "root".into() }, ForgetfulDisk::new());
-        let idle_interval = std::time::Duration::from_secs(3600);
-        let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
-        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        let memory = memory_on(&disk, &who);
         let main = memory.root("main").unwrap();
         memory.set(&who, main, Setting::Keep, "0s").unwrap();
         let edit = |op: FileOp<'_>| memory.edit(&who, main, op).unwrap().inode;

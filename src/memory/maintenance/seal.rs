@@ -408,7 +408,7 @@ impl Memory {
     /// Starts the thread that seals in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
-        let rest = self.environment.idle_interval / TIDY_SHARE;
+        let rest = tidy_after(self.environment.idle_interval);
         let tidied_journal = self.journal().map(|journal| journal.number());
         let life = move || {
             let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
@@ -482,6 +482,11 @@ impl Memory {
         self.maintenance.thread.stop();
         drop(self.storage.manifest.lock());
     }
+}
+
+/// Returns how long nothing must have been written before a store is tidied.
+fn tidy_after(idle_interval: Duration) -> Duration {
+    idle_interval / TIDY_SHARE
 }
 
 #[cfg(test)]

@@ -143,3 +143,40 @@ impl Memory {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::catalog::settings::Setting;
+    use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput, View};
+
+    #[test]
+    fn what_states_of_several_branches_hold_is_shared_out_by_the_number_of_states() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.set(&who, main, Setting::KeepEvery, "0s").unwrap();
+        let branches = ["few", "many"].map(|name| memory.fork(&who, main, name, None).unwrap());
+        for (branch, commits) in branches.into_iter().zip([2, 7]) {
+            for number in 0..commits {
+                let text = Some(format!("{number} of {}", branch.0).into());
+                let draft = RecordInput { vector: None, text, metadata: "{}".into() };
+                memory.commit(&who, branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+            }
+        }
+        memory.gc(&who, None, false).unwrap();
+        let files: Vec<_> = memory.catalog().retained.files.iter().cloned().collect();
+        let [file] = &files[..] else { panic!("one seal wrote them") };
+        let (infos, bytes) =
+            (file.infos().unwrap(), memory.maintenance.retained.below(&memory.catalog().clone(), main));
+        let states = branches.map(|branch| infos.iter().filter(|info| info.key.0 == branch.0).count() as u64);
+        assert!(states[0] > 0 && states[1] > states[0], "{states:?}");
+        let one = bytes / infos.len() as u64;
+        let kept = branches.map(|branch| memory.status(&View::Branch(branch)).unwrap()["bytes_kept"].as_u64().unwrap());
+        assert_eq!(kept, states.map(|count| count * one));
+        assert!(one > 0 && bytes >= file.length() / 2, "{bytes}");
+    }
+}

@@ -272,6 +272,15 @@ mod tests {
     fn options_come_in_any_order() {
         let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 noindex child-wins ttl=90s").unwrap();
         let rule = rules.of(b"logs/x");
+        let mut options = ["append", "write=uid:1001,gid:50", "noindex", "child-wins", "ttl=90s"];
+        for at in 0..options.len() * 2 {
+            options.rotate_left(1);
+            if at == options.len() {
+                options.reverse();
+            }
+            let other = Rules::parse(&format!("logs/** text {}", options.join(" "))).unwrap();
+            assert_eq!(format!("{:?}", other.of(b"logs/x")), format!("{rule:?}"), "{options:?}");
+        }
         assert!(rule.noindex && !rules.turned().of(b"other").noindex && rules.turned().of(b"logs/x").noindex);
         assert_eq!((rule.append, rule.ttl, rule.strategy), (true, Some(90_000_000_000), Some(Strategy::ChildWins)));
         assert_eq!(rule.write.as_deref(), Some(&[Principal::Uid(1001), Principal::Gid(50)][..]));
@@ -311,6 +320,8 @@ mod tests {
             ("a text write=uid:1,", "no list"),
             ("a text append append", "again"),
             ("a noindex noindex", "again"),
+            ("a text ttl=1h append ttl=1h", "again"),
+            ("a text write=uid:1 append write=uid:2", "again"),
             ("*.jsonl union noindex", "without a key"),
             ("a text manual child-wins", "again"),
             ("[a text", "no pattern"),

@@ -251,3 +251,13 @@ for path in 'main/query', 'main/ctl', 'main/ingest':
     assert_eq!(said, "");
     assert_eq!(mount.status("main")["records"], 1);
 }
+
+/// The kernel answers before the server is asked, since a look-up has found a file of that name.
+#[test]
+fn every_name_in_search_is_there_for_those_who_would_make_it() {
+    let mount = Mounted::new();
+    fs::create_dir(mount.at("main/files/folder")).unwrap();
+    assert_eq!(errno(fs::create_dir(mount.at("main/search/x"))), libc::EEXIST);
+    assert_eq!(errno(fs::rename(mount.at("main/files/folder"), mount.at("main/search/y"))), libc::ENOTDIR);
+    assert!(mount.has("main/files/folder") && mount.has("main/search/any words at all"));
+}

@@ -64,3 +64,25 @@ fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
     memory.gc(&who, None, false).unwrap();
     assert_eq!(memory.rollback(&who, main, &old.to_string()).unwrap_err().code(), "not_kept");
 }
+
+#[test]
+fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on() {
+    let who = Actor { uid: 0, gid: 0, name: "root".into() };
+    assert_eq!(tidy_after(Environment::real(who.clone()).idle_interval), Duration::from_secs(15));
+    let idle_interval = Duration::from_secs(3600);
+    let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+    let main = memory.root("main").unwrap();
+    let put = |text: String| {
+        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+    };
+    let length = || memory.journal().unwrap().length();
+    let begun = memory.tidy(None).unwrap();
+    put("x".repeat(60 << 10));
+    assert!((60 << 10..64 << 10).contains(&length()), "{}", length());
+    assert_eq!(memory.tidy(begun).unwrap(), begun, "nothing is sealed");
+    put("x".repeat(4 << 10));
+    let sealed = memory.tidy(begun).unwrap();
+    assert!(sealed > begun && length() < 64 << 10, "it is sealed, and a new file begun");
+}

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::MmapMut;
@@ -178,4 +178,48 @@ fn what_a_mapping_stores_leaves_what_is_written_beside_it() {
         }
         done.store(true, Ordering::Release);
     });
+}
+
+#[test]
+fn direct_io_is_taken_at_any_alignment() {
+    let mount = Mounted::new();
+    let path = mount.at("main/files/direct");
+    let open = |flags| File::options().read(true).write(true).create(true).custom_flags(flags).open(&path).unwrap();
+    let (direct, cached) = (open(libc::O_DIRECT), open(0));
+    let mut expected: Vec<u8> = (0..200_001_u32).map(|at| (at % 251) as u8).collect();
+    direct.write_all_at(&expected, 0).unwrap();
+    for (at, length) in [(1, 3), (4_095, 2), (65_535, 70_001), (199_990, 17)] {
+        let bytes = vec![at as u8; length];
+        direct.write_all_at(&bytes, at).unwrap();
+        expected.resize(expected.len().max(at as usize + length), 0);
+        expected[at as usize..][..length].copy_from_slice(&bytes);
+        // An odd place in memory, too.
+        for (file, from) in [(&direct, at as usize - 1), (&cached, at as usize - 1), (&direct, 0)] {
+            let mut read = vec![0; length + 2];
+            let count = file.read_at(&mut read[1..], from as u64).unwrap();
+            assert!(read[1..=count] == expected[from..][..count] && count > 0, "{at}, {length}, from {from}");
+        }
+    }
+    cached.write_all_at(b"cached", 777).unwrap();
+    let mut read = [0; 6];
+    direct.read_exact_at(&mut read, 777).unwrap();
+    assert_eq!(&read, b"cached");
+}
+
+#[test]
+fn any_write_takes_the_capabilities_of_a_program() {
+    let mount = Mounted::new();
+    let code = "import os, errno, struct
+os.chdir('main/files')
+capability = struct.pack('<5I', 0x02000001, 1 << 10, 0, 0, 0)
+def has():
+    try: return os.getxattr('f', 'security.capability') == capability
+    except OSError as e: assert e.errno == errno.ENODATA, e
+for name, write in (('pwrite', lambda fd: os.pwrite(fd, b'x', 0)), ('truncate', lambda fd: os.ftruncate(fd, 1))):
+    fd = os.open('f', os.O_RDWR | os.O_CREAT); os.pwrite(fd, b'program', 0)
+    os.setxattr('f', 'security.capability', capability); assert has(), name
+    os.read(fd, 3); os.chmod('f', 0o755); assert has(), 'reading and a mode are no write'
+    write(fd); assert not has(), name
+print('gone')";
+    assert_eq!(mount.python(code).trim(), "gone");
 }
