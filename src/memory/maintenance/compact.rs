@@ -154,16 +154,17 @@ mod tests {
     #[test]
     fn a_store_left_alone_rewrites_from_a_fourth_and_gc_from_a_sixteenth_on() {
         let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
-        for (policy, one_in) in [(CompactionPolicy::IDLE, 4), (CompactionPolicy::COLLECT, 16)] {
+        let (idle, collect, tight) = (CompactionPolicy::IDLE, CompactionPolicy::COLLECT, CompactionPolicy::TIGHT);
+        for (policy, one_in, least) in [(idle, 4, 16 << 10), (collect, 16, 4 << 10), (tight, 16, 64 << 10)] {
             let length = 16 << 20;
-            let dead = length / one_in;
-            for is_pack in [false, true] {
-                let files = vec![file(1, is_pack, length, length - dead), file(2, is_pack, length, length - dead + 1)];
-                let sparse = memory.sparse(files, policy);
-                let (chosen, others) =
-                    if is_pack { (sparse.packs, sparse.segments) } else { (sparse.segments, sparse.packs) };
-                assert_eq!((chosen, others), (HashSet::from([Hash([1; 32])]), HashSet::new()), "one in {one_in}");
-            }
+            let needed = length - length / one_in;
+            let packs = vec![file(1, true, length, needed), file(2, true, length, needed + 1)];
+            assert_eq!(memory.sparse(packs, policy).packs, HashSet::from([Hash([1; 32])]), "one in {one_in}");
+            let of_length = |number, length| file(number, false, length, 0);
+            let few = [of_length(3, least), of_length(4, least - 1)];
+            let segments = [file(1, false, length, needed), file(2, false, length, needed + 1)].into_iter().chain(few);
+            let chosen = memory.sparse(segments.collect(), policy).segments;
+            assert_eq!(chosen, HashSet::from([Hash([1; 32]), Hash([3; 32])]), "{least} bytes at least");
         }
     }
 
