@@ -36,6 +36,8 @@ pub struct Replayed {
 
 impl<'a> JournalFiles<'a> {
     /// Lists the files from number `first` on.
+    ///
+    /// [`JournalError::Damaged`] where the file of that number is missing, or one between it and the last.
     pub fn list(disk: &'a Arc<dyn Disk>, first: u64) -> Result<JournalFiles<'a>, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "listed", source };
         let names = disk.list(FOLDER).map_err(io(FOLDER.to_owned()))?;
@@ -62,6 +64,9 @@ impl<'a> JournalFiles<'a> {
 
     /// Calls `each` as [`Replay::run`] does, with the frames of all files in order. `writing` says whether the journal
     /// will be continued.
+    ///
+    /// An error of `each` ends it and is returned. [`JournalError::Damaged`] where a bad frame was flushed, or a file
+    /// does not begin where the one before it ends, or a frame has a code of a later version that may not be skipped.
     pub fn replay<E: From<JournalError>>(
         &self,
         writing: bool,
@@ -132,6 +137,8 @@ impl Replayed {
     }
 
     /// Removes files that hold nothing, cuts a torn tail, and returns the journal, ready for the next frame.
+    ///
+    /// After an error nothing was appended, and the files may be replayed again.
     pub fn carry_on(self, disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "removed", source };
         // Before the cut: behind a whole file their frames would seem to follow.

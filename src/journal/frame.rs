@@ -76,6 +76,7 @@ impl Kind {
         Kind::Lease,
     ];
 
+    /// Returns the byte that stands for it in a frame; one code is never given to another kind.
     pub(super) fn code(self) -> u8 {
         match self {
             Kind::Command => 0xA1,
@@ -114,8 +115,8 @@ pub struct FrameHeader {
     checksum: u64,
 }
 
-/// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that
-/// the check does not cover.
+/// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that the check does not
+/// cover. Parts and rest together are at most [`PAYLOAD_MAX`] bytes.
 pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
     let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
     let mut bytes = [0; FRAME_BYTES];
@@ -155,7 +156,8 @@ pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bo
     covered.is_some_and(|covered| cfg!(fuzzing) || header.checksum == check(&header_bytes[..CHECK], &[covered]))
 }
 
-/// Returns the head of a frame of content, and what is behind it.
+/// Returns the head of a frame of content, and what is behind it. None where the payload is shorter than the length of
+/// the head says.
 pub fn content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk::<HEAD_LENGTH_BYTES>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

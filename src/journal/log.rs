@@ -91,11 +91,15 @@ impl Journal {
     }
 
     /// Makes the first file, empty and durable.
+    ///
+    /// For a new store: a file that has its name is taken for one that was never begun, and replaced.
     pub fn create(disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
         Journal::make(disk, 1)
     }
 
     /// Makes the file that follows another one, empty and durable, for [`Journal::begin`].
+    ///
+    /// Both files may be appended to until then; where it fails the new one is removed.
     pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
         let mut next = Journal::make(disk, before.number + 1)?;
         next.flush.get_mut().flushed_to = 0;
@@ -172,7 +176,9 @@ impl Journal {
         &self.file
     }
 
-    /// Appends a frame and returns the position just after it. On an error nothing was appended.
+    /// Appends a frame of `parts` one after the other and returns the position just after it; 1 GiB at most.
+    ///
+    /// After an error nothing was appended: half a frame is cut, or passes for a torn tail.
     pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
         let mut tail = self.tail();
         self.write(&mut tail, kind, parts, &[])?;
@@ -180,8 +186,10 @@ impl Journal {
         Ok(tail.length)
     }
 
-    /// Appends a frame of content, with what vouches for it, and returns the position of the content
-    /// in the file.
+    /// Appends a frame of content, with what vouches for it, and returns the position of the content in the file.
+    ///
+    /// The check of the frame covers `head` alone; who reads it compares `content` with `chunk_hashes`. Fails as
+    /// [`Journal::append`] does.
     pub fn append_content(&self, head: &[u8], content: &[u8], chunk_hashes: &[u8]) -> Result<u64, JournalError> {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
@@ -254,8 +262,8 @@ impl Journal {
 
     /// Returns once everything below `end` is on the device; all who wait share one flush.
     ///
-    /// After a failed flush every later append and sync fails: the kernel may have dropped the
-    /// bytes and would report success the next time.
+    /// After a failed flush every later append and sync fails: the kernel may have dropped the bytes and would report
+    /// success the next time. Who flushed gets the disk's error then, and all others [`JournalError::Poisoned`].
     pub fn sync(&self, end: u64) -> Result<(), JournalError> {
         // Nobody waits for a mark, or each sync would leave the next one something to do.
         let told = self.tail().data_end;
@@ -267,6 +275,8 @@ impl Journal {
 
     /// Begins this file behind the one before it, to which nothing is appended any more. That one need not be flushed
     /// yet: a flush of this one flushes it first.
+    ///
+    /// Does nothing for the first file. Fails as [`Journal::append`] does.
     pub fn begin(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         self.append(Kind::Begin, &[&before.end().to_le_bytes()]).map(drop)
@@ -280,12 +290,16 @@ impl Journal {
     }
 
     /// Makes the whole file durable, and takes no more marks.
+    ///
+    /// Fails as [`Journal::sync`] does.
     pub fn finish(&self) -> Result<(), JournalError> {
         let length = self.end();
         self.flush_up_to(length).map(|_| ())
     }
 
     /// Returns once the file before this one is on the device, and notes it in this one.
+    ///
+    /// Where the flush of that one fails, this one takes no more writes either.
     pub fn secure_before(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         if let Err(error) = before.finish() {

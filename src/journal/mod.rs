@@ -2,6 +2,42 @@
 //!
 //! A frame is acknowledged once it is written to the file: it then survives the death of the
 //! process. [`Journal::sync`] makes it survive a power cut, with one device flush for all who wait.
+//!
+//! What fails says so as one of three. [`JournalError::Io`] is the disk's own refusal: a reader may try again, and of
+//! an append nothing is left. [`JournalError::Poisoned`] is the answer of every append and flush after a flush failed,
+//! or after half a frame could not be cut: only a new process may write then. [`JournalError::Damaged`] comes from
+//! reading alone. Functions name what is particular to them.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use engramfs::disk::{Disk, ForgetfulDisk};
+//! use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = ForgetfulDisk::new();
+//! let disk: Arc<dyn Disk> = Arc::new(device.clone());
+//! disk.make_dir("journal")?;
+//! disk.sync_dir("")?;
+//! let journal = Journal::create(&disk)?;
+//! let end = journal.append(Kind::Command, &[b"safe"])?;
+//! journal.sync(end)?;
+//! journal.append(Kind::Command, &[b"lost"])?;
+//!
+//! // The power fails: what was not flushed may be gone, what was is read back.
+//! let disk: Arc<dyn Disk> = Arc::new(device.power_cut_keep_nothing());
+//! let mut read = Vec::new();
+//! let replayed = JournalFiles::list(&disk, 1)?.replay::<JournalError>(true, |frame| {
+//!     if frame.kind == Kind::Command {
+//!         read.push(frame.payload.to_vec());
+//!     }
+//!     Ok(true)
+//! })?;
+//! assert_eq!(read, [b"safe"]);
+//! replayed.carry_on(&disk)?.append(Kind::Command, &[b"next"])?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod files;
 mod frame;

@@ -91,11 +91,13 @@ pub struct Replay {
 
 impl Replay {
     /// Opens the file with that number for reading alone.
+    ///
+    /// [`JournalError::Damaged`] where its first 16 bytes are not those of a journal file of that number.
     pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
         Replay::over(number, disk.open(&Journal::path_of(number)))
     }
 
-    /// Opens the file with that number to continue it after the replay.
+    /// Opens the file with that number to continue it after the replay. Fails as [`Replay::open`] does.
     pub fn open_to_continue(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
         Replay::over(number, disk.open_write(&Journal::path_of(number)))
     }
@@ -127,7 +129,8 @@ impl Replay {
         self.is_previous_flushed
     }
 
-    /// Returns how long the file before this one was when this one began; nothing where no frame says so.
+    /// Returns how long the file before this one was when this one began; nothing where no frame says so. A frame that
+    /// is not whole says nothing.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
         let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == Kind::Begin) else {
             return Ok(None);
@@ -163,12 +166,12 @@ impl Replay {
         &self.path
     }
 
-    /// Calls `each` with every whole frame in order, and returns what stands behind the last one.
-    /// `each` returns false, and does nothing, where a frame's content is not the one
-    /// that was written: such a frame is not whole.
+    /// Calls `each` with every whole frame in order, and returns what stands behind the last one. `each` returns false,
+    /// and does nothing, where a frame's content is not the one that was written: such a frame is not whole.
     ///
-    /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame
-    /// below it, or below what any later frame tells, or before a clean end, is damage.
+    /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame below it, or below
+    /// what any later frame tells, or before a clean end, is damage. A kind that a later version wrote is passed over
+    /// or is damage, as its code says. An error of `each` ends the run and is returned.
     pub fn run<E: From<JournalError>>(
         &mut self,
         synced: u64,

@@ -69,6 +69,8 @@ impl Drop for Sweeping<'_> {
 
 impl BlobStore {
     /// Returns the blob store in `folder`, which is made if it is not there.
+    ///
+    /// `AlreadyExists` where a file has the folder's name; its parent must be there.
     pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<BlobStore> {
         disk.make_dir(folder)?;
         Ok(BlobStore::over(disk, folder))
@@ -80,6 +82,8 @@ impl BlobStore {
     }
 
     /// Starts a file that has no name yet.
+    ///
+    /// Names of drafts that a crash left are passed over.
     pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
             let number = self.drafts.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +101,7 @@ impl BlobStore {
         }
     }
 
-    /// Opens the file of that name for reading; its bytes are not checked yet.
+    /// Opens the file of that name for reading; its bytes are not checked yet. `NotFound` where no file has that name.
     pub fn open(&self, name: &Hash) -> io::Result<Box<dyn DiskFile>> {
         self.disk.open(&self.path(name))
     }
@@ -116,6 +120,8 @@ impl BlobStore {
     /// Removes what is not in `live`, drafts too, and returns how many bytes that freed. One sweep runs at a time.
     ///
     /// `live` is asked once the names in the blob store are known: what gets a name after that stays in any case.
+    ///
+    /// After an error some files may be gone already, all of them among those that were to go.
     pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
         self.fresh.lock().sweeping = true;
         let _sweeping = Sweeping(self);
@@ -139,12 +145,12 @@ impl BlobStore {
         Ok(freed)
     }
 
-    /// Returns the names of all files that have one.
+    /// Returns the names of all files that have one. What is no name, as a draft, is left out.
     pub fn names(&self) -> io::Result<HashSet<Hash>> {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the names of all files in the folder that are not in `live`.
+    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them.
     pub fn unreferenced(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
@@ -166,12 +172,15 @@ pub struct TempBlob<'a> {
 }
 
 impl TempBlob<'_> {
-    /// Writes bytes at an offset.
+    /// Writes bytes at an offset. Gaps read as zeros; the order of the writes does not matter.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
 
     /// Makes the file durable under its name: data, then the name, then the folder.
+    ///
+    /// A file that has the name already is replaced: it has the same bytes. After an error the file may have its name,
+    /// and a power cut may take it away again.
     pub fn persist(mut self, name: &Hash) -> io::Result<()> {
         self.file.sync()?;
         {

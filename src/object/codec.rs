@@ -99,6 +99,23 @@ impl Writer {
 }
 
 /// Reads what a [`Writer`] wrote, in the same order.
+///
+/// [`CodecError::Short`] wherever the bytes end before the value; what else a method may answer, it says. After an
+/// error the place is unspecified: give up the reader. No length that is read makes it allocate.
+///
+/// ```
+/// use engramfs::object::{CodecError, Reader, Writer};
+///
+/// let mut out = Writer::new();
+/// out.number(300).text("tea");
+/// let bytes = out.finish();
+///
+/// let mut input = Reader::new(&bytes);
+/// assert_eq!(input.number(), Ok(300));
+/// assert_eq!(input.text(), Ok("tea"));
+/// assert!(input.is_empty());
+/// assert_eq!(Reader::new(&bytes[..1]).number(), Err(CodecError::Short));
+/// ```
 #[derive(Clone)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -120,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(self.raw(1)?[0])
     }
 
-    /// Returns a varint.
+    /// Returns a varint. [`CodecError::Number`] where it has more than 64 bits.
     pub fn number(&mut self) -> Result<u64, CodecError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -137,30 +154,31 @@ impl<'a> Reader<'a> {
         Err(CodecError::Number)
     }
 
-    /// Returns a varint as a length or count that can't exceed the bytes left.
+    /// Returns a varint as a length or count, which is at most the number of bytes left, so that damage can't ask for
+    /// much memory. [`CodecError::Short`] where it is larger.
     pub fn length(&mut self) -> Result<usize, CodecError> {
         let value = usize::try_from(self.number()?).map_err(|_| CodecError::Number)?;
         if value > self.0.len() { Err(CodecError::Short) } else { Ok(value) }
     }
 
-    /// Returns a signed number of 8 bytes.
+    /// Returns a signed number of 8 bytes. Little-endian.
     pub fn signed(&mut self) -> Result<i64, CodecError> {
         let bytes = self.raw(8)?.try_into().map_err(|_| CodecError::Short)?;
         Ok(i64::from_le_bytes(bytes))
     }
 
-    /// Returns a byte string.
+    /// Returns a byte string. It is borrowed, not copied.
     pub fn bytes(&mut self) -> Result<&'a [u8], CodecError> {
         let length = self.length()?;
         self.raw(length)
     }
 
-    /// Returns a text.
+    /// Returns a text. [`CodecError::Text`] where it is not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, CodecError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| CodecError::Text)
     }
 
-    /// Returns a text that may be absent.
+    /// Returns a text that may be absent. [`CodecError::Code`] where the byte before it is neither 0 nor 1.
     pub fn maybe_text(&mut self) -> Result<Option<&'a str>, CodecError> {
         match self.byte()? {
             0 => Ok(None),

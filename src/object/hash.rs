@@ -17,6 +17,8 @@ pub struct Context {
 
 impl Context {
     /// Names a kind.
+    ///
+    /// Names are global: two kinds of one name would give equal bytes equal hashes.
     pub const fn new(name: &'static str) -> Context {
         Context { name, key: OnceLock::new() }
     }
@@ -32,6 +34,15 @@ impl Hash {
     pub const ZERO: Hash = Hash([0; 32]);
 
     /// Returns the hash of `bytes` as content of the kind that `context` names.
+    ///
+    /// ```
+    /// use engramfs::object::{Context, Hash};
+    ///
+    /// static NOTE: Context = Context::new("a note of an example");
+    /// let name = Hash::of(&NOTE, b"tea is at four");
+    /// assert_eq!(name.to_string().parse(), Ok(name));
+    /// assert_ne!(name, Hash::of(&Context::new("another kind"), b"tea is at four"));
+    /// ```
     pub fn of(context: &Context, bytes: &[u8]) -> Hash {
         let mut hasher = Hasher::new(context);
         hasher.update(bytes);

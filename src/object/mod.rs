@@ -2,6 +2,9 @@
 //!
 //! An object never changes once its [`struct@Hash`] exists, and nothing is handed out whose bytes did not
 //! hash to its name.
+//!
+//! A [`BlobStore`] hands on the errors of the disk as they are, see [`Disk`](crate::disk::Disk). Reading bytes of any
+//! kind ends in a value or a [`CodecError`] and never in a panic: they may be damaged, or of a later version.
 
 mod blob_store;
 mod codec;

@@ -80,6 +80,7 @@ struct Payload<'a> {
 
 /// An open segment.
 pub struct Segment {
+    /// The file, whose sections are the columns.
     pub(super) container: Container,
     rows: u32,
     dim: usize,
@@ -88,6 +89,7 @@ pub struct Segment {
     stamps: Vec<StampLabels>,
     /// Its neighbour graphs by metric, as far as they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
+    /// The terms of its index by their stem, as far as queries asked.
     pub(super) stems: StemCache,
     /// The vectors that embedders made of its texts, as far as they are made: one file for each embedder.
     pub(super) derived: DerivedFiles,
@@ -99,7 +101,8 @@ impl Segment {
         self.container.length()
     }
 
-    /// Opens the segment of that name; reads its footer and its stamps alone.
+    /// Opens the segment of that name; reads its footer and its stamps alone. [`SegmentError::Damaged`] where the file
+    /// is none of rows of this version's form, or a column has another length than its rows.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Segment, SegmentError> {
         let container = Container::open(blobs, name, KIND)?;
         let mut input = Reader::new(container.extra());
@@ -157,14 +160,15 @@ impl Segment {
         self.totals
     }
 
-    /// Returns a row's id.
+    /// Returns a row's id. The columns of ids are mapped, and checked whole at the first call.
     pub fn id(&self, row: u32) -> Result<&str, SegmentError> {
         let bytes = self.ids()?.get(row).ok_or_else(|| self.container.damaged(IDS, "a row points behind its end"))?;
         std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from
-    /// `from` on, so that a walk through many ascending ids costs little each.
+    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from `from` on, so that a walk
+    /// through many ascending ids costs little each. The number of rows where all are below, and where `from` is no
+    /// row.
     pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
         let ids = self.ids()?;
         let below = |row: u32| ids.get(row).is_some_and(|found| found < id.as_bytes());
@@ -202,7 +206,8 @@ impl Segment {
         self.container.section(HASHES)
     }
 
-    /// Returns a row's vector.
+    /// Returns a row's vector. [`Segment::dim`] numbers as they are mapped; none where the row has no vector. Served
+    /// are those of [`Segment::served_vector`].
     pub fn vector(&self, row: u32) -> Result<Option<&[f32]>, SegmentError> {
         if self.norm(row)? < 0.0 {
             return Ok(None);
@@ -217,12 +222,12 @@ impl Segment {
         self.f32(NORMS, row)
     }
 
-    /// Returns the euclidean lengths of all rows.
+    /// Returns the euclidean lengths of all rows, -1 where one has no vector.
     pub fn norms(&self) -> Result<&[f32], SegmentError> {
         self.floats(NORMS, self.container.section(NORMS)?)
     }
 
-    /// Returns the compact copies of all rows, row after row.
+    /// Returns the int8 copies of all rows, row-major, rows × dim; zeros where a row has no vector.
     pub fn codes(&self) -> Result<&[i8], SegmentError> {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
@@ -235,7 +240,8 @@ impl Segment {
         self.codes().map(drop)
     }
 
-    /// Returns the scales and the residuals of all compact copies.
+    /// Returns of all int8 copies what a step is worth, and the length of what a copy leaves out: one number a row
+    /// each.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
         Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))
@@ -246,13 +252,13 @@ impl Segment {
         Ok((self.u32(LENGTHS, row * 2)?, self.u32(LENGTHS, row * 2 + 1)?))
     }
 
-    /// Returns the inverted index.
+    /// Returns the inverted index. Its rows are those of the segment. The first call reads and checks it whole.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         let bytes = self.container.section(POSTINGS)?;
         Postings::open(bytes).map_err(|error| self.container.damaged(POSTINGS, &error.to_string()))
     }
 
-    /// Returns the index of the metadata.
+    /// Returns the index of the metadata. The first call reads and checks it whole.
     pub fn facets(&self) -> Result<Facets<'_>, SegmentError> {
         let facets = Facets::open(self.container.section(FACETS)?);
         let facets = facets.map_err(|error| self.container.damaged(FACETS, &error.to_string()))?;
@@ -262,7 +268,10 @@ impl Segment {
         Ok(facets)
     }
 
-    /// Reads a whole row to serve it or to write it again: it is what its content hash says.
+    /// Reads a whole row to serve it or to write it again.
+    ///
+    /// What is returned has been hashed: [`SegmentError::Damaged`] where it is not what its content hash and its length
+    /// say.
     pub fn version(&self, row: u32, blocks: &mut Blocks) -> Result<Version, SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let payload = self.parse(row, &payload)?;
@@ -281,19 +290,20 @@ impl Segment {
         Ok(Version::stored(id.into(), content, payload.stamp, computed))
     }
 
-    /// Returns who wrote a row, and when.
+    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::shown`] may.
     pub fn stamp(&self, row: u32) -> Result<Provenance, SegmentError> {
         Ok(self.parse(row, self.payload(row)?)?.stamp)
     }
 
-    /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata.
+    /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata. The content's vector is
+    /// none, whatever the row has.
     pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Provenance, RecordContent), SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let Payload { stamp, text, metadata, .. } = self.parse(row, &payload)?;
         Ok((stamp, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
-    /// Returns a row's text and metadata, to search them.
+    /// Returns a row's text and its metadata as JSON, to search them.
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
@@ -368,7 +378,8 @@ impl Segment {
         self.container.recheck(number)
     }
 
-    /// Reads and hashes the whole file.
+    /// Reads and hashes the whole file. Indexes are not parsed. Where blocks were checked before they are checked
+    /// again.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }

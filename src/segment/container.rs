@@ -57,6 +57,9 @@ pub struct Container {
 
 impl Container {
     /// Opens the file of that name and kind; reads and checks the footer, nothing else.
+    ///
+    /// [`SegmentError::Damaged`] where the footer does not hash to `name`, or is of another kind, as one of an earlier
+    /// form is.
     pub fn open(blobs: &BlobStore, name: Hash, kind: u8) -> Result<Container, SegmentError> {
         let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
         let file = blobs.open(&name).map_err(io("opened"))?;
@@ -99,7 +102,8 @@ impl Container {
         Ok(self.raw(section))
     }
 
-    /// Returns bytes of a section as they are mapped; the blocks they lie in are checked at first touch.
+    /// Returns `length` bytes of a section from `start` on, as they are mapped; the blocks they lie in are checked at
+    /// first touch.
     pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let end = self.end(section, start, length)?;
@@ -129,7 +133,8 @@ impl Container {
         self.read(section, 0, self.section_length(section)?, &mut Blocks::default())
     }
 
-    /// Reads bytes of a section that the caller checks by a hash of its own.
+    /// Reads bytes of a section that the caller checks by a hash of its own. It gives bytes even after
+    /// [`Container::recheck`] found damage.
     pub fn read_unchecked(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
         self.end(section, start, length)?;
         let mut bytes = vec![0; length as usize];
@@ -174,7 +179,8 @@ impl Container {
     }
 
     /// Checks the block of that number, counted through all sections, again, and returns its bytes; none behind the
-    /// last. A block that was right before and is wrong now ends all use of the file.
+    /// last. A block that was right before and is wrong now ends all use of the file. Bytes are read from the disk and
+    /// not taken from the mapping.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         let mut block = number;
         for (section, it) in self.sections.iter().enumerate() {
@@ -199,7 +205,7 @@ impl Container {
         }
     }
 
-    /// Checks every byte of the file, those between the sections too.
+    /// Checks every byte of the file, those between the sections too. The first damage ends it.
     pub fn verify(&self) -> Result<(), SegmentError> {
         let mut at = MAGIC.len() as u64;
         for (index, section) in self.sections.iter().enumerate() {
@@ -254,7 +260,7 @@ impl Container {
     }
 }
 
-/// Returns the kind byte of the file of that name, whose footer is checked.
+/// Returns the kind byte of the file of that name, whose footer is checked. 0 where the footer is empty.
 pub fn container_kind(blobs: &BlobStore, name: Hash) -> Result<u8, SegmentError> {
     let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
     let file = blobs.open(&name).map_err(io("opened"))?;

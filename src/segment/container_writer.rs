@@ -10,7 +10,9 @@ use crate::object::{BlobStore, Hash, TempBlob, Writer};
 /// the page cache, and be mapped as one.
 const WRITE: usize = 2 * 1024 * 1024;
 
-/// Writes a file section by section, in bounded memory.
+/// Writes a file section by section, in bounded memory: 2 MiB and the hashes of the blocks.
+///
+/// Dropped before [`ContainerWriter::finish`] it leaves no file. All that can fail is the disk.
 pub struct ContainerWriter<'a> {
     blob: TempBlob<'a>,
     /// What was not written yet, and the length of the file with it.
@@ -47,7 +49,7 @@ impl<'a> ContainerWriter<'a> {
         Ok(writer)
     }
 
-    /// Ends the section before and starts the next one.
+    /// Ends the section before and starts the next one; sections are numbered from 0 in this order.
     pub fn begin(&mut self) -> Result<(), SegmentError> {
         self.end()?;
         self.align()?;
@@ -55,7 +57,7 @@ impl<'a> ContainerWriter<'a> {
         Ok(())
     }
 
-    /// Appends bytes to the section.
+    /// Appends bytes to the section. Before the first [`ContainerWriter::begin`] they would be in no section.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
             let room = BLOCK as usize - self.block.len();
@@ -121,7 +123,8 @@ impl<'a> ContainerWriter<'a> {
         Ok(())
     }
 
-    /// Writes the footer with `extra` in it, makes the file durable and returns its name.
+    /// Writes the footer with `extra` in it, makes the file durable and returns its name. The same sections and `extra`
+    /// give the same name; a file that has it is replaced by the equal one.
     pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
         self.end()?;
         let mut footer = Writer::new();

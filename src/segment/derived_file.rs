@@ -53,11 +53,12 @@ pub struct DerivedCounts {
 
 /// What scans compare of derived vectors, by their numbers.
 pub struct DerivedColumns<'a> {
-    /// Of each row of the segment, the number of its vector.
+    /// Of each row of the segment, the number of its vector; [`DerivedColumns::number`] knows those that stand for
+    /// none.
     pub numbers: &'a [u32],
-    /// One int8 a dimension, vector by vector.
+    /// One int8 a dimension, row-major, vectors × dim.
     pub codes: &'a [i8],
-    /// Lengths of the vectors.
+    /// Lengths of the vectors. Euclidean.
     pub norms: &'a [f32],
     /// What a step of each code is worth.
     pub scales: &'a [f32],
@@ -94,7 +95,7 @@ impl DerivedFiles {
 }
 
 impl DerivedColumns<'_> {
-    /// Returns the code of the vector of a number, and its length.
+    /// Returns the code of the vector of a number, and its length. Panics where there is no vector of that number.
     pub fn code(&self, number: u32) -> (Code<'_>, f32) {
         let (at, dim) = (number as usize, self.codes.len() / self.norms.len());
         let bytes = &self.codes[at * dim..(at + 1) * dim];
@@ -117,7 +118,8 @@ impl DerivedFile {
     /// Kind byte of a file of derived vectors.
     pub const KIND: u8 = 16;
 
-    /// Opens the file of that name; reads its footer alone.
+    /// Opens the file of that name; reads its footer alone. [`SegmentError::Damaged`] where it is no file of derived
+    /// vectors, or a column has another length.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<DerivedFile, SegmentError> {
         let container = Container::open(blobs, name, DerivedFile::KIND)?;
         let mut input = Reader::new(container.extra());
@@ -176,14 +178,14 @@ impl DerivedFile {
         })
     }
 
-    /// Returns the vector of a number.
+    /// Returns the vector of a number, [`DerivedFile::dim`] numbers.
     pub fn vector(&self, number: u32) -> Result<&[f32], SegmentError> {
         let width = self.dim as u64 * 4;
         let bytes = self.container.slice(VECTORS, u64::from(number) * width, width)?;
         bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(VECTORS, "it is not aligned"))
     }
 
-    /// Returns the vector of a text, by its hash.
+    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text.
     pub fn find(&self, text: &Hash) -> Result<Option<&[f32]>, SegmentError> {
         let (hashes, _) = self.container.section(TEXTS)?.as_chunks::<32>();
         let found = hashes.binary_search(&text.0).ok();
@@ -245,6 +247,9 @@ impl DerivableTexts {
     }
 
     /// Writes the vectors that `find` has of the texts of a segment's rows, and returns the file's name.
+    ///
+    /// A vector that has not `dim` numbers is left out, and its rows wait as those do of which `find` has none. Each
+    /// text is written once, whatever number of rows has it.
     pub fn write(
         &self,
         blobs: &BlobStore,
@@ -294,7 +299,8 @@ impl DerivableTexts {
 }
 
 impl Segment {
-    /// Returns the text of a row that an embedder makes a vector of.
+    /// Returns the text of a row that an embedder makes a vector of; none where it has a vector that is not older than
+    /// its text, or no text but blanks.
     pub fn derivable_text(&self, row: u32) -> Result<Option<&str>, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (stale, text) = self.text_of(row)?;

@@ -19,7 +19,8 @@ pub struct GraphFile {
 }
 
 impl GraphFile {
-    /// Opens the file of that name; reads its footer alone.
+    /// Opens the file of that name; reads its footer alone. [`SegmentError::Damaged`] where it is no file of a graph,
+    /// or of a metric that this version does not know.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<GraphFile, SegmentError> {
         let container = Container::open(blobs, name, KIND)?;
         let mut input = Reader::new(container.extra());
@@ -68,7 +69,8 @@ impl GraphFile {
     }
 }
 
-/// Writes a graph that was built over a segment's rows and returns the file's name.
+/// Writes the bytes of a graph that was built over a segment's rows and returns the file's name. They are parsed by
+/// [`GraphFile::graph`], not here.
 pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
@@ -84,7 +86,8 @@ impl Segment {
         Ok(VectorRows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
     }
 
-    /// Gives the segment its graph for a metric; a later one for the same metric is dropped.
+    /// Gives the segment its graph for a metric; a later one for the same metric is dropped. One of another segment's
+    /// rows is not taken.
     pub fn attach(&self, graph: Arc<GraphFile>) {
         let place = &self.graphs[usize::from(graph.metric().to_code())];
         if graph.segment() == self.name() {

@@ -3,6 +3,43 @@
 //! A segment knows rows, not branches: which of its rows a branch sees is the branch's business.
 //! Opening one reads its footer alone; every other block is hashed when it is first touched, and what is served of it
 //! each time.
+//!
+//! Functions fail in two ways. [`SegmentError::Io`] is the disk's own refusal, [`SegmentError::Damaged`] says that
+//! bytes are not those that were written: where a block does not match its hash, and also where a row, a section or a
+//! vector is asked for that the file does not have, since numbers of rows come out of files too. So a wrong number is
+//! an error and no panic. What a function says beside that is particular to it. After [`Container::recheck`] found
+//! damage nothing more is handed out of the file.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use engramfs::disk::ForgetfulDisk;
+//! use engramfs::object::{BlobStore, Time};
+//! use engramfs::record::{Provenance, RecordContent, Version};
+//! use engramfs::segment::{FOLDER, Row, Segment, write_segment};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER)?;
+//! let stamp = Provenance {
+//!     created: Time(0),
+//!     modified: Time(0),
+//!     branch: "main".into(),
+//!     agent: "ann".into(),
+//!     session: "".into(),
+//!     task: "".into(),
+//!     uid: 1000,
+//!     vector_stale: false,
+//! };
+//! let content = RecordContent { vector: Some([0.6, 0.8].into()), text: Some("tea".into()), metadata: "{}".into() };
+//! let rows = [Row::Unsealed(Arc::new(Version::new("a".into(), content, stamp)))];
+//!
+//! let segment = Segment::open(&blobs, write_segment(&blobs, &rows, 2)?)?;
+//! assert_eq!((segment.rows(), segment.dim()), (1, 2));
+//! assert_eq!((segment.id(0)?, segment.vector(0)?), ("a", Some(&[0.6, 0.8][..])));
+//! assert!(segment.id(1).is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 mod blocks;
 mod columns;

@@ -8,6 +8,9 @@ use crate::object::Hash;
 use crate::record::{Provenance, Version};
 
 /// One version of a record, unsealed or sealed.
+///
+/// Of an unsealed one no method fails. Those whose names begin with `served` read what is in a segment through the disk
+/// and check it; the others take it from the mapping, where it was checked when it was first touched.
 #[derive(Clone)]
 pub enum Row {
     /// In memory and in the journal.
@@ -33,7 +36,7 @@ impl Row {
         }
     }
 
-    /// Returns the vector.
+    /// Returns the vector, if it has one.
     pub fn vector(&self) -> Result<Option<&[f32]>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_deref()),
@@ -54,7 +57,7 @@ impl Row {
         self.served(&mut Blocks::default())
     }
 
-    /// Returns the whole version, for a reply that reads many.
+    /// Returns the whole version, for a reply that reads many. `blocks` are those of the reply.
     pub fn served(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.clone()),
@@ -70,7 +73,7 @@ impl Row {
         }
     }
 
-    /// Returns how many numbers the vector has, where it decides what is served.
+    /// Returns how many numbers the vector has, where it decides what is served. None where it has no vector.
     pub fn served_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
@@ -78,7 +81,7 @@ impl Row {
         }
     }
 
-    /// Returns the vector to serve it, likewise.
+    /// Returns the vector to serve it, if it has one: what is in a segment is read and checked for this reply.
     pub fn served_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.clone()),

@@ -18,8 +18,9 @@ type StemKey = (&'static str, Box<str>);
 pub(super) struct StemCache(Mutex<HashMap<StemKey, Arc<[Box<str>]>>>);
 
 impl Segment {
-    /// Returns the distinct terms of its documents that have a stem, sorted. `spend` is called for each term that is looked
-    /// at, and may end it.
+    /// Returns the distinct terms of its documents that have a stem, sorted. `spend` is called for each term that is
+    /// looked at, and may end it. An error of `spend` is returned. The terms of 1,024 stems are kept for the next
+    /// query.
     pub fn terms_with_stem<E: From<SegmentError>>(
         &self,
         language: &Language,

@@ -15,11 +15,12 @@ use crate::vector;
 /// Bytes of a payload beside text and metadata: the row, two times, the stamp's number, flags, two lengths.
 pub(super) const PAYLOAD_BYTES: u64 = 4 + 8 + 8 + 4 + 1 + 4 + 4;
 
-/// Writes `rows`, which are sorted by id, into a new segment and returns its name.
+/// Writes `rows`, which are sorted bytewise by id, into a new segment and returns its name.
 ///
-/// All vectors must have `dim` numbers. The columns are written one after the other, so memory
+/// All vectors must have `dim` numbers, which nobody checks here: [`Segment::open`](super::Segment::open) refuses a
+/// file where one has another number. 4 GiB of ids at most. The columns are written one after the other, so memory
 /// holds small columns only, never the vectors or the texts. Rows of older segments are read as those that are served,
-/// so that no damage gets a right hash here.
+/// so that no damage gets a right hash here: it is [`SegmentError::Damaged`], and there is no file.
 pub fn write_segment(blobs: &BlobStore, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(blobs)?;
     write_vectors(&mut out, rows, dim)?;
