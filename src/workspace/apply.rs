@@ -13,10 +13,10 @@ const TARGET_BYTES_MAX: usize = 4095;
 const SETGID: u32 = 0o2000;
 
 impl Tree {
-    /// Carries out an op at `time`; on an error nothing has changed.
+    /// Carries out an op at `time`; on an error, which the op's variant says, nothing has changed.
     ///
-    /// The same ops in the same order give the same tree with the same inode numbers. `packs` is
-    /// asked when some bytes of a sealed chunk are kept and others change.
+    /// The same ops in the same order give the same tree with the same inode numbers. `packs` is asked when some bytes
+    /// of a sealed chunk are kept and others change.
     pub fn apply(&mut self, op: &FileOp, time: Time, packs: &dyn Packs) -> Result<FileOutcome, TreeError> {
         let done = |inode: u64| FileOutcome { inode, unlinked: None };
         match op {

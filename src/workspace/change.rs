@@ -15,6 +15,8 @@ const XATTR_BYTES_MAX: usize = 64 * 1024;
 const XATTRS_BYTES_MAX: usize = 1 << 20;
 
 impl Tree {
+    /// Carries out an op on attributes or content and returns the inode that changed. `Invalid` for an op that is about
+    /// names.
     pub(super) fn change(&mut self, op: &FileOp, time: Time, packs: &dyn Packs) -> Result<u64, TreeError> {
         match op {
             FileOp::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
@@ -90,6 +92,7 @@ impl Tree {
         Ok(())
     }
 
+    /// Writes bytes into a file; they stay in memory until they are sealed. Fails as [`Tree::check_write`] does.
     pub(super) fn write(
         &mut self,
         inode: u64,
@@ -191,10 +194,11 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a new inode under a free name with the kind, attributes, times and content of a detached `node`;
-    /// of a directory without its entries. Chunks are shared; ctime becomes `time`.
+    /// Makes a new inode under a free name with the kind, attributes, times and content of a detached `node`; of a
+    /// directory without its entries. Chunks are shared; ctime becomes `time`.
     ///
-    /// For merging: it is not an op, as what is grafted follows from the trees that are merged.
+    /// For merging: it is not an op, as what is grafted follows from the trees that are merged. `Exists`,
+    /// `NotDirectory`, `TooManyLinks`, and `Invalid` or `NameTooLong` for what no entry can be called.
     pub fn graft(&mut self, parent: u64, name: &[u8], node: &FileNode, time: Time) -> Result<u64, TreeError> {
         let name = super::FileName::new(name)?;
         let mut copy = FileNode::new(Body::Fifo, node.mode, node.uid, node.gid, time);

@@ -37,6 +37,7 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns whether there is an inode of that number and it is a directory.
     pub(super) fn is_directory(&self, inode: u64) -> bool {
         self.nodes.get(inode).is_some_and(|node| node.directory().is_some())
     }

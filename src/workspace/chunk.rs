@@ -215,7 +215,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Returns the same chunk with its bytes in memory.
+    /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned.
     pub fn loosened(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),

@@ -21,6 +21,7 @@ static CONTENT_CONTEXT: Context = Context::new("engramfs 2026 file content v1");
 pub struct FileContent {
     size: u64,
     allocated: u64,
+    /// By number, 64 KiB each; holes have none.
     pub(super) chunks: Chunks,
     hash: OnceLock<Hash>,
 }
@@ -79,7 +80,8 @@ impl FileContent {
         self.chunks.iter().any(|(_, chunk)| chunk.is_unsealed())
     }
 
-    /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked.
+    /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked. Holes are
+    /// zeros, and take no reading.
     pub fn read(&self, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         let length = (length as u64).min(self.size.saturating_sub(offset));
         let mut bytes = vec![0; length as usize];
@@ -132,6 +134,7 @@ impl FileContent {
         done
     }
 
+    /// Makes a hole of one whole chunk.
     pub(super) fn remove(&mut self, number: u64) {
         if let Some(chunk) = self.chunks.remove(number) {
             self.allocated -= chunk.space();

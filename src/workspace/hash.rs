@@ -64,6 +64,7 @@ impl Tree {
         node.hash().or_else(|| self.memo().directories.get(&inode).map(|known| known.hash))
     }
 
+    /// Returns the hashes of all directories, made now from those of an older tree where they are not known.
     pub(super) fn memo(&self) -> &Arc<Memo> {
         self.memo.get_or_init(|| Arc::new(Memo::update(self.older_memo.as_deref(), &self.nodes)))
     }

@@ -31,10 +31,12 @@ impl HeldChunks {
         held
     }
 
+    /// Adds a chunk; of equal chunks in several packs the first stays.
     pub(super) fn add(&mut self, chunk: &Arc<PackedChunk>) {
         self.0.entry(chunk.hash).or_insert_with(|| chunk.clone());
     }
 
+    /// Returns where the chunk of that hash is.
     pub(super) fn find(&self, hash: &Hash) -> Option<&Arc<PackedChunk>> {
         self.0.get(hash)
     }

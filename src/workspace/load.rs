@@ -22,7 +22,9 @@ pub(super) struct LoadChanges<'a> {
     packs: Vec<Hash>,
     /// Where chunks are that are named by their hashes.
     held: Option<&'a HeldChunks>,
+    /// Entries that are gone.
     pub removed: Vec<EntryLink>,
+    /// Entries that are new or lead elsewhere.
     pub set: Vec<EntryLink>,
     /// Names that inodes had that are gone; no such entry may be left.
     pub removed_names: Vec<EntryLink>,
@@ -41,6 +43,8 @@ impl Tree {
     }
 
     /// Returns the tree that gave `bytes` by [`Tree::held_delta_from`] this one.
+    ///
+    /// `Stored` where `held` has not got a chunk that it names; else as [`Tree::with_delta`].
     pub fn with_held_delta(&self, bytes: &[u8], held: &HeldChunks) -> Result<Tree, TreeError> {
         self.read_delta(bytes, Some(held))
     }

@@ -7,6 +7,31 @@
 //! the blob store; what is read from a file is checked.
 //!
 //! Nothing here knows of branches, handles, the journal or the kernel; time is passed in.
+//!
+//! What a tree refuses is a [`TreeError`], one variant for each error number of POSIX; the operation's variant in
+//! [`FileOp`] says which. Whatever is about an inode that is not there is [`TreeError::Stale`]. Bytes of a chunk that
+//! can't be read, or are not what was written, are [`TreeError::Segment`], of any function that takes [`Packs`]. Stored
+//! forms that are damaged, or of a later version, are [`TreeError::Codec`] or [`TreeError::Stored`] and never a panic.
+//!
+//! ```
+//! use engramfs::object::Time;
+//! use engramfs::workspace::{FileName, FileOp, Make, NoPacks, ROOT, Tree, TreeError};
+//!
+//! # fn main() -> Result<(), TreeError> {
+//! let mut tree = Tree::new(0o755, 1000, 1000, Time(1));
+//! let name = FileName::new(b"plan.md")?;
+//! let create = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+//! let inode = tree.apply(&create, Time(2), &NoPacks)?.inode;
+//! let fork = tree.clone();
+//! tree.apply(&FileOp::Write { inode, offset: 0, bytes: b"tea".into() }, Time(3), &NoPacks)?;
+//!
+//! assert_eq!(tree.read(inode, 0, 100, &NoPacks)?, b"tea");
+//! assert_eq!(fork.read(inode, 0, 100, &NoPacks)?, b"");
+//! assert_ne!(tree.hash(), fork.hash());
+//! assert!(matches!(tree.apply(&create, Time(4), &NoPacks), Err(TreeError::Exists)));
+//! # Ok(())
+//! # }
+//! ```
 
 mod apply;
 mod change;

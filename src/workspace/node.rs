@@ -49,7 +49,9 @@ pub enum Body {
 /// The entries of a directory.
 #[derive(Clone, Default)]
 pub struct Directory {
+    /// Names with the inodes that they lead to, in bytewise order.
     pub(super) entries: OrdMap<FileName, u64>,
+    /// How many of them are directories: the links that it has beside two.
     pub(super) subdirectories: u32,
 }
 
@@ -94,9 +96,13 @@ pub struct FileNode {
     pub ctime: Time,
     /// When it was made.
     pub crtime: Time,
+    /// The names that lead to it.
     pub(super) links: Links,
+    /// With their namespaces in their names, such as `user.`.
     pub(super) xattrs: Xattrs,
+    /// What only its kind has.
     pub(super) body: Body,
+    /// That of [`FileNode::own_hash`], once asked for.
     pub(super) hash: OnceLock<Hash>,
 }
 

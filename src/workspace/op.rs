@@ -78,28 +78,37 @@ pub struct Attrs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields that need words have them")]
 pub enum FileOp<'a> {
-    /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
+    /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit. `Exists`,
+    /// `NotFound` in a folder that was removed, `TooManyLinks` beyond 65,000 folders in one; of a link's target
+    /// `NameTooLong`, and `NotFound` for an empty one.
     Create { parent: u64, name: FileName, make: Make, mode: u32, uid: u32, gid: u32 },
-    /// Gives an inode one more name.
+    /// Gives an inode one more name. `NotPermitted` for a directory, `NotFound` for an orphan, `TooManyLinks` beyond
+    /// 65,000 names, `Exists`.
     Link { inode: u64, parent: u64, name: FileName },
-    /// Takes a name of anything but a directory away. `keep`: a handle is open, so that the inode
-    /// stays as an orphan after its last name.
+    /// Takes a name of anything but a directory away. `keep`: a handle is open, so that the inode stays as an orphan
+    /// after its last name. `NotFound`; `IsDirectory`.
     Unlink { parent: u64, name: FileName, keep: bool },
-    /// Removes an empty directory. `keep` as for `Unlink`.
+    /// Removes an empty directory. `keep` as for `Unlink`. `NotFound`, `NotDirectory`, `NotEmpty`.
     Rmdir { parent: u64, name: FileName, keep: bool },
-    /// Moves a name. `keep` is for what is replaced.
+    /// Moves a name. `keep` is for what is replaced. `NotFound`, `Invalid` for a directory that would be below itself;
+    /// `IsDirectory`, `NotDirectory` or `NotEmpty` where what has the name can't be replaced. Two names of one inode
+    /// stay as they are, as POSIX says.
     Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, how: RenameHow, keep: bool },
-    /// Sets attributes.
+    /// Sets attributes. Of a size `TooLarge` beyond 16 TiB, `IsDirectory`, `Invalid` for what is no file.
     SetAttr { inode: u64, attrs: Attrs },
-    /// Writes bytes at a place of a file.
+    /// Writes bytes at a place of a file; a gap in front of them reads as zeros. `TooLarge` where they would end behind
+    /// 16 TiB.
     Write { inode: u64, offset: u64, bytes: Cow<'a, [u8]> },
-    /// Changes a range. `keep_size`: the file does not grow where the range ends behind it.
+    /// Changes a range. `keep_size`: the file does not grow where the range ends behind it. `Invalid` for an empty one,
+    /// `TooLarge` behind 16 TiB.
     Range { inode: u64, what: RangeOp, offset: u64, length: u64, keep_size: bool },
-    /// Copies bytes from file to file; whole chunks are shared. Fewer where `from` ends before.
+    /// Copies bytes from file to file; whole chunks are shared. Fewer where `from` ends before. `Invalid` where both
+    /// ranges are of one file and overlap.
     Copy { from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64 },
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. `AttributeName` and `AttributeTooLarge` for more than 255 bytes and 64 KiB,
+    /// `NoSpace` for more than 1 MiB of all attributes.
     SetXattr { inode: u64, name: Vec<u8>, value: Vec<u8>, how: XattrHow },
-    /// Removes an extended attribute.
+    /// Removes an extended attribute. `NoAttribute`.
     RemoveXattr { inode: u64, name: Vec<u8> },
     /// The last handle of an orphan is closed; of anything else nothing changes.
     Drop { inode: u64 },

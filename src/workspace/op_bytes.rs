@@ -31,7 +31,7 @@ impl FileOp<'_> {
         out.finish()
     }
 
-    /// Reads canonical bytes; all of them must be used.
+    /// Reads canonical bytes; all of them must be used. [`CodecError::Code`] for an op that this version does not know.
     pub fn from_bytes(bytes: &[u8]) -> Result<FileOp<'_>, CodecError> {
         let mut input = Reader::new(bytes);
         let op = FileOp::read(&mut input)?;
@@ -82,7 +82,7 @@ impl FileOp<'_> {
         &[]
     }
 
-    /// Reads canonical bytes and leaves what is behind them.
+    /// Reads canonical bytes and leaves what is behind them. The bytes of a write are borrowed.
     pub fn read<'b>(input: &mut Reader<'b>) -> Result<FileOp<'b>, CodecError> {
         FileOp::read_with(input, Cow::Borrowed)
     }

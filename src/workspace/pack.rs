@@ -50,7 +50,8 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack; reads and checks its footer, nothing else.
+    /// Opens a pack; reads and checks its footer, nothing else. [`SegmentError::Damaged`] where the file of that name
+    /// is no pack.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Pack, SegmentError> {
         let file = Container::open(blobs, name, KIND)?;
         let mut extra = Reader::new(file.extra());
@@ -71,7 +72,7 @@ impl Pack {
         self.file.length()
     }
 
-    /// Returns how many bytes its chunks have.
+    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends.
     pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
         let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
         self.place(last).map(|(start, length)| start + length)
@@ -96,7 +97,7 @@ impl Pack {
         Err(self.file.damaged(BYTES, &format!("chunk {} is not the one that a file has", sealed.number)))
     }
 
-    /// Returns whether it has a chunk of that hash.
+    /// Returns whether it has a chunk of that hash; a table that can't be read has none.
     pub fn holds(&self, hash: &Hash) -> bool {
         self.find(hash).is_ok_and(|found| found.is_some())
     }

@@ -46,8 +46,10 @@ pub struct TreePatch {
 }
 
 impl Tree {
-    /// Makes one change, with the nodes of `other`, whose contents may count as written now; returns the inode that was made or changed, and the one that lost
-    /// its last name.
+    /// Makes one change, with the nodes of `other`, whose contents may count as written now; returns the inode that was
+    /// made or changed, and the one that lost its last name.
+    ///
+    /// Fails as [`Tree::apply`] does, and `Stale` where either tree has not got an inode that it names.
     pub fn make_change(
         &mut self,
         change: &TreeChange,
@@ -80,6 +82,8 @@ impl Tree {
 
     /// Returns this tree with all changes of a patch made. It gives what it gave when the patch was recorded: the same
     /// inodes under the same numbers.
+    ///
+    /// Any error says that this tree or `other` is not the one that it was recorded with.
     pub fn patched(&self, patch: &TreePatch, other: &Tree, time: Time, packs: &dyn Packs) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
         tree.reserve(patch.next);
@@ -110,7 +114,7 @@ impl TreePatch {
         }
     }
 
-    /// Reads canonical bytes back.
+    /// Reads canonical bytes back. The numbers of inodes are not looked at.
     pub fn read(input: &mut Reader<'_>) -> Result<TreePatch, CodecError> {
         let (next, writes) = (input.number()?, input.byte()? != 0);
         let changes = (0..input.length()?).map(|_| TreeChange::read(input)).collect::<Result<_, _>>()?;

@@ -72,8 +72,8 @@ impl Tree {
         self.chosen(files).into_iter().filter_map(of).collect()
     }
 
-    /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that. `files/`
-    /// itself stays.
+    /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.
+    /// `files/` itself stays. Costs a look at every node where contents or births are given.
     pub fn purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
         let chosen = self.chosen(files);
         if chosen.is_empty() {

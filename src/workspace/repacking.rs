@@ -104,7 +104,10 @@ pub struct Repacked {
 }
 
 impl Repacked {
-    /// Writes what the trees need of the packs `from` into a new one in the blob store.
+    /// Writes what the trees need of the packs `old_packs` into a new one in the blob store; nothing where they need
+    /// none of them.
+    ///
+    /// Each chunk is read and checked. After an error the old packs are as good as before.
     pub fn write<'a>(
         blobs: &BlobStore,
         packs: &dyn Packs,

@@ -33,8 +33,11 @@ enum ChunkLocation {
 
 /// Writes the unsealed chunks of all `trees` into at most one new pack in the blob store.
 ///
-/// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks
-/// are hashed here, so a tree that is settled afterwards has its head at once.
+/// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks are hashed here, so
+/// a tree that is settled afterwards has its head at once.
+///
+/// Fails where a chunk that is left in the journal can't be read or the disk refuses. A pack with known chunks that
+/// can't be read is passed over: they are written again.
 pub fn write_packs<'a>(
     blobs: &BlobStore,
     packs: &dyn Packs,

@@ -7,8 +7,9 @@ use crate::segment::{Container, ContainerWriter};
 /// The kind of container that a snapshot is.
 const KIND: u8 = 0x74;
 
-/// Writes a tree into a new file in the blob store and returns its name: one section, the delta from an
-/// empty tree. The tree should be settled first, or its unsealed chunks are in the file.
+/// Writes a tree into a new file in the blob store and returns its name: one section, the delta from an empty tree.
+///
+/// The tree should be settled first, or its unsealed chunks are read and are in the file.
 pub fn write_snapshot(blobs: &BlobStore, tree: &Tree) -> Result<Hash, TreeError> {
     let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
@@ -16,7 +17,7 @@ pub fn write_snapshot(blobs: &BlobStore, tree: &Tree) -> Result<Hash, TreeError>
     Ok(out.finish(KIND, &[])?)
 }
 
-/// Reads a tree back, every byte checked. Packs are not opened.
+/// Reads a tree back, every byte checked; `Stored`, `Codec` or `Segment` where it is none. Packs are not opened.
 pub fn read_snapshot(blobs: &BlobStore, name: Hash) -> Result<Tree, TreeError> {
     let file = Container::open(blobs, name, KIND)?;
     Tree::default().with_delta(&file.read_section(0)?)

@@ -50,6 +50,7 @@ impl TreeTotals {
         self.add(after);
     }
 
+    /// Adds other sums.
     pub(super) fn add(&mut self, other: TreeTotals) {
         self.files += other.files;
         self.directories += other.directories;
@@ -59,6 +60,7 @@ impl TreeTotals {
         self.hard_links += other.hard_links;
     }
 
+    /// Takes away what was added before.
     pub(super) fn subtract(&mut self, other: TreeTotals) {
         self.files -= other.files;
         self.directories -= other.directories;

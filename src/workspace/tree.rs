@@ -24,9 +24,13 @@ pub const ROOT: u64 = 1;
 /// inode has a name that leads to it from the root, but for the root and the orphans.
 #[derive(Clone)]
 pub struct Tree {
+    /// All inodes, by number.
     pub(super) nodes: Nodes,
+    /// The number that the next one gets.
     pub(super) next_inode: u64,
+    /// Sums over what has a name.
     pub(super) totals: TreeTotals,
+    /// To whom files were given, in order.
     pub(super) transfers: Transfers,
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
@@ -115,6 +119,8 @@ impl Tree {
     }
 
     /// Returns the inode at a path of names joined by `/`; empty is the root. Links are not followed.
+    ///
+    /// `NotFound`, `NotDirectory` for a name below what is none, `NameTooLong`.
     pub fn resolve(&self, path: &[u8]) -> Result<u64, TreeError> {
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         names.try_fold(ROOT, |inode, name| self.lookup(inode, name))
@@ -134,6 +140,7 @@ impl Tree {
     }
 
     /// Goes through the entries of a directory whose names are behind `after`, or all, in bytewise order.
+    /// `NotDirectory`.
     pub fn entries(
         &self,
         inode: u64,
@@ -144,7 +151,8 @@ impl Tree {
         Ok(range.map(|(name, inode)| (name, *inode)))
     }
 
-    /// Returns up to `length` bytes of a file from `offset`, fewer at its end.
+    /// Returns up to `length` bytes of a file from `offset`, fewer at its end. `IsDirectory`, or `Invalid` for what is
+    /// no file.
     pub fn read(&self, inode: u64, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         self.node(inode)?.read(offset, length, packs)
     }
@@ -154,6 +162,7 @@ impl Tree {
         !self.unsealed.is_empty()
     }
 
+    /// Returns a directory's entries, or `NotDirectory`.
     pub(super) fn directory(&self, inode: u64) -> Result<&Directory, TreeError> {
         self.node(inode)?.directory().ok_or(TreeError::NotDirectory)
     }
@@ -200,6 +209,7 @@ impl Tree {
         Ok(node)
     }
 
+    /// Forgets the hashes of the tree, which is about to change; they still help to find the next ones.
     pub(super) fn dirty(&mut self) {
         if let Some(memo) = self.memo.take() {
             self.older_memo = Some(memo);

@@ -122,8 +122,9 @@ impl Tree {
         self.node(inode)?.file().map(|_| ())
     }
 
-    /// Writes what stands before and behind the whole chunks of a stretch: the half of a long write
-    /// that can fail, so it comes first.
+    /// Writes what stands before and behind the whole chunks of a stretch: the half of a long write that can fail, so
+    /// it comes first. After an error some of it may be written: work on a clone. Fails as [`Tree::check_write`] does,
+    /// and where a chunk that is kept in part can't be read.
     pub fn place_ends(
         &mut self,
         inode: u64,
@@ -135,8 +136,8 @@ impl Tree {
         stretch.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
     }
 
-    /// Puts the whole chunks of a stretch, which stands in a file from `at` on, in the place of those
-    /// that were there.
+    /// Puts the whole chunks of a stretch, which stands in a file from `at` on, in the place of those that were there.
+    /// That they are there is checked when they are read.
     pub fn place(
         &mut self,
         inode: u64,
