@@ -32,7 +32,7 @@ pub struct VersionIndex {
 }
 
 impl VersionIndex {
-    /// Indexes the rows that some layers see.
+    /// Indexes the rows that some layers see. It reads the hash of each.
     pub fn new(layers: &[Layer]) -> Result<VersionIndex, SegmentError> {
         let mut rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>> = HashMap::new();
         for layer in layers {
@@ -102,8 +102,9 @@ impl BranchVersion {
         BranchVersion { layers, ..BranchVersion::default() }
     }
 
-    /// Appends what the records of this state are other than those of `before`, and notes the rows that it names; returns how
-    /// many there are, or nothing where there are more than `limit`.
+    /// Appends what the records of this state are other than those of `before`, and notes the rows that it names;
+    /// returns how many there are, or nothing where there are more than `limit`. Where it returns nothing, nothing was
+    /// appended.
     pub fn write_delta(
         &self,
         before: &BranchVersion,
@@ -127,7 +128,9 @@ impl BranchVersion {
         Ok(Some(ids.len()))
     }
 
-    /// Returns this state with such a delta applied.
+    /// Returns this state with such a delta applied; `versions` has all rows that it may name.
+    ///
+    /// [`DeltaError::Missing`] where it has not, [`DeltaError::Codec`] where the bytes are no delta.
     pub fn with_delta(&self, input: &mut Reader<'_>, versions: &VersionIndex) -> Result<BranchVersion, DeltaError> {
         let mut state = self.clone();
         for _ in 0..input.length()? {
@@ -153,7 +156,7 @@ impl BranchVersion {
         Ok(state)
     }
 
-    /// Reads over such a delta.
+    /// Reads over such a delta. Ids and hashes are not checked.
     pub fn skip_delta(input: &mut Reader<'_>) -> Result<(), CodecError> {
         for _ in 0..input.length()? {
             input.text()?;

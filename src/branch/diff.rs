@@ -18,7 +18,8 @@ pub struct RecordDifference {
     pub new: Option<Row>,
 }
 
-/// Returns what differs by content between `old` and `new`, in order of ids.
+/// Returns what differs by content between `old` and `new`, in order of ids. Versions of equal content, whoever wrote
+/// them, do not differ.
 pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }

@@ -2,6 +2,10 @@
 //!
 //! A [`BranchVersion`] is a value. Cloning it costs the same whatever it holds, so a fork, a checkpoint and
 //! an open handle are all just clones; no clone ever sees another's later changes.
+//!
+//! All that can fail here is the reading of a segment, with its [`SegmentError`](crate::segment::SegmentError): the
+//! records that are unsealed are in memory. Where a change of a state fails nothing of it has happened, unless its
+//! function says otherwise.
 
 mod delta;
 mod diff;

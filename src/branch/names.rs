@@ -70,7 +70,10 @@ impl NameError {
     }
 }
 
-/// Checks the name of a branch, a checkpoint or a signal.
+/// Checks the name of a branch, a checkpoint or a signal: 1 to 64 bytes of A-Z a-z 0-9 _ . - : @ without a dot in
+/// front.
+///
+/// `Length` or `Characters` for another one, `Taken` for what stands in every branch's directory.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -85,7 +88,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks a record id.
+/// Checks a record id; `RecordId` unless it has 1 to 200 bytes without `/`, control characters and a dot in front.
 pub fn check_record_id(id: &str) -> Result<(), NameError> {
     let fits = (1..=RECORD_ID_BYTES_MAX).contains(&id.len()) && !id.starts_with('.');
     if fits && !id.chars().any(|c| c == '/' || c.is_control()) { Ok(()) } else { Err(NameError::RecordId(shown(id))) }

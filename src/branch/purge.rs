@@ -11,8 +11,8 @@ use crate::segment::{Segment, SegmentError};
 pub type RowsOf<'a> = &'a mut dyn FnMut(&Arc<Segment>) -> Result<Arc<[u32]>, SegmentError>;
 
 impl BranchVersion {
-    /// Takes out the records with some ids, and all versions with one of some hashes, which `rows_of` finds in a segment;
-    /// returns ids and hashes of what went.
+    /// Takes out the records with some ids, and all versions with one of some hashes, which `rows_of` finds in a
+    /// segment; returns ids and hashes of what went. After an error the state is unspecified: change a clone.
     pub fn purge(
         &mut self,
         ids: &[Arc<str>],

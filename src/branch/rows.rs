@@ -28,7 +28,8 @@ impl<'a> Cursor<'a> {
 }
 
 impl BranchVersion {
-    /// Goes through the visible versions whose id is behind `after`, or through all.
+    /// Goes through the visible versions whose id is behind `after`, or through all. Whoever meets an error gives the
+    /// iterator up.
     pub fn rows(&self, after: Option<&str>) -> Result<RowIter<'_>, SegmentError> {
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {

@@ -28,12 +28,19 @@ pub struct Layer {
 /// levels of forks lie above. A clone shares everything with its original until one of them changes.
 #[derive(Clone, Default)]
 pub struct BranchVersion {
+    /// Segments of which something is seen, each once.
     pub(super) layers: Vec<Layer>,
+    /// Versions that are in no segment yet.
     pub(super) unsealed: MemTable,
+    /// The hashes of all visible versions, added up.
     pub(super) sum: Arc<SetHash>,
+    /// Sums over all visible versions.
     pub(super) totals: RowTotals,
+    /// When records were deleted that are not there again.
     pub(super) deletions: OrdMap<Arc<str>, Time>,
+    /// The tree of files.
     pub(super) files: Tree,
+    /// That of [`BranchVersion::head`], once asked for.
     pub(super) head: OnceLock<Hash>,
 }
 
@@ -97,7 +104,7 @@ impl BranchVersion {
         self.deletions.len()
     }
 
-    /// Returns the visible version of a record.
+    /// Returns the visible version of a record. It costs a look-up in the memtable and a binary search in each layer.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));
@@ -110,7 +117,7 @@ impl BranchVersion {
         Ok(None)
     }
 
-    /// Makes a version the visible one of its record.
+    /// Makes a version the visible one of its record, and forgets when that was deleted.
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
         self.take_out(&id)?;
@@ -127,7 +134,7 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Deletes a record; returns whether it was there.
+    /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.take_out(id)?;
         self.drop_unseen();
@@ -156,7 +163,8 @@ impl BranchVersion {
         self.deletions.insert(id.into(), time);
     }
 
-    /// Makes all rows of a segment visible; ids must be distinct in it.
+    /// Makes all rows of a segment visible; ids must be distinct in it. After an error the state is unspecified: change
+    /// a clone.
     pub fn put_segment(&mut self, segment: &Arc<Segment>) -> Result<(), SegmentError> {
         let mut hints = vec![0; self.layers.len()];
         for row in 0..segment.rows() {
@@ -211,6 +219,8 @@ impl BranchVersion {
         next
     }
 
+    /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left of
+    /// which nothing is seen: [`BranchVersion::drop_unseen`] comes after it.
     pub(super) fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),

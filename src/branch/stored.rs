@@ -24,8 +24,8 @@ impl BranchVersion {
         }
     }
 
-    /// Reads the stored form; `segment` gives the open segments by name, and sum and files are stored
-    /// elsewhere.
+    /// Reads the stored form; `segment` gives the open segments by name, and sum and files are stored elsewhere.
+    /// [`CodecError::Number`] where `segment` has not got one that it names.
     pub fn read(
         input: &mut Reader<'_>,
         segment: impl Fn(&Hash) -> Option<Arc<Segment>>,

@@ -47,7 +47,7 @@ impl Visible {
         self.count == self.rows
     }
 
-    /// Returns whether a row is visible.
+    /// Returns whether a row is visible, which must be one of the segment.
     pub fn contains(&self, row: u32) -> bool {
         match &self.chunks[(row / CHUNK_ROWS) as usize] {
             VisibleChunk::None => false,
@@ -165,7 +165,8 @@ impl Visible {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form; [`CodecError::Code`] where a chunk is of no known kind. The count is not compared with
+    /// the bits.
     pub fn read(input: &mut Reader<'_>) -> Result<Visible, CodecError> {
         let number = |value: u64| u32::try_from(value).map_err(|_| CodecError::Number);
         let (rows, count) = (number(input.number()?)?, number(input.number()?)?);

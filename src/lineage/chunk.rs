@@ -19,7 +19,8 @@ pub struct EntryChunkWriter {
 }
 
 impl EntryChunkWriter {
-    /// Appends the next entry, which follows the last one and is signed with the same key.
+    /// Appends the next entry, which follows the last one and is signed with the same key. Nobody checks that here: one
+    /// that does not follow reads back with another hash.
     pub fn push(&mut self, signed: &SignedEntry) {
         if self.count == 0 {
             self.out.hash(&signed.entry.prev).hash(&signed.entry.key);
@@ -50,7 +51,8 @@ impl EntryChunkWriter {
     }
 }
 
-/// Reads the entries of a chunk, the first of which has the number `seq`.
+/// Reads the entries of a chunk, the first of which has the number `seq`. Their hashes are worked out here, and their
+/// signatures are not checked. [`CodecError::Number`] where an entry names fields that are not there yet.
 pub fn read_entry_chunk(bytes: &[u8], mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
     let mut input = Reader::new(bytes);
     let (mut prev, key) = (input.hash()?, input.hash()?);

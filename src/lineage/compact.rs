@@ -67,7 +67,7 @@ impl SignedEntry {
         out.hash(&entry.log_record);
     }
 
-    /// Reads what [`SignedEntry::write_rest`] wrote.
+    /// Reads what [`SignedEntry::write_rest`] wrote. The hash is worked out from what was read.
     pub fn read_rest(
         input: &mut Reader<'_>,
         common: &SharedFields,

@@ -180,7 +180,8 @@ impl Decision {
         Ok(Decision { id, base, child, parent, ..Decision::read_side(input)? })
     }
 
-    /// Reads what [`Decision::write_side`] gave: a decision without id and versions.
+    /// Reads what [`Decision::write_side`] gave: a decision without id and versions. [`CodecError::Code`] for details
+    /// that are none: there is one form for each decision.
     pub fn read_side(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let code = input.byte()?;
         let plain = Decision { decision: side_of(code & !WITH_DETAILS)?, ..Decision::default() };

@@ -281,6 +281,7 @@ impl Entry {
 }
 
 impl Detail {
+    /// Appends its part of an entry's bytes: as they are hashed, or as they are stored.
     pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
         out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
         out.number(self.conflicts.len() as u64);
@@ -297,6 +298,8 @@ impl Detail {
         self.plan.inspect(|plan| _ = out.hash(plan));
     }
 
+    /// Reads the stored form back; [`CodecError::Code`] for a part that this version does not know,
+    /// [`CodecError::Text`] for another strategy.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
         let label = input.maybe_text()?.map(Arc::from);
         let text = input.maybe_text()?.map(Arc::from);

@@ -46,7 +46,8 @@ impl Key {
         Key(SigningKey::from_bytes(seed))
     }
 
-    /// Reads the key from the text of the file `key`.
+    /// Reads the key from the text of the file `key`. [`KeyError::Malformed`] unless that is 64 lower-case hex digits
+    /// and one line end. Who may read the file is not asked here.
     pub fn parse(text: &[u8]) -> Result<Key, KeyError> {
         Ok(Key::from_seed(&parse_hex(text).ok_or(KeyError::Malformed("the file 'key'"))?))
     }
@@ -91,7 +92,8 @@ impl MacKey {
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// Reads the key from the text of the file `key.pub`.
+    /// Reads the key from the text of the file `key.pub`. [`KeyError::Malformed`] also for a key under which signatures
+    /// hold that nobody made.
     pub fn parse(text: &[u8]) -> Result<PublicKey, KeyError> {
         let bytes = parse_hex(text).ok_or(KeyError::Malformed("key.pub"))?;
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::Malformed("key.pub"))?;

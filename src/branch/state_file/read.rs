@@ -59,7 +59,8 @@ struct IndexRow {
 }
 
 impl StateFile {
-    /// Opens a file with what it needs beside itself.
+    /// Opens a file with what it needs beside itself. [`SegmentError::Damaged`] where the file of that name is none of
+    /// states.
     pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
         let container = Arc::new(Container::open(blobs, written.name, KIND)?);
         Ok(StateFile::with(container, written.held, written.anchors))
@@ -101,7 +102,8 @@ impl StateFile {
         &self.anchors
     }
 
-    /// Checks every byte.
+    /// Checks every byte of the file. What `held` and the anchors need is checked with the segments and packs that have
+    /// it.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }
@@ -111,7 +113,8 @@ impl StateFile {
         Ok(self.container.section(2)?.len() / ROW_BYTES)
     }
 
-    /// Returns what is known of all its states, in order of branch and entry.
+    /// Returns what is known of all its states, in order of branch and entry; [`SegmentError::Damaged`] where they are
+    /// not in it.
     pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
         let rows = (0..self.count()?).map(|row| self.row(row).map(|row| row.info));
         let infos = rows.collect::<Result<Vec<StateInfo>, SegmentError>>()?;
@@ -155,7 +158,9 @@ impl StateFile {
         if low == first { Ok(None) } else { self.row(low - 1).map(|row| Some(row.info)) }
     }
 
-    /// Reads a state; none where it is not here.
+    /// Reads a state; none where it is not here. The last 64 that were read are remembered.
+    ///
+    /// [`DeltaError::Missing`] where neither `held` nor an anchor has a version that it names.
     pub fn state(&self, key: StateKey) -> Result<Option<RetainedState>, DeltaError> {
         if let Some(known) = self.states.get(&key) {
             return Ok(Some(known));

@@ -53,6 +53,8 @@ struct StepWriter {
 }
 
 /// Writes states, all of them sealed, into one file. `parent_of` tells the parent of a branch where that is known.
+///
+/// Versions are read, as far as they are named; where that fails there is no file.
 pub fn write_state_file(
     blobs: &BlobStore,
     states: &BTreeMap<StateKey, RetainedState>,
