@@ -50,6 +50,7 @@ pub(super) struct AccessCheck<'a> {
 }
 
 impl<'a> AccessCheck<'a> {
+    /// Begins with no folder looked at.
     pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
         AccessCheck { tree, reader, folders: HashMap::new() }
     }

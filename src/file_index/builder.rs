@@ -77,7 +77,8 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
     Indexed { segment, failed }
 }
 
-/// Makes one segment of several, without contents that `keep` does not want; none where nothing is left.
+/// Makes one segment of several, without contents that `keep` does not want; none where nothing is left. Words are
+/// taken over as they are indexed, no text is read again. An error of one of them is that of all.
 pub fn merge_segments(
     segments: &[Arc<IndexSegment>],
     keep: impl Fn(&IndexKey) -> bool,

@@ -31,7 +31,9 @@ impl IndexKey {
 pub struct IndexableContent {
     /// Its key.
     pub key: IndexKey,
+    /// The bytes, shared with the tree.
     pub(super) content: FileContent,
+    /// How they are cut into passages.
     pub(super) syntax: Syntax,
 }
 
@@ -49,7 +51,7 @@ impl IndexableContent {
         self.content.size().min(INDEXED_BYTES_MAX as u64)
     }
 
-    /// Reads the text; nothing where it is none: with a zero byte at its beginning, or not UTF-8.
+    /// Reads the text, its first 4 MiB; nothing where it is none: with a zero byte in its first 64 KiB, or not UTF-8.
     pub(super) fn text(&self, packs: &dyn Packs) -> Result<Option<String>, TreeError> {
         let mut bytes = self.content.read(0, FIRST_BYTES, packs)?;
         if bytes.contains(&0) {

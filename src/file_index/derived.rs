@@ -5,7 +5,7 @@ use crate::object::Hash;
 use crate::segment::{DerivedFiles, SegmentError};
 
 impl IndexSegment {
-    /// Returns by what the vector of each row is found.
+    /// Returns of each row by what its vector is found: the hash of the passage as it is embedded.
     pub fn vector_keys(&self) -> Result<Vec<Hash>, SegmentError> {
         (0..self.rows()).map(|row| Ok(self.place(row)?.key.vector_key())).collect()
     }

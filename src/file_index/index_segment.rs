@@ -76,7 +76,8 @@ impl IndexSegment {
         IndexSegment::new(Backing::Memory(sections), contents, rows)
     }
 
-    /// Opens a file; reads and checks its footer, nothing else.
+    /// Opens a file; reads and checks its footer, nothing else. `Damaged` where the file of that name is none of these,
+    /// or its sections are not of one length.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Arc<IndexSegment>, SegmentError> {
         let file = Container::open(blobs, name, KIND)?;
         let lengths = (0..SECTIONS).map(|section| file.section_length(section)).collect::<Result<Vec<u64>, _>>()?;
@@ -91,7 +92,7 @@ impl IndexSegment {
         }
     }
 
-    /// Writes a segment that is in memory to a file and opens that.
+    /// Writes a segment that is in memory to a file and opens that. The vectors of its passages do not go with it.
     pub fn persist(&self, blobs: &BlobStore) -> Result<Arc<IndexSegment>, SegmentError> {
         let mut out = ContainerWriter::new(blobs)?;
         for section in 0..SECTIONS {
@@ -115,7 +116,7 @@ impl IndexSegment {
         }
     }
 
-    /// Reads and hashes the whole file.
+    /// Reads and hashes the whole file; one in memory is right.
     pub fn verify(&self) -> Result<(), SegmentError> {
         if let Backing::File(file) = &self.backing { file.verify() } else { Ok(()) }
     }
@@ -135,13 +136,13 @@ impl IndexSegment {
         self.rows
     }
 
-    /// Returns the key of the n-th content.
+    /// Returns the key of the n-th content, in ascending order.
     pub fn key(&self, n: u32) -> Result<IndexKey, SegmentError> {
         let at = n as usize * IndexKey::BYTES;
         Ok(IndexKey(self.array(KEYS, at).map(Hash)?))
     }
 
-    /// Returns the rows of the n-th content.
+    /// Returns the rows of the n-th content; none are those of one that is no text.
     pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
         if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.broken(FIRSTS)) }
@@ -180,7 +181,7 @@ impl IndexSegment {
         Ok(PassagePlace { line: number(0)?, start: number(1)?, length: number(2)?, key })
     }
 
-    /// Returns the words of the rows.
+    /// Returns the words of the rows. The first call reads and checks them whole.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         Postings::open(self.section(POSTINGS)?).map_err(|_| self.broken(POSTINGS))
     }

@@ -8,6 +8,9 @@
 //!
 //! All of it is derived from the files: what is missing or damaged is made again, and the text of an answer is read from the
 //! file. Nothing here knows of branches, queries or threads.
+//!
+//! A segment of the index fails with a [`SegmentError`](crate::segment::SegmentError) as all segments do, and is broken from
+//! then on ([`IndexSegment::is_broken`]): look-ups pass over it, and its contents count as not indexed.
 
 mod access;
 mod builder;

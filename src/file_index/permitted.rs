@@ -45,7 +45,7 @@ pub struct FilePath {
 }
 
 impl VisibleFiles {
-    /// Returns what a caller may read. It costs what is not open to everybody.
+    /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
     pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
         let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
         let permitted = match known {
@@ -110,7 +110,7 @@ impl PermittedFiles {
         self.permitted.sums
     }
 
-    /// Returns the files that show a passage, in order of their paths.
+    /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
     pub fn files_of(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.key_of_row(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
@@ -128,8 +128,8 @@ impl PermittedFiles {
         Ok(found)
     }
 
-    /// Reads the text of a passage from a file that shows it, and checks that it is what was indexed. Where it is not, the
-    /// segment is not used any more.
+    /// Reads the text of a passage from a file that shows it, and checks that it is what was indexed. Where it is not,
+    /// the segment is not used any more. It is the file as the index saw it, not as it is by now.
     pub fn text(
         &self,
         (segment, place): (&IndexSegment, &PassagePlace),

@@ -48,6 +48,7 @@ pub struct HiddenPaths {
 }
 
 impl HiddenPaths {
+    /// Returns whether a path, names joined by `/`, is kept out.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         self.hides.as_ref().is_some_and(|hides| hides(path))
     }
@@ -56,7 +57,9 @@ impl HiddenPaths {
 /// The files with one content: mostly one, and sometimes as many as there are, such as empty ones.
 #[derive(Clone)]
 pub(super) enum Inodes {
+    /// The only one.
     One(u64),
+    /// Several, or what is left of them.
     Many(OrdSet<u64>),
 }
 
@@ -143,18 +146,24 @@ impl VisiblePart {
 
 /// The indexed files of a tree. A clone shares everything with its original until one of them changes.
 pub struct VisibleFiles {
+    /// The tree that it follows.
     pub(super) tree: Tree,
+    /// What of it is kept out.
     pub(super) hidden: HiddenPaths,
     /// The content of each file that is not hidden.
     pub(super) keys: OrdMap<u64, IndexKey>,
+    /// The files of each content.
     pub(super) files: OrdMap<IndexKey, Inodes>,
     /// Contents that no segment has.
     pending: OrdSet<IndexKey>,
     /// Files and folders that not everybody may read or search.
     pub(super) restricted: OrdSet<u64>,
+    /// What is shown of each segment.
     pub(super) parts: Vec<VisiblePart>,
+    /// What all shown passages add up to.
     pub(super) sums: Collection,
     version: u64,
+    /// Who may read what of it, as far as somebody asked.
     pub(super) permitted: PermittedCache,
 }
 
@@ -180,7 +189,10 @@ impl VisibleFiles {
         self.version == set.version && self.tree.is_clone_of(tree) && self.hidden.rules == hidden.rules
     }
 
-    /// Returns what another tree shows. It costs what differs between the trees and the sets of segments.
+    /// Returns what another tree shows. It costs what differs between the trees and the sets of segments; all of them
+    /// where the rules are others.
+    ///
+    /// This one stays as it is. After an error begin with [`VisibleFiles::none`].
     pub fn advanced(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> Result<VisibleFiles, SegmentError> {
         let is_other = self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_folders(&self.tree, tree);
         let mut next = if is_other { VisibleFiles::none(hidden.clone()) } else { self.fresh_clone() };

@@ -12,7 +12,20 @@ pub const OPEN: &str = "open";
 /// Conditions of one gate at most.
 const CONDITIONS_MAX: usize = 64;
 
-/// The conditions of a gate. All have to hold.
+/// The conditions of a gate, at most 64. All have to hold.
+///
+/// ```
+/// use engramfs::merge::gate::{ChangedPath, Gate, MergeExtent, Requirement};
+///
+/// let gate = Gate::parse("approval 2 for files/core/**\ndeletes 0").unwrap();
+/// let gone = ChangedPath { path: "files/core/plan.md".into(), is_deleted: true };
+/// let findings = gate.examine(&MergeExtent { changed: &[gone], conflicts: 0 });
+///
+/// assert_eq!(findings.reasons, ["deletes 0: there are 1 deletes"]);
+/// let (line, requirement) = &findings.requirements[0];
+/// assert_eq!(&**line, "approval 2 for files/core/**");
+/// assert_eq!(*requirement, Requirement::Approvals { count: 2, is_strict: false });
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Vec<(Arc<str>, Condition)>);
 

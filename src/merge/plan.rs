@@ -52,7 +52,8 @@ impl Plan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns the parent's state with the actions done.
+    /// Returns the parent's state with the actions done. It holds for the parent's state that was planned with; whether
+    /// that is still the present one is the caller's to check.
     pub fn apply(&self, parent: &BranchVersion) -> Result<BranchVersion, SegmentError> {
         let mut merged = parent.clone();
         self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
@@ -67,14 +68,15 @@ impl Action {
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
     }
 
-    /// Takes over what the child changed, under another id.
+    /// Takes over what the child changed, under another id; none where the child deleted it. The version is read whole,
+    /// and is unsealed under its new id.
     pub fn kept_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
         let version = Row::Unsealed(Arc::new(row.version()?.renamed(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
     }
 
-    /// Does it.
+    /// Puts or deletes the record in `merged`.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
             Some(row) => merged.put(row.clone()),
@@ -85,9 +87,10 @@ impl Action {
 
 /// Plans a merge of the records that differ between base and child.
 ///
-/// What only the child changed is taken; what only the parent changed stays; what both changed to
-/// the same stays; the rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`,
-/// which gives the side chosen for an item whose versions are still those it was chosen for.
+/// What only the child changed is taken; what only the parent changed stays; what both changed to the same stays; the
+/// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which gives the side chosen for an item
+/// whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps, and of
+/// those of which both are kept the child's version.
 pub fn plan(
     changes: &[RecordDifference],
     sides: &Sides<'_>,
@@ -159,7 +162,7 @@ fn with_end(id: &str, end: &str) -> String {
     format!("{}{end}", &id[..cut.unwrap_or(0)])
 }
 
-/// Returns the versions of a changed record on all sides, undecided.
+/// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read.
 pub fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {

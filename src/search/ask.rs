@@ -58,9 +58,13 @@ struct ResolvedQuery {
     reason: Option<String>,
 }
 
-/// Answers a query from one or more places and files, ranked as one. The first place is the branch that is asked; a record
-/// named by id is looked for there. `no_vector` says why a text has none, with what to do; `late` is asked now and then
-/// whether to give up.
+/// Answers a query from one or more places and files, ranked as one. The first place is the branch that is asked; a
+/// record named by id is looked for there.
+///
+/// `no_vector` says why a text has none, with what to do; `late` is asked now and then whether to give up, and its
+/// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
+/// [`SearchError::NoRecord`] where the first place has not got the record, [`SearchError::Dimension`] where a place's
+/// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
 pub fn ask(
     sources: &[SearchSource],
     files: Option<&FileSource<'_>>,

@@ -53,8 +53,8 @@ pub type WordHit = Ranked<f64, HitKey, HitRow>;
 /// The best so far.
 pub type BestRows = Top<f64, HitKey, HitRow>;
 
-/// Returns the `k` records and passages of all places with the best scores, best first. What holds none of the query's words
-/// has no score and is never returned.
+/// Returns the `k` records and passages of all places with the best scores, best first. What holds none of the query's
+/// words has no score and is never returned. Equal scores go by id.
 pub fn best(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,

@@ -38,7 +38,7 @@ impl<'a> QueryTimer<'a> {
         if self.is_over(steps) { self.check() } else { Ok(()) }
     }
 
-    /// Fails once the time is over.
+    /// Fails once the time is over, with the error that `check_deadline` gives; asks that each time.
     pub fn check(&self) -> Result<(), SearchError> {
         (self.check_deadline)().map_or(Ok(()), Err)
     }

@@ -31,7 +31,7 @@ impl DerivedVectors {
         self.recent.get(&version.derivable()?)
     }
 
-    /// Returns the derived vector of a row, a copy.
+    /// Returns the derived vector of a row, a copy; none where there is none yet.
     pub fn of_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
             Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
@@ -43,7 +43,8 @@ impl DerivedVectors {
         }
     }
 
-    /// Returns how many records of a state have a text to embed that is not embedded yet.
+    /// Returns how many records of a state have a text to embed that is not embedded yet. Of a segment for which the
+    /// embedder has no file yet all rows without a vector count.
     pub fn waiting(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
         let mut waiting = state.unsealed().values().filter(wants).count() as u64;
@@ -80,7 +81,7 @@ impl Scan<'_> {
         version.stamp.vector_stale && self.derived.is_some_and(|derived| derived.of(version).is_some())
     }
 
-    /// Pools the rows of a layer that have a derived vector.
+    /// Pools the rows of a layer that have a derived vector. The int8 copies are compared, no vector is read.
     pub fn scan_derived(
         &self,
         layer: usize,

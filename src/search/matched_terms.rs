@@ -29,12 +29,14 @@ pub struct MatchedTerms<'a> {
 
 /// The index of one layer, and its list of each term.
 pub struct LayerTerms<'a> {
+    /// The index.
     pub postings: Postings<'a>,
+    /// Of each term where it is in the index; none where it is not.
     pub lists: Vec<Option<PostingList<'a>>>,
 }
 
 impl<'a> MatchedTerms<'a> {
-    /// Looks for the words of a text in all places.
+    /// Looks for the words of a text in all places. What nobody holds is left out.
     pub fn find(
         scans: &'a [Scan<'_>],
         files: Option<&FileScan<'_>>,

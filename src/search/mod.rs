@@ -6,6 +6,10 @@
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
 //! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union. Passages of files are
 //! one more place, found by their words, and by their vectors where there is an embedder.
+//!
+//! A query is parsed first ([`Query`], [`QueryError`]) and answered then: [`ask()`] fails with a [`SearchError`], of
+//! which [`SearchError::Segment`] is met wherever a segment is read, and [`SearchError::Timeout`] wherever work is
+//! done.
 
 mod answer;
 mod ask;

@@ -82,7 +82,7 @@ impl FileScan<'_> {
 }
 
 impl FileSource<'_> {
-    /// Tells whether any passage has a vector.
+    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector.
     pub fn has_vectors(&self) -> Result<bool, SegmentError> {
         let Some(derived) = &self.derived else { return Ok(false) };
         for part in self.files.parts() {

@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Fails once the time limit is reached.
+    /// Fails once the time limit is reached, with the error of the query's timer.
     pub fn check_time(&self) -> Result<(), SearchError> {
         self.clock.check()
     }

@@ -26,11 +26,12 @@ const SELDOM: u64 = 20;
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
-/// Where few are hidden, none is looked for while walking: rows that are not among the best do not
-/// matter for where a walk goes. Where one is among them, or many among what was found, the walk is
-/// done again and keeps no more than `ef`: around what is hidden many lie about equally far.
+/// Where few are hidden, none is looked for while walking: rows that are not among the best do not matter for where a
+/// walk goes. Where one is among them, or many among what was found, the walk is done again and keeps no more than
+/// `ef`: around what is hidden many lie about equally far.
 ///
-/// Returns the worth below which the walk did not look on, to be the floor of the next.
+/// Returns the worth below which the walk did not look on, to be the floor of the next: the floor that it was given where
+/// the segment has no graph for the query's metric.
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,

@@ -10,6 +10,7 @@ use crate::workspace::FileNode;
 
 /// How conflicts of one file are decided.
 pub(super) struct ConflictPolicy {
+    /// The rule's own, or the branch's.
     pub strategy: Strategy,
     /// When the child changed it, when the parent did.
     pub times: [Time; 2],

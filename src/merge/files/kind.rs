@@ -74,6 +74,7 @@ impl Kind {
         self.spec.name
     }
 
+    /// Returns the key that the rule names, such as `event_id`; empty where the kind takes none.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
@@ -98,6 +99,7 @@ impl Kind {
         matches!(self.spec.merging, Merging::Inside(_))
     }
 
+    /// Returns the kind's row of the table.
     pub(super) fn spec(&self) -> &'static KindSpec {
         self.spec
     }

@@ -23,20 +23,28 @@ pub struct FileDecision {
     pub decision: Option<Side>,
 }
 
-/// What a file is on one side.
+/// What a file or folder is on one side.
 #[derive(Clone)]
 pub(super) struct NodeVersion {
+    /// Attributes and content.
     pub node: Arc<FileNode>,
+    /// Its names, each with the folder that has it; those where nothing merges left out.
     pub places: BTreeSet<EntryKey>,
+    /// That of all below it, where it is a folder.
     pub hash: Option<Hash>,
+    /// The path of the first of them.
     pub path: Vec<u8>,
 }
 
 /// One file on three sides. What stands only where nothing merges is not there.
 pub(super) struct MergeItem {
+    /// The same file on all sides, whatever its numbers there.
     pub id: Id,
+    /// As both sides had it.
     pub base: Option<NodeVersion>,
+    /// As the branch has it that is merged.
     pub child: Option<NodeVersion>,
+    /// As the branch has it that receives.
     pub parent: Option<NodeVersion>,
 }
 
@@ -52,18 +60,24 @@ pub(super) enum NewBody {
 
 /// What to do with one file in the parent's tree.
 pub(super) struct NodeChange {
+    /// The file that changes.
     pub id: Id,
     /// Whether the parent does not have it.
     pub is_new: bool,
+    /// Names to take away.
     pub remove: Vec<EntryKey>,
+    /// Names to give.
     pub add: Vec<EntryKey>,
+    /// The content to have.
     pub body: NewBody,
+    /// Permission bits to have; none leaves them as they are.
     pub mode: Option<u32>,
     /// All extended attributes to have; none leaves them as they are.
     pub xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl NodeChange {
+    /// Begins a change of a file with nothing to do.
     pub(super) fn nothing(id: Id) -> NodeChange {
         NodeChange {
             id,
@@ -78,25 +92,30 @@ impl NodeChange {
 }
 
 impl MergeItem {
+    /// Returns whether it is a folder on the first side that has it, of child, parent and base.
     pub(super) fn is_folder(&self) -> bool {
         let seen = self.child.as_ref().or(self.parent.as_ref()).or(self.base.as_ref());
         seen.is_some_and(|seen| seen.node.kind() == FileKind::Directory)
     }
 
+    /// Returns its path on the first side that has it, of child, parent and base.
     pub(super) fn path(&self) -> Option<&[u8]> {
         self.child.as_ref().or(self.parent.as_ref()).or(self.base.as_ref()).map(|seen| seen.path.as_slice())
     }
 
+    /// Returns what a decision on it says of its versions; `decision` is put in as it is.
     pub(super) fn undecided(&self, decision: Option<Side>) -> FileDecision {
         let hash = |seen: &Option<NodeVersion>| seen.as_ref().and_then(|seen| seen.hash);
         let path = self.path().unwrap_or_default().to_vec();
         FileDecision { path, base: hash(&self.base), child: hash(&self.child), parent: hash(&self.parent), decision }
     }
 
+    /// Returns the change that gives the parent the child's file with all its names.
     pub(super) fn added(&self, child: &NodeVersion) -> NodeChange {
         NodeChange { is_new: true, add: child.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
     }
 
+    /// Returns the change that takes all names away that the parent has for it.
     pub(super) fn removed(&self, parent: &NodeVersion) -> NodeChange {
         NodeChange { remove: parent.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
     }
@@ -114,6 +133,8 @@ impl NodeVersion {
         ContentVersion { bytes, modified: self.node.mtime }
     }
 
+    /// Returns when a side changed it, as `newest-wins` counts: mtime where the content differs from the base, else
+    /// ctime.
     pub(super) fn changed_at(&self, base: &NodeVersion) -> Time {
         if same_body(&self.node, &base.node) { self.node.ctime } else { self.node.mtime }
     }
@@ -127,6 +148,7 @@ pub fn same_body(one: &FileNode, other: &FileNode) -> bool {
         && one.rdev() == other.rdev()
 }
 
+/// Goes through the extended attributes that merge: those of the namespace `user.`.
 pub(super) fn user_xattrs(node: &FileNode) -> impl Iterator<Item = (&[u8], &[u8])> {
     node.xattrs().filter(|(name, _)| name.starts_with(b"user."))
 }

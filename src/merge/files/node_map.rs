@@ -96,6 +96,7 @@ impl<'a> Deref for NodeMap<'a> {
 }
 
 impl<'a> NodeMap<'a> {
+    /// Takes the trees as they are; what has other numbers on a side is found when it is first asked for.
     pub(super) fn new(trees: MergeTrees<'a>) -> NodeMap<'a> {
         NodeMap { trees, child_renumbered: OnceCell::new(), parent_renumbered: OnceCell::new() }
     }

@@ -51,7 +51,8 @@ impl FilePlan {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
     }
 
-    /// Returns the tree without what has no name any longer, and what turns the parent's tree into it.
+    /// Returns the tree without what has no name any longer, and what turns the parent's tree into it. `packs` is not
+    /// asked: dropping a node reads nothing.
     pub fn without_removed(&self, time: Time, packs: &dyn Packs) -> Result<(Tree, TreePatch), TreeError> {
         let (mut tree, mut patch) = (self.tree.clone(), self.patch.clone());
         for inode in &self.removed {

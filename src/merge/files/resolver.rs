@@ -25,16 +25,25 @@ pub struct FileLoser {
 
 /// Resolves each file on three sides, and records what was decided and what lost.
 pub(super) struct Resolver<'a> {
+    /// Base, child and parent.
     pub trees: NodeMap<'a>,
+    /// Which kind and strategy a path has.
     pub rules: &'a Rules,
+    /// The branch's, where a rule has none.
     pub strategy: Strategy,
+    /// The side that a person chose for a file whose versions are still those.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
+    /// Where sealed contents are read.
     pub packs: &'a dyn Packs,
+    /// Where contents are merged.
     pub merger: &'a dyn ContentMerger,
     /// Bytes of contents that may still be merged.
     pub bytes_left: u64,
+    /// What both sides changed, in the order in which it was met.
     pub both_changed: Vec<FileDecision>,
+    /// What was not kept of them.
     pub losers: Vec<FileLoser>,
+    /// Files that could not be merged by their kind, and why.
     pub notes: Vec<(Vec<u8>, Fallback)>,
 }
 
@@ -112,6 +121,7 @@ impl<'a> Resolver<'a> {
         decision
     }
 
+    /// Notes that something of the file at a path is lost.
     pub(super) fn record_loser(&mut self, path: Vec<u8>, what: Loser) {
         self.losers.push(FileLoser { path, what });
     }
@@ -134,6 +144,7 @@ impl<'a> Resolver<'a> {
         ConflictPolicy { strategy, times, decision: Some(Side::Both) }
     }
 
+    /// Notes a file that both sides changed.
     pub(super) fn record(&mut self, decision: FileDecision) {
         self.both_changed.push(decision);
     }

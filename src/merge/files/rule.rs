@@ -73,6 +73,7 @@ pub(super) struct RuleFault {
 }
 
 impl RuleFault {
+    /// Takes what is wrong and what to write.
     pub(super) fn new(problem: impl fmt::Display, hint: impl Into<Cow<'static, str>>) -> RuleFault {
         RuleFault { problem: problem.to_string(), hint: hint.into() }
     }

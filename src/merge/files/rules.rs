@@ -45,6 +45,22 @@ pub struct RuleError {
 }
 
 /// The rules for the files of a branch; the first that matches a path counts.
+///
+/// ```
+/// use engramfs::merge::Strategy;
+/// use engramfs::merge::files::Rules;
+///
+/// let rules = Rules::parse("/core/** text manual\n*.jsonl union event_id append").unwrap();
+/// assert_eq!(rules.of(b"logs/today.jsonl").kind.name(), "union");
+/// assert!(rules.of(b"logs/today.jsonl").append);
+/// assert_eq!(rules.of(b"core/plan.md").strategy(Strategy::NewestWins), Strategy::Manual);
+/// // What no rule names merges as a text.
+/// assert_eq!(rules.of(b"notes/plan.md").kind.name(), "text");
+///
+/// let error = Rules::parse("*.md text\n*.log onion").unwrap_err();
+/// assert_eq!((error.line, error.problem.as_str()), (2, "'onion' is no kind of merge"));
+/// println!("{error}; {}", error.hint);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rules {
     patterns: GlobSet,

@@ -46,11 +46,13 @@ pub(super) enum UnitLayout {
 pub(super) struct UnitRoot {
     /// The main file or the folder.
     pub inode: u64,
+    /// What belongs to it.
     pub layout: UnitLayout,
 }
 
 /// Finds the units of one tree.
 pub(super) struct UnitFinder<'a> {
+    /// The tree that is looked at.
     pub tree: &'a Tree,
     rules: &'a Rules,
     packs: &'a dyn Packs,
@@ -59,6 +61,7 @@ pub(super) struct UnitFinder<'a> {
 }
 
 impl<'a> UnitFinder<'a> {
+    /// Begins with no folder looked at.
     pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
         UnitFinder { tree, rules, packs, folders: HashMap::new() }
     }

@@ -8,7 +8,9 @@ use crate::workspace::{FileNode, Tree};
 
 /// A member that two versions of a unit have differently, or that one of them lacks.
 pub(super) struct MemberDifference {
+    /// Its inode in the old version, if it is there.
     pub old: Option<u64>,
+    /// The same in the new one.
     pub new: Option<u64>,
     /// Whether it tells a change.
     pub is_change: bool,

@@ -58,14 +58,18 @@ pub(super) struct Units<'a, 'b> {
 pub(super) struct UnitPlan {
     /// What becomes of each file that is in a unit.
     pub outcomes: HashMap<Id, UnitOutcome>,
+    /// The units that the sides have differently.
     pub conflicts: Vec<UnitConflict>,
+    /// Of each of them what was decided.
     pub decisions: Vec<FileDecision>,
+    /// What was not kept.
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.
     taken_roots: Vec<(Id, Option<UnitRoot>)>,
 }
 
 impl<'a, 'b> Units<'a, 'b> {
+    /// Begins with no unit met.
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
         let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
         Units { trees, finders, met_members: HashMap::new() }

@@ -7,7 +7,8 @@ use super::unit::UnitFinder;
 use crate::workspace::{Packs, Tree, TreeError};
 
 /// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
-/// merges; of a folder without what is in it. Nothing where the trees differ at more than `limit` paths.
+/// merges; of a folder without what is in it. Nothing where the trees differ at more than `limit` paths. Fails where a
+/// file has to be looked into to know what it is, and can't be read.
 pub fn unit_paths(
     rules: &Rules,
     packs: &dyn Packs,

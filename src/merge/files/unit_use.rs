@@ -6,6 +6,7 @@ use super::unit_diff::differing;
 use crate::workspace::{Packs, Tree, TreeError};
 
 /// Returns the path of a unit that one tree has otherwise than the other and of which one of the files is in `open`.
+/// Fails as [`unit_paths`](fn@super::unit_paths) does.
 pub fn replaced_unit(
     rules: &Rules,
     packs: &dyn Packs,

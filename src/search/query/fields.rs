@@ -20,6 +20,7 @@ pub(super) fn default_scope() -> Vec<String> {
 /// The object as it was written: the vector apart, since it is long and goes straight into floats.
 #[derive(Default)]
 pub(super) struct Fields {
+    /// Finite numbers, one at least.
     pub(super) vector: Option<Vec<f32>>,
     others: Map<String, Value>,
 }
@@ -30,6 +31,8 @@ impl Fields {
         self.others.remove(key).filter(|value| !value.is_null())
     }
 
+    /// Takes a text; like all of these it fails with [`QueryError::Field`] for a value of another kind, and takes null
+    /// for none.
     pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, QueryError> {
         match self.take(key) {
             None => Ok(None),
@@ -38,11 +41,13 @@ impl Fields {
         }
     }
 
+    /// Takes a flag, false where the key is left out.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
         value.as_bool().ok_or_else(|| wrong(key, &value, "true or false"))
     }
 
+    /// Takes a whole number of a range; `expected` says in the error what to write.
     pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
         &mut self,
         key: &'static str,
@@ -57,6 +62,7 @@ impl Fields {
         number.map(Some).ok_or_else(|| wrong(key, &value, expected))
     }
 
+    /// Takes the mode by its name.
     pub(super) fn mode(&mut self) -> Result<Option<Mode>, QueryError> {
         let Some(value) = self.take("mode") else {
             return Ok(None);
@@ -117,6 +123,7 @@ impl Fields {
         Ok(Include { vector: has("vector"), stamp: has("stamp") })
     }
 
+    /// Takes what the answer repeats: any JSON, which has [`TAG_BYTES_MAX`] bytes at most as it is written again.
     pub(super) fn tag(&mut self) -> Result<Value, QueryError> {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {
