@@ -23,6 +23,7 @@ use crate::segment::FOLDER;
 
 /// Where a store is read from.
 pub(super) struct LoadSource<'a> {
+    /// Where the journal is read.
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public_key: &'a PublicKey,

@@ -311,6 +311,8 @@ fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
     file.sync()
 }
 
+/// Checks the file `format`. [`OpenError::OldFormat`] and [`OpenError::NewerFormat`] for stores of other versions, kind
+/// `Damaged` for any other text and where the file is missing.
 pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
     let bytes = read_file(disk, "format")?;
     if bytes == FORMAT.as_bytes() {
@@ -327,6 +329,8 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
     Err(Error::damaged("the file 'format' does not say what it should"))
 }
 
+/// Reads both halves of the signing key; a [`KeyError`](crate::lineage::KeyError) where others could read the secret
+/// one, one is no key, or they do not belong together.
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     let key = read_file(disk, "key")?;
     let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", error))?;

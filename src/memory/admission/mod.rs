@@ -18,14 +18,18 @@ pub(in crate::memory) struct Admission {
     pub shares: Arc<Shares>,
     /// Memory that callers hold, by user.
     pub budget: Arc<Budget>,
+    /// What names and attributes of files take up, by user.
     pub files_held: limits::FilesHeld,
+    /// What signals take up, by user.
     pub signals_held: limits::SignalsHeld,
+    /// What branches with a quota hold.
     pub quotas: quota::Quotas,
     /// The room on the disk, and the reserve.
     pub room: disk_room::DiskRoom,
 }
 
 impl Admission {
+    /// Begins with nobody holding anything.
     pub fn new(room: disk_room::DiskRoom) -> Admission {
         let (budget, files_held, signals_held, quotas) = Default::default();
         Admission { shares: Shares::new(Pool::processors()), budget, files_held, signals_held, quotas, room }

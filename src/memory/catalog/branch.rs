@@ -23,6 +23,7 @@ pub struct BranchId(pub u64);
 /// A named state of a branch.
 #[derive(Clone)]
 pub struct Checkpoint {
+    /// What the branch held.
     pub state: Arc<BranchVersion>,
     /// The branch's base then.
     pub base: Arc<BranchVersion>,
@@ -49,6 +50,7 @@ pub enum StateSource {
 
 /// A state that a rollback or a fork takes.
 pub struct SourceState {
+    /// What is taken.
     pub state: Arc<BranchVersion>,
     /// The base that the branch had with it.
     pub base: Arc<BranchVersion>,
@@ -167,9 +169,11 @@ impl LeaseState {
 /// One branch.
 #[derive(Clone)]
 pub struct Branch {
+    /// Its number, which no other branch ever has.
     pub id: BranchId,
     /// A small number that no other living branch has; 0 for none.
     pub number: u32,
+    /// Its name among its siblings; forks and renames change no id.
     pub name: Arc<str>,
     /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
     /// tells it, and putting it together at depth 64 takes some 3 µs.
@@ -190,9 +194,11 @@ pub struct Branch {
     pub stamp: u64,
     /// `seq` of the entry that gave it the state that it has.
     pub state_entry: u64,
+    /// What it holds now.
     pub state: Arc<BranchVersion>,
     /// What it began with, or last merged with.
     pub base: Arc<BranchVersion>,
+    /// Its own, those that it inherited when it was forked among them.
     pub settings: Settings,
     /// Its checkpoints by label.
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,

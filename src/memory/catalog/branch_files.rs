@@ -31,8 +31,11 @@ pub(in crate::memory) fn given(state: &Arc<BranchVersion>, from: u32, to: u32) -
 
 /// A file without a name, and who lets go of it.
 pub(in crate::memory) struct OrphanFile {
+    /// Who lets go of it.
     pub who: Actor,
+    /// Whose tree has it.
     pub branch: BranchId,
+    /// Its number there.
     pub inode: u64,
 }
 

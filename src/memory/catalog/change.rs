@@ -36,6 +36,7 @@ pub enum CatalogChange {
     Settings(BranchId, Settings),
     /// The first vector fixes dimension and metric of a root branch.
     Fix(BranchId),
+    /// The directory of a branch gets other permission bits.
     Mode(BranchId, u32),
     /// The branch belongs to another user.
     Owner(BranchId, u32),
@@ -121,6 +122,8 @@ impl Catalog {
         }
     }
 
+    /// Carries out one change of the entry `seq`. Nothing is checked, and of a branch that is not there nothing
+    /// changes.
     pub(super) fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
             CatalogChange::Add(branch) => self.add(*branch, seq),

@@ -50,6 +50,7 @@ struct DeleteRun {
 /// A state that is in no file yet.
 #[derive(Clone)]
 pub struct RecentState {
+    /// The state itself.
     pub retained: RetainedState,
     /// How many states of the branch are before it here.
     position: u32,
@@ -58,11 +59,17 @@ pub struct RecentState {
 /// What is remembered of a branch that was discarded or merged. What it held is the state behind its last entry.
 #[derive(Clone)]
 pub struct EndedBranch {
+    /// Its number.
     pub id: BranchId,
+    /// Its name at its end.
     pub name: Arc<str>,
+    /// Its name path at its end.
     pub path: Arc<str>,
+    /// The branch above it; none for a root branch.
     pub parent: Option<BranchId>,
+    /// Who owned it.
     pub uid: u32,
+    /// Permission bits of its directory.
     pub mode: u32,
     /// When it was made.
     pub created: Time,
@@ -72,6 +79,7 @@ pub struct EndedBranch {
     pub is_merged: bool,
     /// The entry that gave it its last state.
     pub last_entry: u64,
+    /// Its settings at its end.
     pub settings: Settings,
 }
 

@@ -84,6 +84,7 @@ pub fn log_entry_number(id: &str) -> Option<u64> {
 pub struct LogEntryName<'a> {
     /// The name of the closed log.
     pub closed: Option<&'a str>,
+    /// The entry's number in that log, from 1.
     pub number: u64,
 }
 

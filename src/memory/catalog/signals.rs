@@ -83,7 +83,9 @@ pub enum SignalLifetime {
 /// A change of a signal, as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalChange {
+    /// The signal of a key is this one.
     Set(Arc<str>, Arc<Signal>),
+    /// The key has no signal any more.
     Remove(Arc<str>),
 }
 

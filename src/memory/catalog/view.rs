@@ -32,8 +32,11 @@ impl View {
 
 /// The state and base that a view shows, with its branch.
 pub(in crate::memory) struct ResolvedView<'a> {
+    /// The branch that it is a view of.
     pub branch: &'a Branch,
+    /// What it shows.
     pub state: Arc<BranchVersion>,
+    /// What `diff` compares it with.
     pub base: Arc<BranchVersion>,
     /// The number of the last entry before it, unless it is the present one.
     pub until: Option<u64>,

@@ -177,11 +177,14 @@ impl Command {
 /// Something that happens to a store.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
+    /// When it was done; no record of the log has an earlier time than the one before.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, also
     /// when it is applied again.
     pub planned: Time,
+    /// Who did it.
     pub uid: u32,
+    /// What was done.
     pub command: Command,
 }
 

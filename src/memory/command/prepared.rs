@@ -18,6 +18,7 @@ pub struct PreparedCommand {
     pub branch: BranchId,
     /// Its name path.
     pub path: Arc<str>,
+    /// The branch above it and its name path.
     pub parent: Option<(BranchId, Arc<str>)>,
     /// Head of its base.
     pub base: Hash,
@@ -60,11 +61,13 @@ pub(in crate::memory) fn about(
 }
 
 impl PreparedCommand {
+    /// Gives the entry its particulars, in the place of others.
     pub(in crate::memory) fn with_detail(mut self, detail: Detail) -> PreparedCommand {
         self.detail = detail;
         self
     }
 
+    /// Adds a change of the catalog behind the others.
     pub(in crate::memory) fn step(mut self, step: CatalogChange) -> PreparedCommand {
         self.steps.push(step);
         self

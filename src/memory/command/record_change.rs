@@ -49,12 +49,14 @@ impl RecordChange {
 }
 
 impl SharedLogAppend {
+    /// Appends the stored form.
     pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         self.totals.write(out).number(self.changes.len() as u64);
         self.changes.iter().for_each(|change| change.write(out));
         out
     }
 
+    /// Reads the stored form back.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
         let totals = SharedLogTotals::read(input)?;
         let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
@@ -73,6 +75,7 @@ mod flag {
 }
 
 impl RecordChange {
+    /// Appends the stored form: its flags first, which say what follows.
     pub(super) fn write(&self, out: &mut Writer) {
         match self {
             RecordChange::Delete { id } => {
@@ -98,6 +101,7 @@ impl RecordChange {
         }
     }
 
+    /// Reads the stored form back. Content and id are taken as they are: they were checked before they were written.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         if flags == flag::CURSOR {

@@ -55,6 +55,7 @@ pub enum RecordEdit {
     },
 }
 
+/// Returns metadata as its one JSON text: keys in order, no blanks.
 pub(super) fn canonical(metadata: Map<String, Value>) -> Arc<str> {
     serde_json::to_string(&Value::Object(metadata)).unwrap_or_default().into()
 }

@@ -67,6 +67,7 @@ struct OpenArchive {
 /// The steps of one branch in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchRow {
+    /// The branch's number.
     pub branch: u64,
     /// Where its steps begin in section 4, in steps.
     pub start: u64,

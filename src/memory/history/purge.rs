@@ -75,6 +75,8 @@ pub(in crate::memory) fn without_quotes(
     Ok(kept)
 }
 
+/// Writes an archive again without some quotes, each named by its entry and its place among the conflicts. Hashes and
+/// signatures stay: they cover no quotes.
 pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
     let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;

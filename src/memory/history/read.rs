@@ -279,6 +279,7 @@ impl<'a> HistoryReader<'a> {
 
 /// A line that was found.
 pub(super) struct FoundEntry {
+    /// The entry.
     pub signed: Arc<SignedEntry>,
     /// All of it.
     pub line: Vec<u8>,

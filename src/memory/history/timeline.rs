@@ -45,6 +45,7 @@ pub struct TimelineStep {
 pub struct BranchFacts {
     /// Number of its parent, 0 for none.
     pub parent: u64,
+    /// Its owner.
     pub uid: u32,
     /// Permission bits of its directory.
     pub mode: u32,

@@ -17,8 +17,11 @@ const FOLDED: usize = 4;
 /// Entries that are in no archive yet, and the steps that they are.
 #[derive(Default)]
 pub(super) struct FreshEntries {
+    /// Number of the first of them.
     pub first: u64,
+    /// Number of the last.
     pub last: u64,
+    /// Of each branch what is known of it, and its steps in order.
     pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
     /// What was known of branches before the first entry, where entries before it were moved out.
     pub facts_before: BTreeMap<u64, BranchFacts>,

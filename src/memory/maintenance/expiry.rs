@@ -87,6 +87,7 @@ impl Memory {
         *self.maintenance.expiry.open_files.lock() = open;
     }
 
+    /// Returns the inodes of a branch that some handle has open; none where nobody tells.
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
         let open = self.maintenance.expiry.open_files.lock();
         open.as_ref().map(|open| open.open(branch)).unwrap_or_default()

@@ -26,12 +26,20 @@ pub mod usage;
 pub(in crate::memory) struct Maintenance {
     /// Seals, commits what is pending and expires.
     pub thread: seal::MaintenanceThread,
+    /// Builds neighbour graphs of segments.
     pub indexer: indexer::Indexer,
+    /// Indexes the words of files.
     pub file_indexer: file_indexer::FileIndexer,
+    /// Has texts embedded.
     pub embedding: embedding::Embedding,
+    /// Checks blocks of files again.
     pub scrubber: scrub::Scrubber,
+    /// Removes signals whose time is over.
     pub signal_expiry: signal_expiry::SignalExpiry,
+    /// Knows which files are open, so that no rule with a `ttl` takes them.
     pub expiry: expiry::Expiry,
+    /// What earlier states take up on the disk, as it was last counted.
     pub retained: usage::RetainedBytes,
+    /// Whether a purge runs, or has to be finished.
     pub purge: purge::PurgeState,
 }

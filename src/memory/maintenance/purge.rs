@@ -38,6 +38,7 @@ use crate::object::Hash;
 /// Whether a purge is under way, or one of an earlier process is not finished.
 #[derive(Default)]
 pub(in crate::memory) struct PurgeState {
+    /// Set while one runs, so that a second is refused.
     pub(super) is_running: AtomicBool,
     /// Whether somebody has it told what one would do: that reads every state that is kept.
     is_tried: AtomicBool,
@@ -48,6 +49,7 @@ pub(in crate::memory) struct PurgeState {
 pub(super) struct Running<'a>(&'a AtomicBool);
 
 impl<'a> Running<'a> {
+    /// Sets the flag until this is dropped; [`PurgeError::Running`] where it is set.
     pub fn begin(flag: &'a AtomicBool) -> Result<Running<'a>, Error> {
         if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(Running(flag)) }
     }

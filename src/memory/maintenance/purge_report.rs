@@ -14,12 +14,15 @@ use crate::object::Hash;
 /// What went so far.
 #[derive(Default)]
 pub(super) struct PurgeReport {
+    /// Each id, or path with `files/` in front, with the hash of the version that went.
     pub versions: BTreeSet<(Arc<str>, Hash)>,
+    /// Name paths of the branches that had something, now or earlier.
     pub branches: BTreeSet<Arc<str>>,
     /// Names of what says the same and stays.
     pub copies: BTreeSet<Arc<str>>,
     /// Names that nothing had.
     pub not_found: Vec<Arc<str>>,
+    /// The purge's own entry; none where nothing went, and where it was only tried.
     pub entry: Option<Hash>,
 }
 
@@ -46,6 +49,7 @@ impl PurgeReport {
         Ok(())
     }
 
+    /// Returns the report as the caller is given it; ids and paths without hashes, each once.
     pub fn to_json(&self, dry_run: bool) -> Value {
         let names =
             |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();

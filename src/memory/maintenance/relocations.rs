@@ -62,6 +62,7 @@ impl FlushedSegment {
 /// What goes into one new segment.
 #[derive(Default)]
 pub(super) struct CompactionGroup {
+    /// Versions that are in no segment yet, by address: equal ones that were written twice are two rows.
     pub(super) unsealed: HashMap<*const Version, Arc<Version>>,
     /// Each older segment, and the rows that some state sees.
     pub(super) segments: HashMap<Hash, (Arc<Segment>, Visible)>,
@@ -321,6 +322,8 @@ impl<'a> Relocations<'a> {
         after
     }
 
+    /// Returns a state with all that moved standing where it is now; the same one for the same one, so that what shared
+    /// it shares it again.
     pub(super) fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();

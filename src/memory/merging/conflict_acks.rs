@@ -32,6 +32,7 @@ type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and then wrote.
 pub(in crate::memory) struct WrittenSince {
+    /// Who was shown it.
     pub uid: u32,
     /// The file, as `files/PATH`.
     pub id: Arc<str>,

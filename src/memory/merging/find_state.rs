@@ -122,8 +122,11 @@ enum StateOutcome {
 
 /// A branch with its lineage.
 pub(in crate::memory) struct StateSearch<'a> {
+    /// All branches at that moment.
     pub catalog: Catalog,
+    /// The branch that is looked into.
     pub branch: BranchRef,
+    /// What reads its lineage.
     pub reader: HistoryReader<'a>,
 }
 

@@ -30,6 +30,7 @@ use crate::sync::Mutex;
 /// What is kept between attempts to merge.
 #[derive(Default)]
 pub(in crate::memory) struct MergeState {
+    /// Plans, and contents that were merged for them.
     pub planner: planner::Planner,
     /// Which conflicts somebody was shown.
     pub acks: conflict_acks::ConflictAcks,

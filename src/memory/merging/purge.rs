@@ -64,6 +64,7 @@ pub struct Purge {
 /// What is left of what had something.
 #[derive(Default)]
 pub struct Purged {
+    /// Branches as they are without it.
     pub branches: Vec<BranchRef>,
     /// Earlier states, and those that were in one file with them.
     pub states: Vec<KeyedState>,

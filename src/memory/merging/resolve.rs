@@ -144,6 +144,7 @@ impl Memory {
         Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
     }
 
+    /// Returns the branch above; none for a root branch and for one that has ended.
     pub(in crate::memory) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
         self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
     }

@@ -104,6 +104,7 @@ fn with_records_of(
 
 /// Entries to take back.
 pub(super) struct RevertTarget {
+    /// Which they are, as a caller names them.
     pub entries: RevertedEntries,
     /// The last of them.
     pub last: Arc<SignedEntry>,

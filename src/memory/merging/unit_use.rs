@@ -17,6 +17,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 pub(in crate::memory) struct UnitLooks(usize);
 
 impl UnitLooks {
+    /// Begins with ten looks.
     pub(in crate::memory) fn new() -> UnitLooks {
         UnitLooks(LOOKS)
     }

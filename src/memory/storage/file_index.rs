@@ -40,7 +40,9 @@ struct FileIndexState {
 /// How much is claimed at once.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct ClaimLimits {
+    /// Contents at most.
     pub files: usize,
+    /// Bytes that are read of them at most.
     pub bytes: u64,
     /// Whether a content that is larger than `bytes` is claimed, too, alone; else it is passed over.
     pub allows_larger: bool,

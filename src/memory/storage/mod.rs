@@ -17,8 +17,11 @@ use crate::sync::Mutex;
 pub(in crate::memory) struct Storage {
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
     pub manifest: Mutex<manifest::Stored>,
+    /// Segments by name, each open once.
     pub segments: segments::Segments,
+    /// Packs, and where trees of files are stored.
     pub trees: trees::TreeStore,
+    /// The index of files, and what waits for it.
     pub file_index: file_index::FileIndex,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     pub journal_segments: Mutex<HashSet<Hash>>,

@@ -33,6 +33,7 @@ impl Memory {
     }
 }
 
+/// Works out the entry by which a name of agents is barred below a root branch, or is free again.
 pub(super) fn prepare_agent_name(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

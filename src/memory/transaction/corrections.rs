@@ -39,7 +39,9 @@ enum EditOutcome {
 /// A version that edits lead to, all but its stamp.
 #[derive(Clone)]
 pub struct ResolvedVersion {
+    /// Vector, text and metadata.
     pub content: RecordContent,
+    /// Whether the text is newer than the vector.
     pub vector_stale: bool,
     /// The record whose `created` it keeps, if not its own.
     pub created_from: Option<Arc<str>>,

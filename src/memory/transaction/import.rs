@@ -123,6 +123,7 @@ pub fn check_closed_name(text: &str) -> Result<(), Error> {
     if seq > CLOSED_SEQ_MAX || format!("{name}@{seq}") != text { Err(bad().into()) } else { Ok(()) }
 }
 
+/// Works out what is taken over of another store's branch. Kind `Exists` for a closed log whose name is taken.
 pub(super) fn prepare(
     catalog: &Catalog,
     log_record: &LogRecord,

@@ -98,6 +98,7 @@ fn said(text: &Arc<str>) -> Option<Arc<str>> {
     (!text.is_empty()).then(|| text.clone())
 }
 
+/// Works out the proposal of a branch as it is; one that stands is replaced, with what was said of it.
 pub(super) fn propose(
     context: &PlanContext<'_>,
     log_record: &LogRecord,
@@ -111,6 +112,7 @@ pub(super) fn propose(
     Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
 }
 
+/// Works out that a branch proposes nothing any more.
 pub(super) fn withdraw(
     context: &PlanContext<'_>,
     log_record: &LogRecord,
@@ -120,6 +122,8 @@ pub(super) fn withdraw(
     Ok(prepared.step(CatalogChange::Proposal(branch, None)))
 }
 
+/// Works out what somebody says of the child's proposal, in place of what he said before. Whether he may is asked
+/// before.
 pub(super) fn review(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

@@ -61,23 +61,28 @@ struct EventLine<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(in crate::memory) enum About<'a> {
+    /// A key whose signal is gone, or a barrier: what has no value.
     Key {
         key: &'a str,
     },
+    /// What was written to a key.
     Signal {
         key: &'a str,
         #[serde(flatten)]
         value: Shown<'a>,
     },
+    /// A signal that ended by itself, and why.
     Ended {
         key: &'a str,
         reason: &'a str,
     },
+    /// An entry of the log.
     Entry {
         entry_id: u64,
         #[serde(flatten)]
         text: Shown<'a>,
     },
+    /// A merge, and how much it brought.
     Merge {
         entry: u64,
         put: u64,
@@ -90,16 +95,23 @@ pub(in crate::memory) enum About<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::memory) enum Shown<'a> {
+    /// The value of a signal.
     Value(&'a str),
+    /// The text of an entry.
     Text(&'a str),
+    /// What is long, no text, or not for everybody: its length alone.
     Bytes(usize),
 }
 
 /// Who did something, where and when.
 pub(in crate::memory) struct EventOrigin<'a> {
+    /// When.
     pub time: Time,
+    /// Name path of the branch.
     pub branch: &'a str,
+    /// Its agent; empty for none.
     pub agent: &'a str,
+    /// The user.
     pub uid: u32,
 }
 
@@ -297,6 +309,7 @@ pub(in crate::memory) struct LogOwner {
 }
 
 impl LogOwner {
+    /// Takes a branch that has a log of its own.
     pub fn of(branch: &Branch) -> LogOwner {
         LogOwner { branch: branch.id, uid: branch.uid }
     }

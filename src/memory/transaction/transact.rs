@@ -67,6 +67,7 @@ impl LogTail {
         }
     }
 
+    /// Returns the journal to append to, or [`Error::ReadOnly`] with [`LogTail::refusal`].
     pub(in crate::memory) fn writable(&self) -> Result<Arc<Journal>, Error> {
         match (self.refusal(), &self.journal) {
             (None, Some(journal)) => Ok(journal.clone()),
@@ -344,6 +345,7 @@ impl Memory {
         replaced
     }
 
+    /// Tells all listeners of a change, and wakes the threads that have something to do then. No lock may be held.
     pub(in crate::memory) fn tell(&self, change: BranchEvent) {
         // Taken out: a listener looks at the store itself.
         let listeners = self.listeners.lock().clone();

@@ -34,6 +34,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// Returns what an entry says of itself.
     pub(super) fn of(entry: &SignedEntry) -> Receipt {
         let counts = entry.entry.counts;
         Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }

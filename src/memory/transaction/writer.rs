@@ -46,6 +46,7 @@ pub(in crate::memory) struct WriterGuard<'a> {
 }
 
 impl WriterLock {
+    /// Takes the end of the log, and publishes of it what is read without the lock.
     pub fn new(log_tail: LogTail) -> WriterLock {
         let published = Published {
             seq: AtomicU64::new(log_tail.seq),

@@ -35,6 +35,7 @@ struct KeptViews {
 }
 
 impl FileViews {
+    /// Returns what is kept of a view, if it is; of the views the one that was used longest ago is dropped first.
     pub fn get(&self, view: &View) -> Option<Arc<VisibleFiles>> {
         let mut kept = self.0.lock();
         kept.uses += 1;
@@ -58,6 +59,7 @@ impl FileViews {
         drop(was);
     }
 
+    /// Lets go of all views, as after a purge.
     pub fn clear(&self) {
         let was = std::mem::take(&mut self.0.lock().views);
         drop(was);
@@ -85,6 +87,7 @@ struct FilesOfView {
 
 /// What a query may search.
 pub(in crate::memory) struct SearchableFiles {
+    /// What the caller may read of what is indexed.
     pub files: PermittedFiles,
     /// Files that are not indexed yet.
     pub missing: u64,

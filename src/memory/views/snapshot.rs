@@ -14,6 +14,7 @@ use crate::sync::Mutex;
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct Snapshot {
+    /// What the view showed.
     pub(in crate::memory) state: Arc<BranchVersion>,
     /// Where the last export read ended, so that reading on costs no search.
     pub(in crate::memory) place: Arc<Mutex<Option<ExportCursor>>>,
@@ -78,6 +79,7 @@ pub struct RecordStat {
 }
 
 impl Snapshot {
+    /// Takes a state; nothing was exported of it yet.
     pub(in crate::memory) fn new(state: Arc<BranchVersion>) -> Snapshot {
         Snapshot { state, place: Arc::default() }
     }
@@ -128,6 +130,7 @@ impl Memory {
         self.state(view).map(Snapshot::new)
     }
 
+    /// Returns what a view shows now. Kinds as of [`Memory::snapshot`].
     pub(in crate::memory) fn state(&self, view: &View) -> Result<Arc<BranchVersion>, Error> {
         if let View::Branch(branch) = view {
             return Ok(self.catalog().branch(*branch)?.state.clone());

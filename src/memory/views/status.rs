@@ -68,6 +68,7 @@ pub(super) struct LeaseStatus {
 }
 
 impl LeaseStatus {
+    /// Looks who holds the lease of a branch now.
     pub fn of(memory: &Memory, branch: BranchId) -> LeaseStatus {
         let since = memory.lease_since(branch);
         LeaseStatus { held: since.is_some(), since: since.map(|since| since.to_string()) }

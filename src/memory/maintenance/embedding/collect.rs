@@ -17,7 +17,9 @@ pub(super) const TEXTS_AT_ONCE: usize = 512;
 
 /// A set of vectors, and below which root branches it counts, or is to.
 pub(super) struct EmbeddingGoal {
+    /// The embedder and the dimension, as an entry has them or will.
     pub record: EmbedderRecord,
+    /// The root branches.
     pub roots: Vec<BranchId>,
 }
 

@@ -14,6 +14,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// One embedder, and for which root branches it is.
 pub(in crate::memory) struct EmbedderSlot {
     root: Option<Arc<str>>,
+    /// What makes the vectors.
     pub(super) embedder: Box<dyn Embedder>,
     state: Mutex<SlotState>,
     changed: Condvar,
@@ -37,6 +38,7 @@ struct SlotState {
 }
 
 impl EmbedderSlot {
+    /// Takes an embedder that was not asked what it is yet; `root` as of [`EmbedderSlot::root`].
     pub(super) fn new(root: Option<&str>, embedder: Box<dyn Embedder>) -> EmbedderSlot {
         EmbedderSlot { root: root.map(Arc::from), embedder, state: Mutex::default(), changed: Condvar::default() }
     }
@@ -55,14 +57,17 @@ impl EmbedderSlot {
         self.root.as_deref()
     }
 
+    /// Tells its thread that something was written.
     pub(super) fn wake(&self) {
         self.change(|state| state.has_work = true);
     }
 
+    /// Has its thread end, and whoever waits for it.
     pub(super) fn stop(&self) {
         self.change(|state| state.stop = true);
     }
 
+    /// Tells whether its thread is to end.
     pub(super) fn is_stopping(&self) -> bool {
         self.lock().stop
     }
@@ -131,7 +136,8 @@ impl EmbedderSlot {
         });
     }
 
-    /// Returns the vector of a query, within a time limit.
+    /// Returns the vector of a query, within a time limit. One of another length than `dim` is
+    /// [`EmbedError::Unreachable`]: the embedder is then asked again what it is.
     pub(in crate::memory) fn embed_query(
         &self,
         text: &str,
@@ -147,6 +153,7 @@ impl EmbedderSlot {
         Err(error)
     }
 
+    /// Notes whether a set is of its vectors.
     pub(super) fn note_agreement(&self, set: Hash, agrees: bool) {
         self.change(|state| _ = state.agrees.insert(set, agrees));
     }
@@ -187,10 +194,12 @@ impl EmbedderSlot {
         self.lock().sets.retain(|set, _| keep(set));
     }
 
+    /// Notes a text that it will not embed, so that it is not asked again.
     pub(super) fn note_refused(&self, text: Hash) {
         self.lock().refused.insert(text);
     }
 
+    /// Tells whether it refused a text, since it was last asked to embed all anew.
     pub(super) fn is_refused(&self, text: &Hash) -> bool {
         self.lock().refused.contains(text)
     }
@@ -204,10 +213,12 @@ impl EmbedderSlot {
         });
     }
 
+    /// Tells whether all vectors below a root branch are being made anew.
     pub(in crate::memory) fn reembeds(&self, root: BranchId) -> bool {
         self.lock().reembed.contains(&root)
     }
 
+    /// Notes that they are made.
     pub(super) fn end_reembed(&self, root: BranchId) {
         self.lock().reembed.remove(&root);
     }

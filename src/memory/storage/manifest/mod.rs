@@ -62,7 +62,9 @@ pub struct Manifest {
     pub journal: u64,
     /// Number of the last entry before.
     pub seq: u64,
+    /// Hash of that entry.
     pub tip: Hash,
+    /// When that was made.
     pub time: Time,
     /// Files of the entries before.
     pub archives: Vec<ArchiveName>,

@@ -83,8 +83,11 @@ struct StoredState {
 pub struct Stored {
     catalog: Catalog,
     parts: Vec<ManifestPart>,
+    /// Set hashes of records by the numbers that parts name them by.
     pub(super) sums: InternTable,
+    /// The same of trees of files.
     pub(super) trees: InternTable,
+    /// The same of settings.
     pub(super) settings: InternTable,
     /// By address.
     states: HashMap<usize, StoredState>,
