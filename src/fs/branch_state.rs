@@ -13,7 +13,9 @@ use crate::sync::Mutex;
 /// Refusals, temporaries and who waits: all of it ends with the mount or the branch.
 #[derive(Default)]
 pub(super) struct BranchState {
+    /// What was refused last in the branch, as `errors` shows it.
     pub errors: ErrorLog,
+    /// Files in `vectors/` that are no records yet.
     pub temporaries: Temporaries,
     wake_calls: Mutex<HashMap<u64, WakeCall>>,
     is_gone: AtomicBool,

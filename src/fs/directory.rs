@@ -16,7 +16,9 @@ const PAGE: usize = 1_024;
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListName {
+    /// As it is listed.
     pub name: OsString,
+    /// What has it.
     pub node: FsNode,
 }
 
@@ -33,11 +35,15 @@ pub(super) struct Listing {
 
 /// What comes after the names that are held.
 pub(super) enum More {
+    /// No more names.
     Nothing,
+    /// The records of a view, as `ID.json`.
     Records(Records),
+    /// The entries of a folder of files.
     Files(FileNames),
 }
 
+/// The records of a snapshot in order of their ids, of which one page at a time is in memory.
 pub(super) struct Records {
     view: View,
     snapshot: Snapshot,
@@ -50,12 +56,16 @@ pub(super) struct Records {
 
 /// What stands at a cookie.
 pub(super) enum ListItem<'a> {
+    /// One of the names that are held.
     Named(&'a OsStr, &'a FsNode),
+    /// A record by its id.
     Record(Arc<str>, FsNode),
+    /// An entry of a folder of files.
     File(FileName, FsNode),
 }
 
 impl ListItem<'_> {
+    /// Returns the name as it is listed.
     pub fn name(&self) -> Cow<'_, OsStr> {
         match self {
             ListItem::Named(name, _) => Cow::Borrowed(name),
@@ -64,6 +74,7 @@ impl ListItem<'_> {
         }
     }
 
+    /// Returns what has the name.
     pub fn node(&self) -> &FsNode {
         match self {
             ListItem::Named(_, node) => node,
@@ -73,6 +84,7 @@ impl ListItem<'_> {
 }
 
 impl Listing {
+    /// Takes the names that come first, and what comes after them.
     pub fn new(names: Vec<ListName>, more: More) -> Listing {
         Listing { names, more }
     }
@@ -98,6 +110,7 @@ impl Listing {
 }
 
 impl Records {
+    /// Takes a snapshot of the view; no page is loaded yet.
     pub fn new(view: View, snapshot: Snapshot) -> Records {
         Records { view, snapshot, page_ends: Vec::new(), page: Vec::new(), page_number: None }
     }

@@ -94,6 +94,7 @@ impl Failure {
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     }
 
+    /// Returns the error number for the kernel; of a refusal that of its kind.
     pub fn errno(&self) -> Errno {
         match self {
             Failure::Plain(errno) => *errno,

@@ -86,7 +86,9 @@ pub(super) trait File: Send + Sync {
     }
 }
 
+/// What is open.
 pub(super) struct Handle {
+    /// What was opened.
     pub node: FsNode,
     /// The number under which the kernel knows the node; 0 where nobody will ask.
     pub number: u64,
@@ -96,15 +98,20 @@ pub(super) struct Handle {
     pub caller: Caller,
     /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
     pub context: Option<OpenContext>,
+    /// What it does.
     pub open: Open,
 }
 
+/// An open file, or an open directory.
 pub(super) enum Open {
+    /// What reads and writes go to.
     File(Box<dyn File>),
+    /// What is listed.
     Directory(Box<Mutex<Listing>>),
 }
 
 impl Handle {
+    /// Returns what reads and writes go to; EISDIR for a directory.
     pub fn file(&self) -> Result<&dyn File, Failure> {
         match &self.open {
             Open::File(file) => Ok(file.as_ref()),
@@ -112,6 +119,7 @@ impl Handle {
         }
     }
 
+    /// Returns what is listed; ENOTDIR for a file.
     pub fn listing(&self) -> Result<&Mutex<Listing>, Failure> {
         match &self.open {
             Open::File(_) => Err(Errno::ENOTDIR.into()),
@@ -125,6 +133,7 @@ impl Handle {
         other.or_else(|| self.context.as_ref().map(|context| &context.state))
     }
 
+    /// Returns ESTALE when the branch of the node was merged or discarded.
     pub fn check_alive(&self) -> Result<(), Failure> {
         self.context.as_ref().map_or(Ok(()), OpenContext::check_alive)
     }
@@ -138,16 +147,19 @@ pub(super) struct HandleTable {
 }
 
 impl HandleTable {
+    /// Takes a handle in and returns its number.
     pub fn add(&self, handle: Handle) -> u64 {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.handles.lock().insert(number, Arc::new(handle));
         number
     }
 
+    /// Returns a handle; EBADF where it is closed or never was.
     pub fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
         self.handles.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
+    /// Takes a handle out. It lives on for operations that have it.
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         self.handles.lock().remove(&number)
     }

@@ -28,6 +28,7 @@ pub(super) struct LineageFile {
 }
 
 impl LineageFile {
+    /// Opens it as it is now: entries that come later are not shown.
     pub fn open(context: OpenContext) -> Result<LineageFile, Failure> {
         let last_seq = context.memory().history_end(&context.view)?;
         let length = context.history_length(HistoryFile::Lineage, last_seq)?;
@@ -54,6 +55,7 @@ pub(super) struct EventsFile {
 }
 
 impl EventsFile {
+    /// Opens it; of a branch it grows, of all other views it ends with them.
     pub fn open(context: OpenContext) -> Result<EventsFile, Failure> {
         let last_seq = match context.view {
             View::Branch(_) => u64::MAX,

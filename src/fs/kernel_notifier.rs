@@ -37,6 +37,8 @@ pub type WakeCall = Box<dyn FnOnce() + Send>;
 /// What is to be told to the kernel, where there is one.
 pub(super) type KernelNotice = Box<dyn FnOnce(&dyn Kernel) + Send>;
 
+/// What tells the kernel of changes, and wakes who waits for them. Nobody who has something to tell waits for the
+/// kernel.
 pub(super) struct KernelNotifier {
     queue: Option<Mutex<Sender<WakeCall>>>,
     /// A notice may wait for reads of the file that it is about.

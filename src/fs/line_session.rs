@@ -88,6 +88,7 @@ struct SessionState {
 }
 
 impl<S: LineProtocol> LineSession<S> {
+    /// Begins a handle on which nothing was written yet.
     pub fn new(context: OpenContext, protocol: S) -> LineSession<S> {
         let state = SessionState {
             anchor: Anchor::default(),

@@ -28,22 +28,32 @@ pub struct Caller {
     pub pid: u32,
 }
 
+/// What all nodes and handles of one mount share.
 pub(super) struct MountContext {
+    /// The store.
     pub memory: Arc<Memory>,
+    /// What the mount has of each branch.
     pub states: BranchStates,
+    /// The last answer of each user, for handles that ask nothing.
     pub answers: LastAnswers,
+    /// What tells the kernel of changes.
     pub notifier: KernelNotifier,
+    /// The numbers by which the kernel knows files.
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.
     pub opened: OpenInodes,
+    /// The trees of `scratch/`.
     pub scratch: Scratch,
+    /// What inodes that are gone were last.
     pub removed: RemovedInodes,
+    /// The last branches that were merged or discarded.
     pub ended: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
 
 impl MountContext {
+    /// Begins a mount with nothing open; starts the notifier's threads.
     pub fn new(memory: Arc<Memory>, options: FsOptions) -> MountContext {
         let numbering = memory.clone();
         MountContext {
@@ -189,17 +199,23 @@ impl MountContext {
 /// Where an open file stands, and who opened it: what is written is written in his name.
 #[derive(Clone)]
 pub(super) struct OpenContext {
+    /// The mount.
     pub mount: Arc<MountContext>,
+    /// What it stands in.
     pub view: View,
+    /// What the mount has of the view's branch.
     pub state: Arc<BranchState>,
+    /// Who opened it.
     pub caller: Caller,
 }
 
 impl OpenContext {
+    /// Returns the store.
     pub fn memory(&self) -> &Memory {
         &self.mount.memory
     }
 
+    /// Returns the branch whose view it is.
     pub fn branch(&self) -> BranchId {
         self.view.branch()
     }
@@ -222,6 +238,7 @@ impl OpenContext {
         CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
+    /// Returns the caller as the store knows him, with the agent that his branch has.
     pub fn actor(&self) -> Actor {
         self.mount.actor(self.caller)
     }

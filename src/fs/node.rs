@@ -15,26 +15,18 @@ pub(super) const NAME_BYTES_MAX: usize = 255;
 pub(super) enum FsNode {
     /// The directory of all root branches.
     Mount,
+    /// The directory of a branch.
     Branch(BranchId),
     /// `taken` tells a checkpoint from a later one of the same label: the kernel never revives a
     /// directory that it saw removed.
-    Checkpoint {
-        branch: BranchId,
-        label: Arc<str>,
-        taken: Time,
-    },
+    Checkpoint { branch: BranchId, label: Arc<str>, taken: Time },
     /// What a branch was behind an entry.
-    At {
-        branch: BranchId,
-        entry: u64,
-    },
+    At { branch: BranchId, entry: u64 },
     /// What a branch proposed by an entry.
-    Proposal {
-        branch: BranchId,
-        entry: u64,
-    },
+    Proposal { branch: BranchId, entry: u64 },
     /// What every branch and checkpoint has.
     Control(View, ControlNode),
+    /// `vectors/ID.json`.
     Record(View, Arc<str>),
     /// Something in `files/` or `scratch/`, by its inode in the tree; the root is that directory itself.
     File(FilesOf, u64),
@@ -42,7 +34,9 @@ pub(super) enum FsNode {
     Temporary(BranchId, u64),
     /// `search/<text>`.
     Query(View, Arc<str>),
+    /// A file of `export/`.
     Export(View, Export),
+    /// A file of `config/`.
     Setting(View, Setting),
     /// Something in `shared/`.
     Shared(View, SharedNode),
@@ -55,9 +49,13 @@ pub(super) enum FsNode {
 pub(super) enum SharedNode {
     /// `log/`.
     Log,
+    /// `log/append`, which takes entries.
     Append,
+    /// `log/entries.jsonl`.
     Entries,
+    /// `log/unread`: the entries behind the cursor.
     Unread,
+    /// `log/cursor`: how far the branch has read.
     Cursor,
     /// `log/after/`.
     AfterFolder,
@@ -71,6 +69,7 @@ pub(super) enum SharedNode {
     ClosedFolder,
     /// The log of a branch that has ended, by its name and the entry that ended it.
     Closed(Arc<str>),
+    /// Its entries.
     ClosedEntries(Arc<str>),
     /// `signals/`.
     Signals,
@@ -104,6 +103,7 @@ impl SharedNode {
         LOG_FILES.into_iter()
     }
 
+    /// Tells whether it is a directory.
     pub fn is_directory(&self) -> bool {
         matches!(
             self,
@@ -146,24 +146,41 @@ impl SharedNode {
 /// The fixed names of a branch's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum ControlNode {
+    /// `vectors/`: the records.
     Vectors,
+    /// `branches/`: the child branches.
     Branches,
+    /// `checkpoints/`, where mkdir(2) takes one.
     Checkpoints,
+    /// `search/`: each name in it is a query.
     Search,
+    /// `at/`: earlier states.
     At,
+    /// `proposals/`: what child branches propose.
     Proposals,
     /// Of a proposal alone.
     Plan,
+    /// `export/`.
     Exports,
+    /// `config/`: a file for each setting.
     Config,
+    /// `shared/`: the log and the signals of all branches.
     Shared,
+    /// `query`, which takes queries and gives their answers.
     Query,
+    /// `ingest`, which takes many records in one commit.
     Ingest,
+    /// `ctl`, which takes verbs.
     Ctl,
+    /// `errors`: what was refused last.
     Errors,
+    /// `branches.jsonl`.
     BranchList,
+    /// `lease`, held as long as it is open.
     Lease,
+    /// A document that changes with the branch alone.
     Document(Document),
+    /// `lineage` or `events.jsonl`.
     History(HistoryFile),
 }
 
@@ -201,6 +218,7 @@ const EXPORTS: [(&str, Export); 3] =
     [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
 
 impl ControlNode {
+    /// Returns what every view has, with its names, in the order of a listing.
     pub fn all() -> impl Iterator<Item = (&'static str, ControlNode)> {
         FIXED.into_iter()
     }
@@ -211,14 +229,17 @@ impl ControlNode {
         ControlNode::all().chain(plan)
     }
 
+    /// Returns what has a name in the directory of a view.
     pub fn from_name(view: &View, name: &str) -> Option<ControlNode> {
         ControlNode::of_view(view).find_map(|(known, fixed)| (known == name).then_some(fixed))
     }
 
+    /// Returns its name in the directory.
     pub fn name(self) -> &'static str {
         FIXED.into_iter().chain([PLAN]).find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
     }
 
+    /// Tells whether it is a directory.
     pub fn is_directory(self) -> bool {
         match self {
             ControlNode::Vectors
@@ -275,6 +296,7 @@ pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
 }
 
 impl FsNode {
+    /// Returns the directory of a view; `taken` as of [`FsNode::Checkpoint`].
     pub fn of_view(view: &View, taken: Time) -> FsNode {
         match view {
             View::Branch(branch) => FsNode::Branch(*branch),
@@ -303,6 +325,8 @@ impl FsNode {
         }
     }
 
+    /// Tells whether it is a directory, as far as the node alone says that: of `files/` and `scratch/` it knows the
+    /// roots.
     pub fn is_directory(&self) -> bool {
         match self {
             FsNode::Mount | FsNode::Branch(_) => true,

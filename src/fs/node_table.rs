@@ -41,6 +41,7 @@ impl TableEntry {
 }
 
 impl NodeTable {
+    /// Knows nothing yet but the root, which is number 1.
     pub fn new(root: FsNode, files: Arc<FileNumbers>) -> NodeTable {
         NodeTable { root, files, known: Mutex::default() }
     }

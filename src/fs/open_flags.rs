@@ -3,13 +3,19 @@
 /// The flags of open(2), as far as they mean something here.
 #[derive(Clone, Copy)]
 pub(super) struct OpenFlags {
+    /// It is read.
     pub read: bool,
+    /// It is written.
     pub write: bool,
+    /// Each write goes to the end.
     pub append: bool,
+    /// It is emptied.
     pub truncate: bool,
     /// The file is made or emptied, to be written whole.
     pub replace: bool,
+    /// It must not be there before.
     pub exclusive: bool,
+    /// It is about to run as a program.
     pub run: bool,
 }
 
@@ -17,6 +23,7 @@ pub(super) struct OpenFlags {
 const RUN: i32 = 0x20;
 
 impl OpenFlags {
+    /// Takes the flags as the kernel sends them.
     pub fn of(flags: i32) -> OpenFlags {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;

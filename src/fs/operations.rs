@@ -138,7 +138,9 @@ pub(super) trait NodeOperations {
 
 /// The operations of one node, whichever tree it is in.
 pub(super) enum AnyNodeOps<'a> {
+    /// Branches, and what is generated.
     Control(ControlNodeOps<'a>),
+    /// `files/` and `scratch/`.
     File(FileOps<'a>),
 }
 

@@ -16,6 +16,7 @@ pub(super) struct QueryFile {
 }
 
 impl QueryFile {
+    /// Takes whoever opens it as the one who asks.
     pub fn new(context: &OpenContext) -> QueryFile {
         QueryFile { reader: context.file_reader() }
     }

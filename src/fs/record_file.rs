@@ -43,6 +43,7 @@ struct Checked {
 }
 
 impl RecordFile {
+    /// Opens a record with the document that it is now, which may be none yet; the document counts for the caller.
     pub fn open(context: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
         context.check_writable()?;
         let record = context.memory().snapshot(&context.view)?.get(id)?;

@@ -23,6 +23,7 @@ pub(super) struct SignalFile {
 }
 
 impl SignalFile {
+    /// Opens the signal of a key that was claimed at a time, with a copy of its value.
     pub fn open(context: OpenContext, key: &Arc<str>, created: Time, append: bool) -> Result<SignalFile, Failure> {
         context.check_writable()?;
         let value = context.signal(key, created)?.value.to_vec();

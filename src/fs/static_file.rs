@@ -20,7 +20,9 @@ impl File for StaticFile {
 
 /// A file of `export/`, made as it is read from the state at its open.
 pub(super) struct ExportFile {
+    /// The records at its open.
     pub snapshot: Snapshot,
+    /// Which file.
     pub export: Export,
 }
 

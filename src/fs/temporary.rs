@@ -29,6 +29,7 @@ pub(super) struct Temporaries {
 
 /// One file. It lives on without a name while it is open.
 pub(super) struct Temporary {
+    /// Its number in the branch, given once.
     pub number: u64,
     content: Mutex<TemporaryContent>,
     used_bytes: Arc<AtomicU64>,
@@ -45,10 +46,15 @@ struct TemporaryContent {
 /// What stat(2) shows of a temporary.
 #[derive(Clone, Copy)]
 pub(super) struct TemporaryStat {
+    /// In bytes.
     pub length: u64,
+    /// Permission bits.
     pub mode: u32,
+    /// Owner.
     pub uid: u32,
+    /// Group.
     pub gid: u32,
+    /// When its bytes were last written.
     pub modified: Time,
 }
 
@@ -60,10 +66,12 @@ impl Default for Temporaries {
 }
 
 impl Temporaries {
+    /// Returns the one that has a name.
     pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().get(name).cloned()
     }
 
+    /// Returns the one of a number, with a name or open.
     pub fn numbered(&self, number: u64) -> Option<Arc<Temporary>> {
         self.numbers.lock().get(&number)?.upgrade()
     }
@@ -142,10 +150,12 @@ impl Temporaries {
 }
 
 impl Temporary {
+    /// Returns what stat(2) shows.
     pub fn stat(&self) -> TemporaryStat {
         self.content.lock().stat
     }
 
+    /// Returns a copy of its bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.content.lock().bytes.to_vec()
     }
@@ -155,16 +165,19 @@ impl Temporary {
         self.content.lock().is_committed = true;
     }
 
+    /// Sets the permission bits.
     pub fn set_mode(&self, mode: u32) {
         self.content.lock().stat.mode = mode & 0o7777;
     }
 
+    /// Sets owner and group, as far as they are given.
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
         let stat = &mut self.content.lock().stat;
         stat.uid = uid.unwrap_or(stat.uid);
         stat.gid = gid.unwrap_or(stat.gid);
     }
 
+    /// Cuts it, or extends it with zeros. ESTALE once it is a record, EDQUOT or ENOSPC where there is no room for it.
     pub fn resize(&self, length: u64, now: Time) -> Result<(), Failure> {
         self.set_length(&mut self.content.lock(), length, now)
     }
@@ -213,8 +226,11 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A temporary that is open.
 pub(super) struct TemporaryFile {
+    /// Where it stands, and who opened it.
     pub context: OpenContext,
+    /// The file.
     pub file: Arc<Temporary>,
+    /// Whether each write goes to the end.
     pub append: bool,
 }
 

@@ -24,6 +24,7 @@ const LONG: usize = 64;
 pub(super) struct Call {
     /// The operation, for the log.
     pub name: &'static str,
+    /// The user.
     pub uid: u32,
 }
 

@@ -14,6 +14,7 @@ use super::fusermount;
 use super::mountinfo::{source_name, topmost_at};
 use super::probe::{Identity, identity, pin};
 
+/// The device that a FUSE mount is served by.
 pub(super) const DEVICE: &str = "/dev/fuse";
 /// Character device 10:229, everywhere on Linux.
 pub(super) const DEVICE_NUMBER: (u32, u32) = (10, 229);
@@ -38,7 +39,9 @@ pub struct MountOptions {
 /// A mount that this process made.
 #[derive(Debug)]
 pub(super) struct OwnMount {
+    /// Where it is, absolute.
     pub path: PathBuf,
+    /// Which mount it is, so that no other is taken for it.
     pub identity: Identity,
     source: String,
     /// Whether mount(2) was ours; else fusermount3 did it and has to undo it.

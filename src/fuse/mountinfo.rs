@@ -11,12 +11,17 @@ pub const SOURCE_PREFIX: &str = "engramfs:";
 /// One line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountEntry {
+    /// The mount's number, given again once it is gone.
     pub id: u32,
+    /// The number of the mount that it is on.
     pub parent: u32,
     /// The minor device number; for FUSE it is also the connection's number.
     pub minor: u32,
+    /// Where it is, as this process sees it.
     pub mountpoint: PathBuf,
+    /// Such as `fuse` or `fuse.NAME`.
     pub fstype: String,
+    /// What it is a mount of; begins with [`SOURCE_PREFIX`] where it is ours.
     pub source: OsString,
     /// Whether other users than the one who mounted it reach it.
     pub allows_others: bool,

@@ -15,7 +15,9 @@ const HEADER_BYTES: u32 = 16;
 
 /// The way to send notices over one connection to the kernel.
 pub struct NoticeChannel {
+    /// Sends the notices that fuser has.
     pub(super) notifier: Notifier,
+    /// The connection, for those that it has not.
     pub(super) device: File,
 }
 

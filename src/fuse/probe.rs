@@ -22,6 +22,7 @@ const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(libc::STATX_MNT_I
 /// own number (never given twice since Linux 6.8) settles it; it is 0 before Linux 5.8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
+    /// The minor device number, by which its connection is found in /sys.
     pub minor: u32,
     major: u32,
     mount: u64,

@@ -25,6 +25,7 @@ pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Err
     outcome.map_err(|errno| Errno::from_i32(errno.0))
 }
 
+/// Returns who sent a request.
 pub(super) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
@@ -47,6 +48,7 @@ pub(super) fn time_set(time: TimeOrNow) -> TimeSet {
     i64::try_from(nanos).map_or(TimeSet::OutOfRange, |nanos| TimeSet::At(Time(nanos)))
 }
 
+/// Returns attributes as fuser takes them. The time of birth is not told: the protocol has none on Linux.
 pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
         ino: INodeNo(attr.ino),
@@ -67,6 +69,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
+/// Returns a kind as fuser takes it.
 pub(super) fn kind(kind: FileKind) -> FileType {
     match kind {
         FileKind::File => FileType::RegularFile,
@@ -107,6 +110,7 @@ pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
     }
 }
 
+/// Replies with a name's node and how long the kernel may believe it.
 pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::EntryAttr, Errno>) {
     match outcome {
         Ok(entry) => reply.entry_with_ttls(
@@ -119,6 +123,7 @@ pub(super) fn answer_entry(reply: ReplyEntry, outcome: Result<fs::EntryAttr, Err
     }
 }
 
+/// Replies with attributes and how long the kernel may believe them.
 pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     match outcome {
         Ok(attr) => reply.attr(&attr.lifetime, &file_attr(&attr)),
@@ -126,6 +131,7 @@ pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     }
 }
 
+/// Replies with bytes.
 pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     match outcome {
         Ok(bytes) => reply.data(&bytes),
@@ -133,6 +139,7 @@ pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     }
 }
 
+/// Replies with how many bytes were taken.
 pub(super) fn answer_written(reply: ReplyWrite, outcome: Result<u32, Errno>) {
     match outcome {
         Ok(taken) => reply.written(taken),
@@ -158,6 +165,7 @@ pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<(u64, FopenFlags), E
     }
 }
 
+/// Replies with a new file's node and its handle.
 pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr, u64, FopenFlags), Errno>) {
     match outcome {
         Ok((entry, handle, flags)) => {
@@ -173,6 +181,7 @@ pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr,
     }
 }
 
+/// Replies with the room on the disk, in blocks; inodes never run out.
 pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno>) {
     let blocks = |bytes: u64| bytes / u64::from(BLOCK);
     match outcome {

@@ -44,6 +44,7 @@ fn line(args: &Args) -> String {
     format!("gc{}{}", age.unwrap_or_default(), if args.dry_run { " --dry-run" } else { "" })
 }
 
+/// Reads a time such as `24h` or `7d`, with units up to weeks, for clap: the error is what it prints.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let span: Span = text.parse().map_err(|e| format!("{e}"))?;
     let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|e| format!("{e}"))?;

@@ -18,6 +18,7 @@ use crate::memory::{Environment, Memory, OpenMode};
 pub struct Site {
     /// The store's directory.
     pub store: PathBuf,
+    /// The mountpoint.
     pub mnt: PathBuf,
 }
 

@@ -26,11 +26,14 @@ const PIECE: usize = 1 << 20;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
 #[serde(untagged)]
 pub(super) enum JsonBytes {
+    /// UTF-8.
     Text(String),
+    /// Anything else, two digits a byte.
     Hex { hex: String },
 }
 
 impl JsonBytes {
+    /// Takes bytes as a text where they are one.
     pub(super) fn of(bytes: &[u8]) -> JsonBytes {
         match std::str::from_utf8(bytes) {
             Ok(text) => JsonBytes::Text(text.to_owned()),

@@ -112,7 +112,9 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
 /// How many signals a file has, and how many of them had ended.
 #[derive(Default)]
 pub struct SignalsRead {
+    /// All of them.
     pub signals: u64,
+    /// Those whose time was over, which were not given.
     pub ended: u64,
 }
 

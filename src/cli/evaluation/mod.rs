@@ -17,6 +17,7 @@ const MODES: [&str; 3] = ["text", "vector", "hybrid"];
 
 /// How well the questions were answered in one mode.
 pub struct ModeEvaluation {
+    /// The mode, as queries name it.
     pub mode: &'static str,
     /// How many could be asked in this mode.
     pub questions: usize,
@@ -30,8 +31,11 @@ pub struct ModeEvaluation {
 pub struct MissedQuestion {
     /// Its line in the file.
     pub line: usize,
+    /// What was asked.
     pub question: String,
+    /// How well it was answered.
     pub score: RetrievalScore,
+    /// The ids of the evidence that was not found.
     pub missed: Vec<String>,
     /// The hits before the last evidence found that are no evidence, best first.
     pub wrong_hits: Vec<String>,

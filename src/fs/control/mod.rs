@@ -24,6 +24,8 @@ use super::node::FsNode;
 
 /// The operations of a node of the control tree.
 pub(super) struct ControlNodeOps<'a> {
+    /// The mount's file system.
     pub fs: &'a Filesystem,
+    /// The node.
     pub node: &'a FsNode,
 }

@@ -62,6 +62,7 @@ struct NumberedView {
 }
 
 impl FileNumbers {
+    /// Begins with no file known; `branch_number` as of [`BranchNumberOf`].
     pub fn new(branch_number: BranchNumberOf) -> FileNumbers {
         let known = NumberedFiles {
             by_slot: HashMap::new(),

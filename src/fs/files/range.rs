@@ -11,7 +11,9 @@ pub(super) const COPY_BYTES_MAX: u32 = 1 << 31;
 /// What fallocate(2) shall do, out of its mode; the file grows only where `keep_size` is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allocation {
+    /// What becomes of the range.
     pub op: RangeOp,
+    /// Whether the file stays as long as it is.
     pub keep_size: bool,
 }
 
@@ -30,6 +32,7 @@ impl Allocation {
 }
 
 impl FileOps<'_> {
+    /// Refuses more bytes than the disk has free: what is made room for is not written yet, so nothing else would.
     pub(super) fn check_room(&self, length: u64) -> Result<(), Failure> {
         let available = self.fs.mount.memory.space()?.available_bytes;
         if length <= available {

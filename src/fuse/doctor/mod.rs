@@ -31,14 +31,17 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Says that nothing stands in the way.
     pub(super) fn good(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, ok: true, detail: detail.into(), advice: None }
     }
 
+    /// Says that mounting fails for this, and what to do.
     pub(super) fn bad(name: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { name, ok: false, detail: detail.into(), advice: Some(advice.into()) }
     }
 
+    /// Adds what to do where it is needed after all.
     pub(super) fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }

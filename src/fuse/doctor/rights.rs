@@ -10,6 +10,7 @@ use crate::fuse::{fusermount, mount::is_root};
 /// Linux's number for the right to mount.
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// Tells whether this process may call mount(2); `status` is the text of /proc/self/status.
 pub(super) fn privilege(status: &str) -> Finding {
     const NAME: &str = "privilege";
     match (is_root(), has_capability(status, CAP_SYS_ADMIN)) {
@@ -23,6 +24,7 @@ pub(super) fn privilege(status: &str) -> Finding {
     }
 }
 
+/// Tells whether fusermount3 is there and can gain root's rights.
 pub(super) fn helper(status: &str) -> Finding {
     const NAME: &str = "fusermount3";
     const INSTALL: &str = "apt-get install fuse3, or run as root";
@@ -48,6 +50,7 @@ pub(super) fn helper(status: &str) -> Finding {
     }
 }
 
+/// Tells whether other users may be let in.
 pub(super) fn allow_other() -> Finding {
     const NAME: &str = "allow_other";
     let config = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
@@ -61,6 +64,7 @@ pub(super) fn allow_other() -> Finding {
     }
 }
 
+/// Tells of a container, a seccomp filter or a user namespace; none of them fails the check.
 pub(super) fn container(status: &str) -> Finding {
     let mut hints = Vec::new();
     if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
