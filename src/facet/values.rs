@@ -7,6 +7,7 @@ use super::number::NumberKey;
 
 /// Distinct values in their order, and the rows of each.
 pub(super) struct Sorted<V> {
+    /// Ascending, each once.
     pub(super) values: Vec<V>,
     /// Where each value's rows end.
     ends: Vec<usize>,

@@ -12,11 +12,17 @@ use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
 pub struct GraphBuilder<'a> {
+    /// How many links nodes have, and how broadly they are looked for.
     pub(super) params: Params,
+    /// The links so far.
     pub(super) growing: Growing<'a>,
+    /// The bytes of the hierarchy.
     pub(super) section: Vec<u8>,
+    /// Where in them walks descend.
     pub(super) hierarchy: Hierarchy,
+    /// How many rows are linked.
     pub(super) done: usize,
+    /// What walks reuse.
     pub(super) scratch: WalkScratch,
 }
 

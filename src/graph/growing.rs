@@ -17,6 +17,7 @@ const ALPHA: f32 = 1.05;
 
 /// Every node's neighbours with their distances, in slots of equal number.
 pub(super) struct Growing<'a> {
+    /// The rows as points.
     pub space: VectorSpace<'a>,
     slots: usize,
     /// How many links pruning leaves.

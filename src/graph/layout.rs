@@ -230,12 +230,17 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
 
 /// What a graph consists of, for writing it down.
 pub(super) struct Parts<'a> {
+    /// Rows of the segment, those without a vector too.
     pub rows: usize,
+    /// Numbers of a vector.
     pub dim: usize,
+    /// By what it was built.
     pub metric: Metric,
+    /// Links that each node has room for.
     pub slots: usize,
     /// The row of each node.
     pub nodes: &'a [u32],
+    /// The bytes of the hierarchy.
     pub hierarchy: &'a [u8],
 }
 

@@ -5,7 +5,9 @@ use crate::vector::{self, CoarseQuery, CoarseRows, CoarseSource, Metric};
 
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
 pub(super) struct VectorSpace<'a> {
+    /// Their int8 copies.
     pub rows: VectorRows<'a>,
+    /// By what they are near.
     pub metric: Metric,
     /// The row that each node stands for, ascending.
     pub nodes: Vec<u32>,

@@ -24,6 +24,7 @@ use super::{Blocks, SegmentError};
 use crate::disk::{DiskFile, Mapped};
 use crate::object::{BlobStore, Context, Hash, Reader};
 
+/// What every such file begins and ends with, whatever is in it.
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
 pub(super) const ALIGN: u64 = 64;

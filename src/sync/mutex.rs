@@ -15,7 +15,9 @@ pub struct Mutex<T: ?Sized> {
 
 /// A locked [`Mutex`].
 pub struct MutexGuard<'a, T: ?Sized> {
+    /// The lock of the standard library.
     pub(super) inner: sync::MutexGuard<'a, T>,
+    /// Notes in debug builds that this thread holds the lock.
     pub(super) held: Held,
 }
 

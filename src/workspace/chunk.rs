@@ -12,6 +12,7 @@ use crate::sync::{Rank, RwLock};
 pub(super) const CHUNK_BYTES: u64 = 64 * 1024;
 /// What takes up space does so in units of this.
 const BLOCK_BYTES: u64 = 4096;
+/// Keys hashes of chunks, up to their last byte that is not zero.
 pub(super) static CHUNK_CONTEXT: Context = Context::new("engramfs 2026 file chunk v1");
 
 /// The bytes at one place of a file. Whatever is behind its length is zeros.
@@ -43,6 +44,7 @@ pub(super) struct UnsealedChunk {
 /// Where the bytes are in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PackedChunk {
+    /// The pack that has it.
     pub pack: Hash,
     /// Their number in it.
     pub number: u32,

@@ -36,6 +36,7 @@ pub(super) struct Memo {
 /// The hash of a directory and of its groups.
 #[derive(Clone)]
 pub(super) struct Groups {
+    /// The directory's, which [`Tree::hash_of`] gives.
     pub hash: Hash,
     groups: Arc<Vec<Group>>,
 }

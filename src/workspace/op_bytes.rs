@@ -208,6 +208,7 @@ pub(super) fn read_name(input: &mut Reader<'_>) -> Result<FileName, CodecError> 
     FileName::new(input.bytes()?).map_err(|_: TreeError| CodecError::Number)
 }
 
+/// Reads a number that fits into 32 bits; else [`CodecError::Number`].
 pub(super) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecError> {
     u32::try_from(input.number()?).map_err(|_| CodecError::Number)
 }

@@ -30,10 +30,12 @@ impl SimulatedFile {
         Self { live: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
+    /// Returns the bytes as readers see them.
     pub(super) fn live(&self) -> &[u8] {
         &self.live
     }
 
+    /// As [`DiskFile::read_exact_at`](crate::disk::DiskFile::read_exact_at).
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if buf.is_empty() {
             return Ok(());
@@ -44,6 +46,7 @@ impl SimulatedFile {
         Ok(())
     }
 
+    /// Writes bytes that are lost with the power until the next sync. EFBIG behind 4 GiB.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -55,6 +58,7 @@ impl SimulatedFile {
         Ok(())
     }
 
+    /// Sets the length, likewise.
     pub(super) fn set_len(&mut self, len: u64) -> io::Result<()> {
         let len = within_limit(len)?;
         self.live.resize(len, 0);
@@ -62,6 +66,7 @@ impl SimulatedFile {
         Ok(())
     }
 
+    /// Makes the bytes durable.
     pub(super) fn sync(&mut self) {
         let mut durable = std::mem::take(&mut self.durable);
         self.apply(&mut durable, &mut CutOutcome::Everything);

@@ -23,6 +23,7 @@ pub(super) enum CutOutcome {
 }
 
 impl CutOutcome {
+    /// Returns a cut of which chance decides.
     pub(super) fn seeded(seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let lean = random.below(4);

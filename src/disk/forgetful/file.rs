@@ -15,21 +15,26 @@ use crate::disk::{DiskFile, Mapped};
 pub(super) struct ForgetfulShared {
     /// Whoever touches a file holds this for reading, so that a cut, which writes, is one instant for all.
     pub(super) names: RwLock<Names>,
+    /// Set for a disk that lies: its syncs succeed and make nothing durable.
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
     pub(super) failing_sync: Mutex<Option<(ThreadId, i32)>>,
+    /// How large the disk is.
     pub(super) space: SimulatedSpace,
 }
 
 impl ForgetfulShared {
+    /// Locks the names for an operation on bytes: beside others, never beside a power cut.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the names alone.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Names> {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether a sync makes anything durable.
     pub(super) fn obeys_sync(&self) -> bool {
         !self.ignores_sync.load(Ordering::SeqCst)
     }
@@ -49,8 +54,11 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One open file of a [`ForgetfulDisk`](super::ForgetfulDisk).
 pub(super) struct ForgetfulFile {
+    /// The disk that it is on.
     pub(super) disk: Arc<ForgetfulShared>,
+    /// Its bytes, whatever name leads to them.
     pub(super) node: SimulatedNode,
+    /// Whether it was opened for writing.
     pub(super) writable: bool,
 }
 

@@ -16,7 +16,9 @@ pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 /// What a path leads to.
 #[derive(Clone)]
 pub(super) enum SimulatedEntry {
+    /// A folder.
     Folder,
+    /// A file's bytes, which its open handles have, too.
     File(SimulatedNode),
 }
 
@@ -91,12 +93,14 @@ impl Names {
         })
     }
 
+    /// Returns the names in a folder, sorted bytewise.
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         self.folder(dir)?;
         let inside = self.live.keys().filter(|path| folder_of(path) == dir);
         Ok(inside.map(|path| name_of(path).to_owned()).collect())
     }
 
+    /// Gives a free name to an entry; EEXIST where it is taken.
     pub(super) fn create(&mut self, path: &str, entry: SimulatedEntry) -> io::Result<()> {
         self.folder(folder_of(path))?;
         if self.live.contains_key(path) {
@@ -106,6 +110,7 @@ impl Names {
         Ok(())
     }
 
+    /// Makes a folder, unless it is there.
     pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
@@ -114,6 +119,7 @@ impl Names {
         }
     }
 
+    /// Moves a file, and replaces a file that has the name; EISDIR for a folder.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let node = Arc::clone(self.file(from)?);
         self.folder(folder_of(to))?;
@@ -125,6 +131,7 @@ impl Names {
         Ok(())
     }
 
+    /// Takes a file's name away.
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
         self.step(NameStep { removed: Some(path.to_owned()), added: None });

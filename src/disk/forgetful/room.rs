@@ -33,6 +33,7 @@ pub(super) fn blocks(bytes: u64) -> u64 {
 }
 
 impl SimulatedSpace {
+    /// Has room for so many bytes, in whole blocks, and files from now on.
     pub(super) fn limit(&self, bytes: u64, files: u64) {
         *guard(&self.limit) = Some(Limit { bytes, files });
     }
@@ -67,6 +68,7 @@ impl SimulatedSpace {
         self.is_limited().then(|| self.space(names).free_bytes)
     }
 
+    /// Returns how full the disk is; files without a name count as long as they are open.
     pub(super) fn space(&self, names: &Names) -> DiskSpace {
         let (mut bytes, mut files) = (0, 0);
         let mut add = |node: &SimulatedNode| {

@@ -42,12 +42,19 @@ pub enum Pooling {
 /// What `config.json` says of the layers.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ModelConfig {
+    /// The kind of model, such as `bert`.
     pub model_type: String,
+    /// Numbers of a vector between layers, which is the dimension of the result.
     pub hidden_size: usize,
+    /// Layers.
     pub num_hidden_layers: usize,
+    /// Heads that [`ModelConfig::hidden_size`] is divided among.
     pub num_attention_heads: usize,
+    /// Numbers of a vector within a layer.
     pub intermediate_size: usize,
+    /// The activation between both, such as `gelu`.
     pub hidden_act: String,
+    /// What is added to variances; 1e-12 where the file does not say.
     #[serde(default = "layer_norm_eps")]
     pub layer_norm_eps: f32,
     #[serde(default)]
@@ -91,18 +98,25 @@ struct ModelModule {
 
 /// The content of a model's folder.
 pub struct ModelFiles {
+    /// What the model is called.
     pub name: String,
     /// What is hashed of it: the files' own hashes, and what was read out of the small ones.
     pub description: Vec<u8>,
+    /// What `config.json` says.
     pub config: ModelConfig,
+    /// The bytes of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
+    /// The bytes of the file of weights.
     pub weights: Vec<u8>,
     /// The file of the weights, below the folder.
     pub weights_name: &'static str,
+    /// How the vectors of tokens become one.
     pub pooling: Pooling,
+    /// Whether that is scaled to length 1.
     pub normalize: bool,
     /// The most tokens of a text, where the folder says so.
     pub max_tokens: Option<usize>,
+    /// What is put in front of a text, by [`TextKind`](crate::embed::TextKind).
     pub prefixes: [String; 2],
     folder: String,
 }

@@ -29,8 +29,11 @@ impl Dense {
 
 /// Scales each row to mean 0 and variance 1, and that by weights.
 pub struct LayerNorm {
+    /// A factor for each number of a row.
     pub weight: Vec<f32>,
+    /// What is added to it then.
     pub bias: Vec<f32>,
+    /// What is added to the variance, so that none is 0.
     pub epsilon: f32,
 }
 

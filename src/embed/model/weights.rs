@@ -5,7 +5,9 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 /// Numbers with their shape, row by row.
 #[derive(Debug)]
 pub struct WeightTensor {
+    /// Its dimensions, outermost first.
     pub shape: Vec<usize>,
+    /// Row-major; as many as the product of the shape.
     pub values: Vec<f32>,
 }
 

@@ -324,6 +324,7 @@ pub(in crate::memory) fn created(state: &BranchVersion, now: Time, id: &str) -> 
     })
 }
 
+/// Returns what a version says of who writes it; its vector is not stale.
 pub(super) fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
     let [agent, session, task] = prepared.labels.clone();
     let (modified, branch, uid) = (log_record.time, prepared.path.clone(), log_record.uid);

@@ -62,9 +62,7 @@ struct EventLine<'a> {
 #[serde(untagged)]
 pub(in crate::memory) enum About<'a> {
     /// A key whose signal is gone, or a barrier: what has no value.
-    Key {
-        key: &'a str,
-    },
+    Key { key: &'a str },
     /// What was written to a key.
     Signal {
         key: &'a str,
@@ -72,10 +70,7 @@ pub(in crate::memory) enum About<'a> {
         value: Shown<'a>,
     },
     /// A signal that ended by itself, and why.
-    Ended {
-        key: &'a str,
-        reason: &'a str,
-    },
+    Ended { key: &'a str, reason: &'a str },
     /// An entry of the log.
     Entry {
         entry_id: u64,
@@ -83,12 +78,7 @@ pub(in crate::memory) enum About<'a> {
         text: Shown<'a>,
     },
     /// A merge, and how much it brought.
-    Merge {
-        entry: u64,
-        put: u64,
-        deleted: u64,
-        files: u64,
-    },
+    Merge { entry: u64, put: u64, deleted: u64, files: u64 },
 }
 
 /// A value or text, or how long it is.

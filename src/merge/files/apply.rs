@@ -18,7 +18,9 @@ use crate::workspace::{
 /// Everything that moves first goes into a staging folder and then
 /// to its new place: so two files can change places in any order.
 pub(super) struct TreeEditor<'a, 'b> {
+    /// What decides, and has the trees.
     pub resolver: &'b mut Resolver<'a>,
+    /// The result so far.
     pub tree: Tree,
     /// Everything that was done to the tree so far.
     pub patch: TreePatch,

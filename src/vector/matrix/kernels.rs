@@ -77,6 +77,7 @@ mod x86 {
     use super::{PANEL, ROWS_MAX};
     use std::arch::x86_64::*;
 
+    /// Adds to each row's sums its products with 32 columns; as many rows at a time as registers hold, which is 8.
     #[target_feature(enable = "avx512f")]
     pub(super) fn sum_avx512(rows: &[&[f32]], panel: &[[f32; PANEL]], sums: &mut [[f32; PANEL]; ROWS_MAX]) {
         by_count!(block_avx512, rows, panel, sums, [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -105,6 +106,7 @@ mod x86 {
         }
     }
 
+    /// The same with 6 rows at a time.
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn sum_avx2(rows: &[&[f32]], panel: &[[f32; PANEL]], sums: &mut [[f32; PANEL]; ROWS_MAX]) {
         by_count!(block_avx2, rows, panel, sums, [1, 2, 3, 4, 5, 6]);

@@ -13,6 +13,7 @@ const DIMS_MAX: usize = 8;
 /// A graph of operators. What it names is borrowed from the file.
 #[derive(Default)]
 pub struct OnnxGraph<'a> {
+    /// In the order of the file.
     pub nodes: Vec<OnnxNode<'a>>,
     tensors: HashMap<&'a str, OnnxTensor<'a>>,
     /// Which node makes a value.
@@ -23,9 +24,11 @@ pub struct OnnxGraph<'a> {
 /// An operator with its inputs and outputs.
 #[derive(Default)]
 pub struct OnnxNode<'a> {
+    /// The operator's name, such as `MatMul`.
     pub operator: &'a str,
     /// Whose operator it is; empty for ONNX itself.
     pub domain: &'a str,
+    /// Names of values; empty for one that is left out.
     pub inputs: Vec<&'a str>,
     outputs: Vec<&'a str>,
     attributes: Vec<OnnxAttribute<'a>>,
@@ -44,6 +47,7 @@ struct OnnxAttribute<'a> {
 #[derive(Clone, Default)]
 pub struct OnnxTensor<'a> {
     name: &'a str,
+    /// Its dimensions, outermost first; 8 at most.
     pub dims: Vec<usize>,
     kind: i64,
     raw: Option<&'a [u8]>,
