@@ -22,18 +22,23 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 
 /// Copies the store at `store` to `dest`, which must not exist or be an empty folder.
 ///
-/// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a
-/// copy of the manifest first, then of what it names, then of the journal as far as it goes, is a
-/// state that the store really had. A seal meanwhile makes the copy begin again. The copy is
-/// verified before it is called done. It holds the signing key.
+/// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a copy of the manifest
+/// first, then of what it names, then of the journal as far as it goes, is a state that the store really had. A seal
+/// meanwhile makes the copy begin again. The copy is verified before it is called done. It holds the signing key.
+///
+/// Kind `NotFound` where there is no store, `Exists` where something is in `dest`, `Invalid` for a place within a
+/// store, `Busy` where it was sealed during each of 20 tries, and those of [`verify`].
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     let (bytes, verified) = copy_verified(store, dest)?;
     Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }))
 }
 
-/// Makes the store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified first.
+/// Makes the store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified
+/// first.
 ///
 /// Every file is on disk when this returns, and has the mode that it needs. The copy stays as it is.
+///
+/// Kinds as of [`backup`]; what of `store` was written before a failure stays there.
 pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
     check_place(backup, store)?;
     verify(backup, &VerifyOptions::default())?;

@@ -81,7 +81,7 @@ impl Memory {
         Ok(Snapshot::new(self.catalog().branch(branch)?.base.clone()))
     }
 
-    /// Returns what was said about a checkpoint.
+    /// Returns what was said about a checkpoint. Kind `NotFound` where there is no such checkpoint.
     pub fn checkpoint_text(&self, branch: BranchId, label: &str) -> Result<Arc<str>, Error> {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
@@ -107,7 +107,8 @@ impl Memory {
         Ok(Some(OwnLog::of(catalog.branch(log)?)))
     }
 
-    /// Begins to give a branch without a log one that was written elsewhere.
+    /// Begins to give a branch without a log one that was written elsewhere. Its entries are given to the
+    /// [`SharedLogImport`], and count once that is finished.
     pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<SharedLogImport<'_>, Error> {
         let growth = SharedLogAppend { totals: SharedLogTotals::default(), changes: Vec::new() };
         let command = || Ok(Command::Append { owner, via: owner, growth });
@@ -145,7 +146,8 @@ pub struct SharedLogImport<'a> {
 const ENTRIES_AT_ONCE: usize = 16_384;
 
 impl SharedLogImport<'_> {
-    /// Adds an entry, and what is to be remembered of its event.
+    /// Adds an entry, and what is to be remembered of its event. Every 16,384 are committed, beside the branch's log:
+    /// who drops the import leaves it without one.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
         if let Some(event) = event_of(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.stamp.clone());
@@ -165,7 +167,9 @@ impl SharedLogImport<'_> {
         self.memory.adopt_log(&self.who, self.owner, archived)
     }
 
-    /// Does the same, and has the log be one that was closed, of that name; the branch begins another one.
+    /// Does the same, and has the log be one that was closed, of that name; the branch begins another one. Kind
+    /// `Exists` where a closed log has the name, `Invalid` where it is none
+    /// ([`check_closed_name`](super::check_closed_name)).
     pub fn finish_closed(self, archived: u64, name: &str) -> Result<Hash, Error> {
         let (memory, who, owner) = (self.memory, self.who.clone(), self.owner);
         let head = self.finish(archived)?;

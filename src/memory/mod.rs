@@ -3,6 +3,21 @@
 //! A change is one signed entry, one frame of the journal and one swap of the catalog; readers clone the
 //! catalog's present versions and wait for nobody. The order of locks is
 //! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
+//!
+//! Everything fails with an [`Error`], and callers match its variants or its [`Kind`]. Of these any method may answer,
+//! and none says so:
+//!
+//! - `Gone` for a [`BranchId`] that was merged or discarded, whatever is asked of it;
+//! - `NotFound` for a [`View`] of a checkpoint that is not there, or of an earlier state that is not kept any more;
+//! - `Io` or `Descriptors` where the disk fails, `Damaged` where bytes are not those that were written, of whatever is
+//!   read;
+//! - of whatever changes something `ReadOnly` where the store was opened so, or a flush failed; `Full` where the disk
+//!   or the memory of all users is, `Quota` where the caller's share of them is; `Invalid`, code `clock_jumped`, where
+//!   the clock was set far ahead;
+//! - `WouldWait` on threads that asked for it ([`without_waiting`](crate::sync::without_waiting)), and nothing has
+//!   changed then.
+//!
+//! Where a change fails nothing of it has happened, unless its method says otherwise.
 
 mod admission;
 mod backup;

@@ -79,6 +79,8 @@ impl Memory {
     }
 
     /// Opens the store on any disk; `lock` is held for as long as it is open.
+    ///
+    /// Kinds as of [`Memory::open`], but for `Locked`; who passes no lock sees to it that there is one writer.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         mode: OpenMode,

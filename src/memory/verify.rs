@@ -45,7 +45,8 @@ pub struct VerifyOptions<'a> {
 /// Entries that are checked at a time.
 const BATCH: u64 = 2048;
 
-/// Checks the store in the folder `path`; see [`verify_on`].
+/// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
+/// there is none.
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
     if !holds(path, "format")? && !holds(path, manifest::PATH)? {
         return Err(CopyError::Missing(path.to_owned()).into());

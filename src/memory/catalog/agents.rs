@@ -64,7 +64,8 @@ impl Catalog {
         if is_his && root.agents.get(&numbered) != Some(&AgentHolder::Barred) { name } else { numbered }
     }
 
-    /// Refuses a name of `config/agent` that the branch's owner may not use.
+    /// Refuses a name of `config/agent` that the branch's owner may not use. `Barred`, `Taken` by another user,
+    /// `TooMany` where he has all that one user may have.
     pub fn check_agent(&self, branch: &Branch, name: &str) -> Result<(), AgentError> {
         let (root, uid) = (&self.branches[&branch.root], branch.uid);
         let numbered = numbered(uid);

@@ -89,7 +89,8 @@ impl Catalog {
         self.branches.get(&id).map(|branch| &**branch).ok_or(Error::Gone)
     }
 
-    /// Returns the state of a source, for a branch that goes back to it or is forked from it.
+    /// Returns the state of a source, for a branch that goes back to it or is forked from it. [`Error::NoCheckpoint`]
+    /// or [`Error::NotKept`] where it is not there.
     pub fn source(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
         match source {
             StateSource::Checkpoint(label) => {
@@ -113,7 +114,8 @@ impl Catalog {
         }
     }
 
-    /// Returns what a branch was behind an entry, with files as its present owner has them.
+    /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] where
+    /// that is gone.
     pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = given(&found.state, found.owner, owner);

@@ -73,7 +73,7 @@ pub(super) fn parse_approvers(text: &str) -> Option<Vec<u32>> {
 }
 
 impl Branch {
-    /// Returns what it proposes to its parent.
+    /// Returns what it proposes to its parent; [`ProposalError::Missing`] where that is nothing.
     pub fn proposed(&self) -> Result<&Proposal, Error> {
         self.proposal.as_deref().ok_or_else(|| ProposalError::Missing(self.path.to_string()).into())
     }

@@ -28,6 +28,9 @@ pub enum RevisionPoint {
 
 impl Revision {
     /// Parses a label, a number, 64 hex digits, a time in RFC 3339 with `Z`, or `-30s`, `-10m`, `-2h`, `-3d`.
+    ///
+    /// Fails where it is none of these and no name that a label may have. Whether there is such a state
+    /// [`Memory::find_state`](crate::memory::Memory::find_state) tells.
     pub fn parse(text: &str) -> Result<Revision, NameError> {
         let point = RevisionPoint::parse(text.strip_prefix('@').unwrap_or(text));
         if point.is_none() {
@@ -99,7 +102,8 @@ fn time_of(text: &str) -> Option<Time> {
     i64::try_from(nanos).ok().map(Time)
 }
 
-/// Checks the label of a new checkpoint: a name that reads as nothing else.
+/// Checks the label of a new checkpoint: a name that reads as nothing else. [`NameError::Ambiguous`] for what begins
+/// with `@`, is a number or reads as a time or a hash.
 pub fn check_label(label: &str) -> Result<(), NameError> {
     check_name(label)?;
     let is_digits = label.bytes().all(|byte| byte.is_ascii_digit());

@@ -18,6 +18,16 @@ use crate::vector::{DIM_MAX, Metric};
 
 stored_codes! {
     /// One setting of a branch; the order is that in which stored settings have their values.
+    ///
+    /// ```
+    /// use engramfs::memory::{Setting, check_setting};
+    ///
+    /// assert_eq!(Setting::from_name("keep"), Some(Setting::Keep));
+    /// assert_eq!(check_setting(Setting::Keep, "30d\n").unwrap(), "30d");
+    ///
+    /// let error = check_setting(Setting::Metric, "hamming").unwrap_err();
+    /// assert_eq!(error.advice().hint, "write cosine, l2 or dot");
+    /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum Setting {
         /// How merges into the branch decide conflicts.
@@ -346,6 +356,9 @@ impl Settings {
 }
 
 /// Checks a value before it is set and returns it in the form that is kept.
+///
+/// A line end behind it does not count. [`SettingError::Value`] says what to write instead, [`SettingError::Rules`]
+/// which line is wrong. What depends on the branch, such as a limit above the parent's, is not looked at here.
 pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     let value = value.trim_end_matches('\n');
     let bad = |expected| {
@@ -403,14 +416,16 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     }
 }
 
-/// Parses `1h`, `7d`, `90s` and the like into nanoseconds.
+/// Parses `1h`, `7d`, `90s` and the like into nanoseconds. Days have 24 hours; months and years fail, and a negative
+/// one is for the caller to refuse.
 pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
     let span: jiff::Span = text.parse()?;
     let nanos = span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours()))?;
     Ok(nanos as i64)
 }
 
-/// Parses a number of bytes with an optional K, M or G.
+/// Parses a number of bytes with an optional K, M or G of 1024, its square and its cube; none for anything else and for
+/// 2⁶⁴ or more.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 1u64 << 10),

@@ -43,7 +43,8 @@ pub(in crate::memory) struct ResolvedView<'a> {
 }
 
 impl<'a> ResolvedView<'a> {
-    /// Looks a view up.
+    /// Looks a view up: [`Error::Gone`], [`Error::NoCheckpoint`] or [`Error::NotKept`]. An earlier state may have to be
+    /// read.
     pub fn new(catalog: &'a Catalog, view: &View) -> Result<ResolvedView<'a>, Error> {
         let branch = catalog.branch(view.branch())?;
         let source = match view {

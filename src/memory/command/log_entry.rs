@@ -89,7 +89,10 @@ enum EventId {
 }
 
 impl SharedLogEntryInput {
-    /// Understands a line without its end.
+    /// Understands a line without its end: a JSON object where it begins with `{`, otherwise bare text.
+    ///
+    /// Kind `TooLarge` beyond 64 KiB, else `Invalid`, for a key that begins with `@`, a kind or an event id of more than
+    /// 200 bytes, a vector that can't be one, and where there is no text.
     pub fn parse(line: &str) -> Result<SharedLogEntryInput, Error> {
         if line.len() > ENTRY_BYTES_MAX {
             return Err(SharedLogError::TooLong(line.len()).into());
@@ -128,7 +131,7 @@ impl SharedLogEntryInput {
         })
     }
 
-    /// Makes an entry of a text alone.
+    /// Makes an entry of a text alone. Kind `Invalid` where it is blank, `TooLarge` where it is too long.
     pub fn of_text(text: String) -> Result<SharedLogEntryInput, Error> {
         if text.trim().is_empty() {
             return Err(SharedLogError::NoText.into());

@@ -52,7 +52,8 @@ impl HistoryReader<'_> {
 }
 
 impl Memory {
-    /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint.
+    /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint. For
+    /// an earlier state and a proposal it is the entry that they are named by, whether they are there or not.
     pub fn history_end(&self, view: &View) -> Result<u64, Error> {
         Ok(match view {
             View::Branch(branch) => {

@@ -16,8 +16,11 @@ use crate::memory::{Actor, Error, Memory};
 use crate::object::{Hash, Time};
 
 impl Memory {
-    /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`; returns
-    /// what moved. With `dry_run` it says what would. `before` is a time.
+    /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`;
+    /// returns what moved. With `dry_run` it says what would.
+    ///
+    /// Kind `NotFound` where `before` is no time. The state of no branch changes, but what is taken back is found in
+    /// the lineage that is left.
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
         if !dry_run {
@@ -51,7 +54,8 @@ impl Memory {
         Ok(entry.hash)
     }
 
-    /// Calls `each` with the line of every entry that was moved out, in order; returns the ranges of numbers that no file has.
+    /// Calls `each` with the line of every entry that was moved out, in order; returns the ranges of numbers that no
+    /// file has, both ends included.
     pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
         let LineageStart { first, .. } = self.catalog().start;
         let missing = MovedEntries::open(&self.disk)?.each(first, |entries| {

@@ -27,8 +27,10 @@ pub const GUARD_PREFIX: &str = "guard-";
 impl Memory {
     /// Collects garbage and returns what went, or with `dry_run` what would go.
     ///
-    /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with
-    /// `older_than`, only those that were not written for at least so long. Guards that nobody ended are listed, and stay.
+    /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with `older_than`, only those
+    /// that were not written for at least so long. Guards that nobody ended are listed, and stay.
+    ///
+    /// What went before a failure is gone.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
         let age = Age { now: self.now(), min_age: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();

@@ -176,7 +176,8 @@ impl DiskBeforeSeal {
 }
 
 impl Memory {
-    /// Moves everything unsealed into segments now, and returns when that is durable.
+    /// Moves everything unsealed into segments now, and returns when that is durable. Small segments are written again
+    /// with it.
     pub fn seal(&self) -> Result<(), Error> {
         self.seal_and_compact(&Compaction::Small)
     }

@@ -203,7 +203,8 @@ impl Memory {
         }
     }
 
-    /// Returns what a merge would do. A plan that was wanted and is another now stands in its way.
+    /// Returns what a merge would do. What would refuse it is in [`MergeResult::blockers`] and no error: conflicts, a
+    /// rule, a gate, files that are in use, and a plan that was wanted and is another now.
     pub fn dry_run(
         &self,
         who: &Actor,

@@ -54,8 +54,8 @@ impl Memory {
         self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::new)
     }
 
-    /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that
-    /// broke off can be repeated at little cost.
+    /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that broke off can be
+    /// repeated at little cost. Kinds as of [`Memory::commit`].
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
@@ -297,7 +297,8 @@ impl Memory {
         Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
     }
 
-    /// Fails as a commit of this correction would if it came now, and changes nothing.
+    /// Fails as a commit of this correction would if it came now, and changes nothing: as [`Memory::check`], and where
+    /// nothing would be left of the record.
     pub fn check_correction(&self, branch: BranchId, id: &str, patch: &RecordPatch) -> Result<(), Error> {
         self.check(branch, patch)?;
         if patch.may_leave_nothing() {

@@ -19,7 +19,7 @@ use crate::memory::{Actor, AgentError, BranchError, Error, Memory, SharedLogErro
 const CLOSED_SEQ_MAX: u64 = u64::MAX >> 1;
 
 impl Memory {
-    /// Has a uid have the name that another store knows it by.
+    /// Has a uid have the name that another store knows it by, 200 bytes of one line at most; else kind `Invalid`.
     pub fn import_user(&self, uid: u32, name: &str) -> Result<(), Error> {
         let who = Actor { uid, gid: 0, name: check(Setting::Agent, name)?.into() };
         let _room = self.take_room(cost_of(0, 0))?;
@@ -115,7 +115,8 @@ impl Memory {
     }
 }
 
-/// Refuses what is no name of a closed log.
+/// Refuses what is no name of a closed log, with code `bad_log_name`: the name of a branch, `@`, and a number in its
+/// one form.
 pub fn check_closed_name(text: &str) -> Result<(), Error> {
     let bad = || SharedLogError::ClosedName(text.chars().take(80).collect());
     let (name, seq) = parse_closed_name(text).ok_or_else(bad)?;

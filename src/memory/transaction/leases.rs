@@ -57,7 +57,8 @@ impl Leases {
 }
 
 impl Memory {
-    /// Takes the lease of a branch, beside others who hold it.
+    /// Takes the lease of a branch, beside others who hold it; it is held until the last [`Lease`] is dropped. The
+    /// first to take it writes to the journal, later ones do not.
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
         let lease = Lease { memory: self.weak_self.clone(), branch };
         if self.leases.join(branch) {

@@ -27,10 +27,12 @@ pub struct ReviewRequest<'a> {
 }
 
 impl Memory {
-    /// Freezes the present state of a branch and offers it to the branch's parent, in place of what it proposed before. Returns
-    /// the entry's hash.
+    /// Freezes the present state of a branch and offers it to the branch's parent, in place of what it proposed before.
+    /// Returns the entry's hash.
     ///
     /// What was said of the proposal before holds only where the content is the same.
+    ///
+    /// Kind `Invalid` for a root branch, `TooLarge` for a text over 4 KiB.
     pub fn propose(&self, who: &Actor, branch: BranchId, text: &str) -> Result<Hash, Error> {
         check_text(text)?;
         let command = || {

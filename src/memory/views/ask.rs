@@ -16,7 +16,8 @@ const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 const ROUNDS: usize = 3;
 
 impl Memory {
-    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`].
+    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of his other
+    /// groups may read are not found.
     pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;
         let reader = FileReader { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };

@@ -241,8 +241,10 @@ impl Memory {
 
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.
     ///
-    /// Versions are found in the branch, its base, its checkpoints and its earlier states, in what was merged into it, and in its
-    /// parent, where the viewer may read that or a promote of the branch decided against the version.
+    /// Versions are found in the branch, its base, its checkpoints and its earlier states, in what was merged into it,
+    /// and in its parent, where the viewer may read that or a promote of the branch decided against the version.
+    ///
+    /// Kind `NotFound` for anything else, `TooLarge` for a file that the viewer does not want so large.
     pub fn show(&self, branch: BranchId, wanted: ShowTarget, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         match wanted {
             ShowTarget::Entry(seq) => self.show_entry(branch, seq, viewer),

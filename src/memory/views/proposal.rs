@@ -42,8 +42,8 @@ struct PlanPage<'a> {
 }
 
 impl Memory {
-    /// Returns the bytes of `plan`: what a merge of the proposal would do to the branch above as that is now. `changes` are what
-    /// the branch changed since its base.
+    /// Returns the bytes of `plan`: what a merge of the proposal would do to the branch above as that is now. `changes`
+    /// are what the branch changed since its base. Kind `NotFound` where the branch proposes nothing.
     pub fn plan_page(&self, branch: BranchId) -> Result<Vec<u8>, Error> {
         let examined = self.examine_proposal(branch)?;
         let ProposalPlan { plan, catalog, blockers, requirements } = &examined;
@@ -77,7 +77,7 @@ impl Memory {
         Ok(lines(&serde_json::to_value(page).unwrap_or_default()))
     }
 
-    /// Returns what a branch proposes, as `ctl` tells whoever proposed it.
+    /// Returns what a branch proposes, as `ctl` tells whoever proposed it. Kind `NotFound` where it proposes nothing.
     pub fn proposal_result(&self, branch: BranchId) -> Result<Value, Error> {
         let ProposalPlan { plan, blockers, .. } = self.examine_proposal(branch)?;
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
@@ -115,14 +115,15 @@ impl Memory {
         Ok(proposal.frozen.time)
     }
 
-    /// Tells whether the branch above has a gate that is not open.
+    /// Tells whether the branch above has a gate that is not open. A root branch has none above it.
     pub fn is_gated(&self, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
         Ok(branch.parent.is_some() && !catalog.parent(branch)?.settings.gate().is_open())
     }
 
-    /// Tells whether a user may look at what a branch proposes: its owner, that of the branch above, its approvers, and root.
+    /// Tells whether a user may look at what a branch proposes: its owner, that of the branch above, its approvers, and
+    /// root. Kind `Invalid` for a root branch.
     pub fn may_review(&self, uid: u32, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?;

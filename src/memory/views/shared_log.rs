@@ -52,7 +52,7 @@ impl Memory {
         Ok(owner.closed_logs.keys().cloned().collect())
     }
 
-    /// Returns a log that was closed.
+    /// Returns a log that was closed. Kind `NotFound` where there is none of that name.
     pub fn closed_log(&self, branch: BranchId, name: &str) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;

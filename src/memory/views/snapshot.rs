@@ -94,7 +94,7 @@ impl Snapshot {
         self.state.head()
     }
 
-    /// Returns a record.
+    /// Returns a record, read and checked now; none where there is none of that id.
     pub fn get(&self, id: &str) -> Result<Option<Record>, Error> {
         let row = self.state.find(id)?;
         Ok(row.map(|row| row.version()).transpose()?.map(Record))
