@@ -2,6 +2,9 @@
 //!
 //! Data goes to standard output, everything else to standard error. A verb acts on a [`Target`](target::Target), a branch reached
 //! through its mount or straight in its store, and is written once against both.
+//!
+//! A command that fails returns a [`CommandError`], which says what happened, what to do next
+//! and with which exit code the process ends. Functions of this module name what is particular to them.
 
 mod actor;
 mod commands;

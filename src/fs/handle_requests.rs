@@ -17,7 +17,8 @@ impl Filesystem {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::takes_long))
     }
 
-    /// Reads up to `size` bytes at `offset`; fewer only at the end.
+    /// Reads up to `size` bytes at `offset`; fewer only at the end. Of `query` and `ctl` the outcome of a line that was
+    /// refused is read here, too.
     pub fn read(&self, handle: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
         self.on_handle(handle, |handle, file| {
             if !file.outlives_branch() {
@@ -57,8 +58,10 @@ impl Filesystem {
         self.on_handle(handle, |_, file| file.drop_rights())
     }
 
-    /// Commits what the handle wrote since its last commit: at each close(2) of a descriptor. With
-    /// nothing new it does nothing.
+    /// Commits what the handle wrote since its last commit: at each close(2) of a descriptor. With nothing new it does
+    /// nothing.
+    ///
+    /// What was written to a record and is none is EINVAL or EFBIG here, and goes with the handle.
     pub fn flush(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |_, file| file.commit())
     }
@@ -83,8 +86,8 @@ impl Filesystem {
         }
     }
 
-    /// Tells whether a read would find something. `waker` is called once when that may have
-    /// changed, on a thread of its own.
+    /// Tells whether a read would find something; true of what has ended, so that nobody waits for it. `waker` is
+    /// called once when that may have changed, on a thread of its own.
     pub fn poll(&self, handle: u64, waker: Option<WakeCall>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.

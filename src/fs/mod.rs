@@ -14,6 +14,12 @@
 //! What breaks a rule is written to the branch's `errors` in one place, [`Filesystem::audit`]. No
 //! lock is held while another request is waited for; a handle's own lock is held during its commit,
 //! so that one handle's writes and commits keep their order.
+//!
+//! Beside what a request says for itself: EBADF for a handle that is closed, EISDIR and ENOTDIR for one of the other
+//! kind, ESTALE for a node that is not known and for what was in a branch that has ended, EROFS for a change of a
+//! checkpoint, of an earlier state and in a mount that is read-only, EACCES for who may not enter the branch any more,
+//! EAGAIN for what has to be done again on a thread that may wait. The rest follows from the kind of the memory's
+//! error, by the table in `errno.rs`.
 
 mod anchor;
 mod attr;

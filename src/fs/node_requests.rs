@@ -80,8 +80,10 @@ impl Filesystem {
         self.audit_node(caller, &node, opened)
     }
 
-    /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its
-    /// document.
+    /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its document.
+    ///
+    /// EEXIST where it is there and `flags` have `O_EXCL`, EPERM where no file can be made, EINVAL for a name in
+    /// `vectors/` that is no record's, ENOSPC or EDQUOT where there is no room.
     pub fn create(
         &self,
         caller: Caller,
@@ -95,8 +97,8 @@ impl Filesystem {
         self.audit_at(caller, &parent, name, created)
     }
 
-    /// Opens a directory and returns the handle. Its listing stays as it is now; in `files/`, until
-    /// it is read from the beginning again.
+    /// Opens a directory and returns the handle. Its listing stays as it is now; in `files/`, until it is read from the
+    /// beginning again. ENOTDIR for anything else.
     pub fn opendir(&self, caller: Caller, ino: u64) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let seen = self.mount.check_seen(caller, &node);

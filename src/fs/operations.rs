@@ -35,10 +35,10 @@ pub(super) trait NodeOperations {
     /// Finds a name in a directory: ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when its branch is gone.
     fn find(&self, name: &OsStr) -> Result<FsNode, Failure>;
 
-    /// Finds a name in a directory, and counts a look-up of what stands there.
+    /// Finds a name in a directory, and counts a look-up of what stands there. Fails as [`NodeOperations::find`] does.
     fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure>;
 
-    /// Counts a look-up of the node, unless it is not there.
+    /// Counts a look-up of the node, unless it is not there. ENOENT where it is not.
     fn entry(&self) -> Result<EntryAttr, Failure>;
 
     /// Returns how long a name that leads to the node may be kept.
@@ -71,19 +71,20 @@ pub(super) trait NodeOperations {
     /// The same with attributes, and a look-up is counted for each but `.` and `..`.
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
 
-    /// Makes a directory.
+    /// Makes a directory. EEXIST; EPERM where a directory means nothing.
     fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
 
-    /// Removes a directory.
+    /// Removes a directory. ENOENT, ENOTDIR, ENOTEMPTY; EPERM for what stays.
     fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
-    /// Removes what is no directory.
+    /// Removes what is no directory. ENOENT, EISDIR; EPERM for what stays.
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
     /// Moves what has a name in this directory; `flags` are those of renameat2(2).
     fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure>;
 
-    /// Gives the node one more name in the directory `parent`.
+    /// Gives the node one more name in the directory `parent`. EXDEV in another tree, EPERM where nothing has two
+    /// names.
     fn link(&self, caller: Caller, parent: Place<'_>) -> Result<EntryAttr, Failure>;
 
     /// Refuses a rename that would replace the node under its name, where nothing may.
@@ -92,7 +93,7 @@ pub(super) trait NodeOperations {
     /// Returns why the node can't be moved from one tree to another.
     fn cannot_cross(&self) -> Result<Failure, Failure>;
 
-    /// Returns where data or a hole begins from `offset` on, for the handle that asks.
+    /// Returns where data or a hole begins from `offset` on, for the handle that asks. ENXIO behind the end.
     fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure>;
 
     /// Makes a file of another kind than a directory.
@@ -125,12 +126,14 @@ pub(super) trait NodeOperations {
         Err(Errno::ENODATA.into())
     }
 
-    /// Makes room for a range, or a hole, as fallocate(2) with `mode`.
+    /// Makes room for a range, or a hole, as fallocate(2) with `mode`. EOPNOTSUPP for what is no file in `files/` or
+    /// `scratch/`.
     fn allocate(&self, _caller: Caller, _offset: u64, _length: u64, _mode: i32) -> Result<(), Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// Copies `length` bytes from one file's offset to an offset here, and returns how many that were.
+    /// Copies `length` bytes from one file's offset to an offset here, and returns how many that were. EXDEV from
+    /// another tree, EOPNOTSUPP for what is no file there.
     fn copy_from(&self, _caller: Caller, _source: (&FsNode, u64), _offset: u64, _length: u64) -> Result<u32, Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -181,7 +184,7 @@ impl Filesystem {
     }
 }
 
-/// Refuses what only a union file system has a use for.
+/// Refuses what only a union file system has a use for. EINVAL for `RENAME_WHITEOUT`.
 pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
     match flags & libc::RENAME_WHITEOUT {
         0 => Ok(()),

@@ -67,6 +67,7 @@ impl MountContext {
 
 impl OpenContext {
     /// Refuses who may not enter the branch's directory any more; where an earlier state is shown, who may not read it.
+    /// EACCES.
     pub fn check_entered(&self) -> Result<(), Failure> {
         match self.view {
             View::At(..) => return self.check_read(),
@@ -76,7 +77,7 @@ impl OpenContext {
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
     }
 
-    /// Refuses who may not read the branch's directory any more.
+    /// Refuses who may not read the branch's directory any more. EACCES.
     pub fn check_read(&self) -> Result<(), Failure> {
         if let View::Proposal(branch, _) = self.view {
             return self.mount.check_reviewer(self.caller, branch);
@@ -84,7 +85,7 @@ impl OpenContext {
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, READ | SEARCH)
     }
 
-    /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask.
+    /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask. EACCES.
     pub fn check_parent(&self, rights: u32) -> Result<(), Failure> {
         match self.memory().info(self.branch())?.parent {
             Some(parent) => self.mount.check_rights(self.caller, &self.memory().info(parent)?, rights),
@@ -111,7 +112,7 @@ impl OpenContext {
         Ok(if [0, owner].contains(&uid) { ErrorReader::Owner } else { ErrorReader::Other(uid) })
     }
 
-    /// Refuses all but the branch's owner and root.
+    /// Refuses all but the branch's owner and root. EPERM.
     pub fn check_owner(&self) -> Result<(), Failure> {
         let info = self.memory().info(self.branch())?;
         if [0, info.uid].contains(&self.caller.uid) {

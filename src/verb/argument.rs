@@ -109,7 +109,8 @@ impl Argument {
         Argument { accepts, otherwise: (is, hint), ..self }
     }
 
-    /// Refuses a value that the argument does not accept, and none where one is needed.
+    /// Refuses a value that the argument does not accept, and none where one is needed. [`ArgumentError`] says which
+    /// and what to write.
     pub(super) fn check(&self, arguments: &Arguments) -> Result<(), ArgumentError> {
         let values = arguments.list(self);
         let (what, hint) = self.otherwise;
@@ -169,7 +170,7 @@ impl Arguments {
         !self.list(argument).is_empty()
     }
 
-    /// Refuses a value that is meant as a name and is none, before it means something else in a line.
+    /// Refuses a value that is meant as a name and is none, before it means something else in a line. [`Error::Name`].
     pub fn check_names(&self, arguments: &[Argument]) -> Result<(), Error> {
         for argument in arguments {
             for value in self.list(argument) {

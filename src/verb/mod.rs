@@ -129,7 +129,8 @@ impl Verb {
         line::write(self.spec, &self.arguments)
     }
 
-    /// Does it.
+    /// Does it, for a caller whose rights were checked. Fails as the method of [`Memory`] does that the verb stands
+    /// for; a dry run fails only where nothing can be said.
     pub fn run(&self, context: &VerbContext<'_>) -> Result<VerbAnswer, Error> {
         (self.spec.run)(context, &self.arguments)
     }

@@ -1,4 +1,7 @@
 //! The commands: those of the table of verbs in one file, each other one in its own.
+//!
+//! Each has its arguments, `Args`, whose comments are its help, and `run`, which does it and prints. Where `run` fails
+//! something may have been printed before.
 
 pub mod archive;
 pub mod backup;
