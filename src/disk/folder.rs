@@ -35,7 +35,8 @@ pub struct WrongType {
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens the root of a store. It is where the user says, so a symbolic link to it is followed.
+    /// Opens the root of a store. It is where the user says, so a symbolic link to it is followed; `NotFound` where
+    /// nothing is there.
     pub fn root(path: &Path) -> io::Result<Folder> {
         Ok(Folder(fs::openat(CWD, path, TO_PASS.difference(OFlags::NOFOLLOW), Mode::empty())?))
     }

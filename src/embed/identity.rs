@@ -29,7 +29,8 @@ pub struct EmbedderIdentity {
 }
 
 impl EmbedderIdentity {
-    /// Asks an embedder for the vectors of the probes, and with them for its dimension.
+    /// Asks an embedder for the vectors of the probes, and with them for its dimension. Fails as [`Embedder::embed`]
+    /// does.
     pub fn of(embedder: &dyn Embedder, limit: Duration) -> Result<EmbedderIdentity, EmbedError> {
         let probes = embedder.embed(TextKind::Document, &PROBES, limit)?;
         let dim = probes.first().map_or(0, Vec::len);

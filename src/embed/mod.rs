@@ -104,7 +104,10 @@ pub trait Embedder: Send + Sync {
     /// Returns how many texts one call should take.
     fn batch(&self) -> usize;
 
-    /// Returns one vector for each text, all of one length, within a time limit.
+    /// Returns one vector for each text, in their order, all of one length and finite, within a time limit.
+    ///
+    /// [`EmbedError::TimedOut`] and [`EmbedError::Unreachable`] may be gone at the next try; [`EmbedError::Refused`]
+    /// and [`EmbedError::Answer`] come again for the same texts.
     fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 

@@ -26,6 +26,9 @@ pub enum EmbedderSpec {
 
 impl EmbedderSpec {
     /// Parses `cmd:COMMAND`, `URL#MODEL` or a folder; a name without `/` is looked for in the folders of models.
+    ///
+    /// [`EmbedError::Spec`] for anything else, and for an address with a user or a password in it. Whether the folder
+    /// holds a model, or anybody answers, is not asked.
     pub fn parse(text: &str, model_folders: &[PathBuf]) -> Result<EmbedderSpec, EmbedError> {
         let wrong = || EmbedError::Spec(text.to_owned());
         if let Some(command) = text.strip_prefix("cmd:") {
@@ -52,7 +55,8 @@ impl EmbedderSpec {
         Ok(EmbedderSpec::Folder(std::path::absolute(&plain).unwrap_or(plain)))
     }
 
-    /// Opens the embedder. A model is read whole; a server or a command is not asked yet. `key` is what a server is told.
+    /// Opens the embedder. A model is read whole; a server or a command is not asked yet. `key` is what a server is
+    /// told. [`EmbedError::Model`] for a folder that can't be used.
     pub fn open(&self, key: Option<&str>) -> Result<Box<dyn Embedder>, EmbedError> {
         Ok(match self {
             EmbedderSpec::Folder(folder) => Box::new(ModelEmbedder::open(folder)?),

@@ -78,7 +78,8 @@ impl Budget {
         let _ = self.gauge.set(gauge);
     }
 
-    /// Admits about `bytes` that stay with the store and are counted elsewhere, or not at all.
+    /// Admits about `bytes` that stay with the store and are counted elsewhere, or not at all. Fails while the process
+    /// takes more than the limit of [`Budget::watch`]; without one everything is admitted.
     pub fn admit(&self, bytes: u64) -> Result<(), OverBudget> {
         let Some(gauge) = self.gauge.get() else { return Ok(()) };
         let before = gauge.admitted_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -105,7 +106,8 @@ impl Budget {
         Reservation { budget: self.clone(), uid, bytes: 0 }
     }
 
-    /// Lets a user hold `bytes` until the reservation is dropped.
+    /// Lets a user hold `bytes` until the reservation is dropped. Fails where that is more than the user's share, or
+    /// all users together may hold.
     pub fn reserve(self: &Arc<Budget>, uid: u32, bytes: u64) -> Result<Reservation, OverBudget> {
         let mut reservation = self.account(uid);
         reservation.resize(bytes)?;
@@ -161,7 +163,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Makes it so many bytes; less always works.
+    /// Makes it so many bytes; less always works. Where it fails it stays as it is.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return Ok(()),

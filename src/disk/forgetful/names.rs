@@ -131,7 +131,7 @@ impl Names {
         Ok(())
     }
 
-    /// Takes a file's name away.
+    /// Takes a file's name away. EISDIR for a folder.
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
         self.step(NameStep { removed: Some(path.to_owned()), added: None });
