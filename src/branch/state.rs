@@ -24,8 +24,40 @@ pub struct Layer {
 
 /// The records of a branch, which are unsealed versions and rows of segments, and its files.
 ///
-/// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many
-/// levels of forks lie above. A clone shares everything with its original until one of them changes.
+/// **Invariant:** an id is visible in one place at most, so a look-up never depends on how many levels of forks lie
+/// above. A clone shares everything with its original until one of them changes.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use engramfs::branch::{BranchVersion, differences};
+/// use engramfs::object::Time;
+/// use engramfs::record::{Provenance, RecordContent, Version};
+/// use engramfs::segment::Row;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let stamp = Provenance {
+///     created: Time(1),
+///     modified: Time(1),
+///     branch: "main".into(),
+///     agent: "ann".into(),
+///     session: "".into(),
+///     task: "".into(),
+///     uid: 1000,
+///     vector_stale: false,
+/// };
+/// let content = RecordContent { vector: None, text: Some("at four".into()), metadata: "{}".into() };
+/// let parent = BranchVersion::default();
+/// let mut fork = parent.clone();
+/// fork.put(Row::Unsealed(Arc::new(Version::new("tea".into(), content, stamp))))?;
+/// assert!(fork.find("tea")?.is_some() && parent.find("tea")?.is_none());
+/// assert_eq!(differences(&parent, &fork)?.len(), 1);
+///
+/// fork.delete("tea", Time(2))?;
+/// assert_eq!(fork.head(), parent.head(), "heads say what is there, not how it came about");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct BranchVersion {
     /// Segments of which something is seen, each once.

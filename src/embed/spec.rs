@@ -9,6 +9,15 @@ use super::model::ModelEmbedder;
 use super::{EmbedError, Embedder};
 
 /// Which embedder is meant.
+///
+/// ```
+/// use engramfs::embed::{EmbedError, EmbedderSpec};
+///
+/// let spec = EmbedderSpec::parse("http://localhost:8080/v1#minilm", &[]).unwrap();
+/// assert!(matches!(&spec, EmbedderSpec::Server { model, .. } if model == "minilm"));
+/// assert_eq!(spec.to_string(), "http://localhost:8080/v1#minilm");
+/// assert_eq!(EmbedderSpec::parse("cmd:", &[]), Err(EmbedError::Spec("cmd:".to_owned())));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmbedderSpec {
     /// The model whose files are in a folder.

@@ -12,6 +12,21 @@
 //! beyond a number.
 //!
 //! This module uses nothing of ours: it knows rows, not records, and neither files nor filters.
+//!
+//! ```
+//! use engramfs::facet::{Facets, FacetsWriter};
+//! use serde_json::json;
+//!
+//! let mut out = FacetsWriter::new();
+//! out.add(0, &json!({"kind": "note", "tags": ["tea", "work"]}));
+//! out.add(1, &json!({"kind": "log"}));
+//! let bytes = out.finish();
+//!
+//! let facets = Facets::open(&bytes).unwrap();
+//! let notes = facets.equal("kind", &json!("note"));
+//! assert!(notes.sure.contains(0) && !notes.possible().contains(1));
+//! assert!(facets.equal("tags", &json!("work")).possible().contains(0), "an element of a list counts");
+//! ```
 
 mod column;
 mod column_writer;

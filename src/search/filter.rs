@@ -85,6 +85,18 @@ impl FilterError {
 }
 
 /// A condition on a record's metadata.
+///
+/// ```
+/// use engramfs::search::Filter;
+/// use serde_json::json;
+///
+/// let filter = Filter::parse(&json!({"kind": "note", "size": {"$gte": 10}})).unwrap();
+/// assert!(filter.matches(&json!({"kind": "note", "size": 12})));
+/// assert!(!filter.matches(&json!({"kind": "note"})), "there is no size to compare");
+///
+/// let error = Filter::parse(&json!({"size": {"$more": 10}})).unwrap_err();
+/// println!("{error}; {}", error.hint());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter(FilterNode);
 

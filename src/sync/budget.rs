@@ -7,8 +7,22 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Mutex, Rank};
 
-/// Counts the buffers whose size a caller decides, by user and for all together. A buffer is admitted
-/// here before it is allocated.
+/// Counts the buffers whose size a caller decides, by user and for all together. A buffer is admitted here before it is
+/// allocated.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use engramfs::sync::Budget;
+///
+/// let budget = Arc::new(Budget::default());
+/// budget.limit(100, 60);
+/// let held = budget.reserve(1000, 60).unwrap();
+/// assert!(budget.reserve(1000, 1).is_err(), "the user's share");
+/// assert!(budget.reserve(1001, 41).is_err(), "what all may hold");
+/// drop(held);
+/// assert_eq!(budget.held(), 0);
+/// ```
 pub struct Budget {
     /// Bytes that all users may hold together.
     limit_bytes: AtomicU64,

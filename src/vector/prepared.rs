@@ -25,6 +25,21 @@ pub struct Compared {
 /// A query's vector under a metric, with what every comparison needs of it.
 ///
 /// Scores follow one rule for all metrics: larger is better.
+///
+/// ```
+/// use engramfs::vector::{Code, Metric, PreparedVector, norm, quantize};
+///
+/// let row = [0.6, 0.8];
+/// let mut bytes = [0; 2];
+/// let (scale, residual) = quantize(&row, &mut bytes);
+///
+/// let query = PreparedVector::new(Metric::Cosine, vec![1.0, 0.0]);
+/// let score = query.score(&row, norm(&row));
+/// assert!((score - 0.6).abs() < 1e-6);
+/// // The code alone rules out most rows.
+/// let (lower, upper) = query.bounds(query.compared(Code { bytes: &bytes, scale, residual }, norm(&row)));
+/// assert!(lower <= score && score <= upper);
+/// ```
 #[derive(Clone, Debug)]
 pub struct PreparedVector {
     metric: Metric,
