@@ -12,7 +12,7 @@ pub(super) struct LeaseFile {
 }
 
 impl LeaseFile {
-    /// Takes the lease until the handle is dropped. EROFS where nothing may change, EPERM for another than the branch's
+    /// Takes the lease until the handle is dropped. EROFS where nothing may change, EACCES for another than the branch's
     /// owner.
     pub fn open(context: OpenContext) -> Result<LeaseFile, Failure> {
         context.check_writable()?;

@@ -238,7 +238,7 @@ impl OpenContext {
         CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
-    /// Returns the caller as the store knows him, with the agent that his branch has.
+    /// Returns the caller as the store knows him.
     pub fn actor(&self) -> Actor {
         self.mount.actor(self.caller)
     }

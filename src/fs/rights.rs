@@ -112,7 +112,7 @@ impl OpenContext {
         Ok(if [0, owner].contains(&uid) { ErrorReader::Owner } else { ErrorReader::Other(uid) })
     }
 
-    /// Refuses all but the branch's owner and root. EPERM.
+    /// Refuses all but the branch's owner and root. EACCES.
     pub fn check_owner(&self) -> Result<(), Failure> {
         let info = self.memory().info(self.branch())?;
         if [0, info.uid].contains(&self.caller.uid) {

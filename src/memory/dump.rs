@@ -146,8 +146,7 @@ pub struct SharedLogImport<'a> {
 const ENTRIES_AT_ONCE: usize = 16_384;
 
 impl SharedLogImport<'_> {
-    /// Adds an entry, and what is to be remembered of its event. Every 16,384 are committed, beside the branch's log:
-    /// who drops the import leaves it without one.
+    /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
         if let Some(event) = event_of(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.stamp.clone());

@@ -46,7 +46,7 @@ impl SimulatedFile {
         Ok(())
     }
 
-    /// Writes bytes that are lost with the power until the next sync. EFBIG behind 4 GiB.
+    /// Writes bytes that a power cut may take until the next sync. EFBIG behind 4 GiB.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());

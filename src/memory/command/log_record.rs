@@ -177,7 +177,7 @@ impl Command {
 /// Something that happens to a store.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// When it was done; no record of the log has an earlier time than the one before.
+    /// When it was done: later than the record before, but for one that resets the clock.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, also
     /// when it is applied again.

@@ -62,7 +62,7 @@ impl EmbedderSlot {
         self.change(|state| state.has_work = true);
     }
 
-    /// Has its thread end, and whoever waits for it.
+    /// Has its thread end, and nobody wait for it any longer.
     pub(super) fn stop(&self) {
         self.change(|state| state.stop = true);
     }
