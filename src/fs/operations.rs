@@ -38,7 +38,7 @@ pub(super) trait NodeOperations {
     /// Finds a name in a directory, and counts a look-up of what stands there. Fails as [`NodeOperations::find`] does.
     fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure>;
 
-    /// Counts a look-up of the node, unless it is not there. ENOENT where it is not.
+    /// Counts a look-up of the node; ENOENT where it is not there.
     fn entry(&self) -> Result<EntryAttr, Failure>;
 
     /// Returns how long a name that leads to the node may be kept.
@@ -71,13 +71,13 @@ pub(super) trait NodeOperations {
     /// The same with attributes, and a look-up is counted for each but `.` and `..`.
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
 
-    /// Makes a directory. EEXIST; EPERM where a directory means nothing.
+    /// Makes a directory; EEXIST where the name is taken, EPERM where a directory means nothing.
     fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
 
-    /// Removes a directory. ENOENT, ENOTDIR, ENOTEMPTY; EPERM for what stays.
+    /// Removes a directory; ENOENT, ENOTDIR or ENOTEMPTY as rmdir(2), EPERM for what stays.
     fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
-    /// Removes what is no directory. ENOENT, EISDIR; EPERM for what stays.
+    /// Removes what is no directory; ENOENT or EISDIR as unlink(2), EPERM for what stays.
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
     /// Moves what has a name in this directory; `flags` are those of renameat2(2).
@@ -184,7 +184,7 @@ impl Filesystem {
     }
 }
 
-/// Refuses what only a union file system has a use for. EINVAL for `RENAME_WHITEOUT`.
+/// Refuses what only a union file system has a use for, `RENAME_WHITEOUT` (EINVAL).
 pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
     match flags & libc::RENAME_WHITEOUT {
         0 => Ok(()),

@@ -66,8 +66,8 @@ impl MountContext {
 }
 
 impl OpenContext {
-    /// Refuses who may not enter the branch's directory any more; where an earlier state is shown, who may not read it.
-    /// EACCES.
+    /// Refuses who may not enter the branch's directory any more (EACCES); where an earlier state is shown, who may not
+    /// read it.
     pub fn check_entered(&self) -> Result<(), Failure> {
         match self.view {
             View::At(..) => return self.check_read(),
@@ -77,7 +77,7 @@ impl OpenContext {
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, SEARCH)
     }
 
-    /// Refuses who may not read the branch's directory any more. EACCES.
+    /// Refuses who may not read the branch's directory any more (EACCES).
     pub fn check_read(&self) -> Result<(), Failure> {
         if let View::Proposal(branch, _) = self.view {
             return self.mount.check_reviewer(self.caller, branch);
@@ -85,7 +85,7 @@ impl OpenContext {
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, READ | SEARCH)
     }
 
-    /// Refuses who lacks rights in the parent's directory; a root branch has no parent to ask. EACCES.
+    /// Refuses who lacks rights in the parent's directory (EACCES); a root branch has no parent to ask.
     pub fn check_parent(&self, rights: u32) -> Result<(), Failure> {
         match self.memory().info(self.branch())?.parent {
             Some(parent) => self.mount.check_rights(self.caller, &self.memory().info(parent)?, rights),
@@ -112,7 +112,7 @@ impl OpenContext {
         Ok(if [0, owner].contains(&uid) { ErrorReader::Owner } else { ErrorReader::Other(uid) })
     }
 
-    /// Refuses all but the branch's owner and root. EACCES.
+    /// Refuses all but the branch's owner and root (EACCES).
     pub fn check_owner(&self) -> Result<(), Failure> {
         let info = self.memory().info(self.branch())?;
         if [0, info.uid].contains(&self.caller.uid) {

@@ -170,7 +170,7 @@ impl Arguments {
         !self.list(argument).is_empty()
     }
 
-    /// Refuses a value that is meant as a name and is none, before it means something else in a line. [`Error::Name`].
+    /// Refuses a value that is meant as a name and is none, before it means something else in a line: [`Error::Name`].
     pub fn check_names(&self, arguments: &[Argument]) -> Result<(), Error> {
         for argument in arguments {
             for value in self.list(argument) {

@@ -78,23 +78,26 @@ pub struct Attrs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields that need words have them")]
 pub enum FileOp<'a> {
-    /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit. `Exists`,
-    /// `NotFound` in a folder that was removed, `TooManyLinks` beyond 65,000 folders in one; of a link's target
-    /// `NameTooLong`, and `NotFound` for an empty one.
+    /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
+    ///
+    /// `Exists` where the name is taken, `NotFound` in a folder that was removed, `TooManyLinks` beyond 65,000 folders
+    /// in one. Of a link's target `NameTooLong`, and `NotFound` for an empty one.
     Create { parent: u64, name: FileName, make: Make, mode: u32, uid: u32, gid: u32 },
     /// Gives an inode one more name. `NotPermitted` for a directory, `NotFound` for an orphan, `TooManyLinks` beyond
-    /// 65,000 names, `Exists`.
+    /// 65,000 names, `Exists` where the name is taken.
     Link { inode: u64, parent: u64, name: FileName },
     /// Takes a name of anything but a directory away. `keep`: a handle is open, so that the inode stays as an orphan
-    /// after its last name. `NotFound`; `IsDirectory`.
+    /// after its last name. `NotFound` where nothing has the name, `IsDirectory` where a directory does.
     Unlink { parent: u64, name: FileName, keep: bool },
-    /// Removes an empty directory. `keep` as for `Unlink`. `NotFound`, `NotDirectory`, `NotEmpty`.
+    /// Removes an empty directory. `keep` as for `Unlink`. `NotFound` where nothing has the name, `NotDirectory` or
+    /// `NotEmpty` where what has it can't be removed.
     Rmdir { parent: u64, name: FileName, keep: bool },
-    /// Moves a name. `keep` is for what is replaced. `NotFound`, `Invalid` for a directory that would be below itself;
-    /// `IsDirectory`, `NotDirectory` or `NotEmpty` where what has the name can't be replaced. Two names of one inode
-    /// stay as they are, as POSIX says.
+    /// Moves a name. `keep` is for what is replaced. Two names of one inode stay as they are, as POSIX says.
+    ///
+    /// `NotFound` where nothing has the name, `Invalid` for a directory that would be below itself; `IsDirectory`,
+    /// `NotDirectory` or `NotEmpty` where what has the new name can't be replaced.
     Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, how: RenameHow, keep: bool },
-    /// Sets attributes. Of a size `TooLarge` beyond 16 TiB, `IsDirectory`, `Invalid` for what is no file.
+    /// Sets attributes. A size is `TooLarge` beyond 16 TiB, `IsDirectory` and `Invalid` for what is no file.
     SetAttr { inode: u64, attrs: Attrs },
     /// Writes bytes at a place of a file; a gap in front of them reads as zeros. `TooLarge` where they would end behind
     /// 16 TiB.
@@ -108,7 +111,7 @@ pub enum FileOp<'a> {
     /// Sets an extended attribute. `AttributeName` and `AttributeTooLarge` for more than 255 bytes and 64 KiB,
     /// `NoSpace` for more than 1 MiB of all attributes.
     SetXattr { inode: u64, name: Vec<u8>, value: Vec<u8>, how: XattrHow },
-    /// Removes an extended attribute. `NoAttribute`.
+    /// Removes an extended attribute; `NoAttribute` where there is none of that name.
     RemoveXattr { inode: u64, name: Vec<u8> },
     /// The last handle of an orphan is closed; of anything else nothing changes.
     Drop { inode: u64 },

@@ -290,7 +290,7 @@ impl Branch {
         }
     }
 
-    /// Returns the checkpoint of that label. [`Error::NoCheckpoint`].
+    /// Returns the checkpoint of that label, or [`Error::NoCheckpoint`].
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
         self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
     }
