@@ -46,7 +46,7 @@ impl UnflushedTail {
     }
 }
 
-/// A write that runs: dropped by a panic, it says that nothing more is written.
+/// Fails the journal when a panic unwinds through a write. Callers `mem::forget` it once the write has returned.
 struct Writing<'a>(&'a AtomicBool);
 
 impl Drop for Writing<'_> {
@@ -55,7 +55,8 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// A flush that runs: dropped by a panic, it wakes those who wait for it, and nothing more is written.
+/// Fails the journal and wakes the waiters when a panic unwinds through a flush. Callers `mem::forget` it once the flush
+/// has returned.
 struct Flushing<'a>(&'a Journal);
 
 impl Drop for Flushing<'_> {
@@ -321,6 +322,12 @@ impl Journal {
     }
 
     /// Returns once everything below `end` is on the device, and whether this call flushed it.
+    ///
+    /// This is the group commit. The first caller to find no flush running becomes the leader and syncs for everybody;
+    /// who comes meanwhile waits for `flushed`. The leader reads the length only after it became the leader, so its sync
+    /// covers every frame that was appended until then. A waiter whose frame came later finds `flushed_to` still below its
+    /// `end`, and one such waiter leads the next flush. Under load each sync thus carries all commits that arrived
+    /// during the one before it, without a timer.
     fn flush_up_to(&self, end: u64) -> Result<bool, JournalError> {
         self.secure_before()?;
         let mut flush = self.flush();
@@ -337,8 +344,14 @@ impl Journal {
             flush = self.flushed.wait(flush);
         }
         flush.is_running = true;
+        // Appends go on during the sync. It also keeps the order of the locks: `length` takes the tail, which comes
+        // before the flush.
         drop(flush);
+        // A frame is written before the tail's length counts it, so the sync covers all bytes below `target`.
         let target = self.length();
+        // If `sync` panics, the guard's drop fails the journal and wakes the waiters, who would otherwise wait for a
+        // leader that is gone. After a return, an error too, the lines below do that; dropping the guard then would
+        // fail a healthy journal.
         let flushing = Flushing(self);
         let result = self.file.sync();
         std::mem::forget(flushing);

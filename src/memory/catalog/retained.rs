@@ -1,7 +1,7 @@
 //! States that stay readable for `config/keep`, and branches that have ended.
 //!
-//! What happened since the last seal is here as it was; a seal writes it into files, which are read when somebody looks. Which
-//! states stay is decided alike in both places.
+//! States since the last seal are held in memory; a seal writes them to files, which are read when somebody asks for a state.
+//! [`Retention::stay`] decides for both which of them stay.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,6 +24,16 @@ const THINNED: u32 = 2 * NEWEST as u32;
 const MANY_DELETES: u32 = 100;
 
 /// The states that stay readable, and the branches that have ended.
+///
+/// **Invariants:**
+///
+/// - A key is a branch and the entry that gave it the state, which it had until its next change. What a key means never changes.
+///   A seal replaces the state by an equal one that stands in other files, a purge by one without what was purged.
+/// - Only `Catalog::apply` adds states, at commits and at replay alike, in order of entries.
+/// - A seal writes the states of its rotation to a file and installs that while those pushed meanwhile stay in `recent`. A key
+///   may stand in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
+/// - A state goes in two ways. [`RetainedStates::thin`] removes states from `recent`, which bounds the memory between seals.
+///   Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves them out of the files.
 #[derive(Clone, Default)]
 pub struct RetainedStates {
     /// Those that are in no file yet, by branch and entry.
@@ -52,7 +62,8 @@ struct DeleteRun {
 pub struct RecentState {
     /// The state itself.
     pub retained: RetainedState,
-    /// How many states of the branch are before it here.
+    /// At least the number of states of the branch before it here. It only says when to thin: after a seal has taken the first
+    /// ones out the later ones keep theirs, until thinning numbers all anew.
     position: u32,
 }
 
@@ -83,7 +94,7 @@ pub struct EndedBranch {
     pub settings: Settings,
 }
 
-/// It never changes.
+/// By the id alone: what is remembered of a branch never changes.
 impl PartialEq for EndedBranch {
     fn eq(&self, other: &EndedBranch) -> bool {
         self.id == other.id
@@ -352,7 +363,8 @@ impl RetainedStates {
         }
     }
 
-    /// Calls `each` with every state that is held in memory, also with what is none and holds rows and chunks of others.
+    /// Calls `each` with every state that is held in memory, and with what state files refer to: whole states, and
+    /// pseudo-states that hold the rows and chunks of all others.
     pub fn each_held(&self, each: &mut impl FnMut(&Arc<BranchVersion>)) {
         for recent in self.recent.values() {
             each(&recent.retained.state);
@@ -365,7 +377,7 @@ impl RetainedStates {
     }
 }
 
-/// It is the very same, wherever equal ones stand.
+/// By address, which is all that the diff of two catalogs needs: a state that was relocated counts as another one.
 impl PartialEq for RecentState {
     fn eq(&self, other: &RecentState) -> bool {
         let (one, two) = (&self.retained, &other.retained);
@@ -377,7 +389,7 @@ impl PartialEq for RecentState {
 }
 
 impl RecentState {
-    /// The same state standing elsewhere.
+    /// Returns the same state after a relocation.
     pub fn with(&self, state: Arc<BranchVersion>, base: Arc<BranchVersion>) -> RecentState {
         RecentState { retained: RetainedState { state, base, ..self.retained.clone() }, position: self.position }
     }

@@ -1,4 +1,20 @@
 //! Compaction: rewrites segments and packs without the rows and chunks that nothing references, and small packs into one.
+//!
+//! It runs without the writer lock, while others commit. That is safe for three reasons:
+//!
+//! - Segments and packs never change, and each step is a seal (`seal.rs`): it works on the catalog as of the journal's
+//!   rotation and writes new files beside the old ones.
+//! - A commit meanwhile adds unsealed versions, or takes rows out of view or over from another state. It never needs a row
+//!   that no state saw at the rotation, except those of a segment that is newer than it, which no compaction reads. So the
+//!   table of relocated rows fits every later state as well; a layer with a row it does not know is left where it is.
+//! - `Memory::install` ends under the writer lock: the branches that changed since the rotation are relocated too, and then the
+//!   catalog is swapped. Whoever planned on old states without a lock, such as a merge, has to plan again: the swap
+//!   raises `Catalog::rewrites`, which plans compare under the lock. Otherwise a plan would bring back layers of files
+//!   that the sweep is about to remove.
+//!
+//! The lock of `storage.manifest`, held throughout, keeps a second seal and a sweep out: one thread at a time writes
+//! the next manifest or removes files. Old files are removed last, and only those that neither the new manifest
+//! nor the present catalog reaches.
 
 use std::collections::HashSet;
 use std::sync::Arc;

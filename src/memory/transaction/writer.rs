@@ -1,5 +1,5 @@
-//! The writer's lock: who holds it is the one writer, and what others want to know of the end of the
-//! log they are told without it.
+//! The writer lock: its holder is the only writer. What others ask about the end of the log is published when it is
+//! released, so that they need not wait for it.
 
 use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
@@ -29,6 +29,21 @@ pub(in crate::memory) struct WriterLock {
 }
 
 /// What is told without the lock, as of its last release.
+///
+/// It is stored by [`WriterGuard`]'s drop while the lock is still held. So there is one publisher at a time, and no value
+/// ever goes back to one of an earlier release. Readers may see a mixture of two releases, and none of them minds: whoever
+/// needs values that belong together, or acts on them, takes the lock. On the orderings:
+///
+/// - `seq` is stored with Release and read with Acquire, since readers go on to look at what belongs to that entry. The
+///   catalog was swapped and the history extended before the store, so who has read n finds both at n or later: they may be
+///   newer than `seq`, never older.
+/// - `time`, `unsealed_bytes` and `written_bytes` are figures that stand for nothing but themselves (a wake-up of the
+///   maintenance thread, an estimate of room, a line of `status`), so Relaxed suffices. Each reader sees them grow or
+///   fall in the order in which they were stored.
+/// - `closed` spares callers a try that must fail. It is set once and never cleared, and a write asks
+///   [`LogTail::refusal`] under the lock whatever it says. It is stored after the figures, with Release, so that who
+///   sees it set sees those of the same release.
+/// - `tip` and `journal` are wider than an atomic, and have a mutex each that is held for a copy.
 struct Published {
     seq: AtomicU64,
     time: AtomicI64,
@@ -87,7 +102,7 @@ impl DerefMut for WriterGuard<'_> {
 
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        // A change may be half done: in the journal and not in memory, or the other way round.
+        // A change may be half done: in the journal and not in memory, or vice versa. Such a store must not be written to.
         if thread::panicking() {
             self.log_tail.close_reason.get_or_insert(PANICKED);
         }
