@@ -2,7 +2,7 @@
 //!
 //! Versions are made one by one, so each lies elsewhere in memory, and a scan waits for memory once
 //! a version. A [`CodeCache`] has their codes in a line, which costs a third of that. It never changes:
-//! what is taken out is hidden, what is put in stays apart until that is a share of all.
+//! what is taken out is hidden, and what is put in stays uncached until a share of all is.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,11 +13,11 @@ use imbl::shared_ptr::DefaultSharedPtr;
 use super::Visible;
 use crate::record::Version;
 
-/// So many versions stay apart however few there are.
-const APART_MIN: usize = 32;
-/// A table is made again once one in so many versions is apart from it, so that a version is copied
-/// about so often for each that is put in.
-const APART_SHARE: usize = 16;
+/// The cache is never rebuilt for fewer uncached versions than this.
+const UNCACHED_MIN: usize = 32;
+/// The cache is rebuilt once one in this many versions is not in it. Each insert thus costs about this many copies,
+/// spread over the inserts between two rebuilds.
+const REBUILD_FRACTION: usize = 16;
 
 type ById = OrdMap<Arc<str>, Arc<Version>>;
 
@@ -25,10 +25,10 @@ type ById = OrdMap<Arc<str>, Arc<Version>>;
 #[derive(Clone)]
 pub struct MemTable {
     by_id: ById,
-    /// Those of them that are not in the table.
+    /// Those of them that are not in the cache.
     uncached: ById,
     cache: Arc<CodeCache>,
-    /// The rows of the table that are still there.
+    /// The rows of the cache that were not taken out since.
     cached_rows: Visible,
 }
 
@@ -80,7 +80,7 @@ impl MemTable {
         self.remove(&version.id);
         self.by_id.insert(version.id.clone(), version.clone());
         self.uncached.insert(version.id.clone(), version);
-        if self.uncached.len() > APART_MIN.max(self.by_id.len() / APART_SHARE) {
+        if self.uncached.len() > UNCACHED_MIN.max(self.by_id.len() / REBUILD_FRACTION) {
             self.cache =
                 Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
             self.cached_rows = Visible::all(self.by_id.len() as u32);
@@ -216,7 +216,7 @@ mod tests {
         kept.iter()
             .for_each(|(unsealed, expected)| assert_eq!(scanned(unsealed), *expected, "a clone stays as it was"));
         let apart = unsealed.apart().count();
-        assert!(apart <= APART_MIN.max(unsealed.values().count() / APART_SHARE), "{apart} lie apart");
+        assert!(apart <= UNCACHED_MIN.max(unsealed.values().count() / REBUILD_FRACTION), "{apart} lie apart");
         let ids: Vec<String> = unsealed.values().map(|version| version.id.to_string()).collect();
         ids.iter().for_each(|id| unsealed.remove(id));
         assert!(

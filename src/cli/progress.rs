@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// What takes no longer is not shown.
-const MOMENT: Duration = Duration::from_secs(1);
+const SHOW_DELAY: Duration = Duration::from_secs(1);
 
 /// Says what is waited for and for how long, once that takes more than a moment.
 pub struct Waiting {
@@ -25,7 +25,7 @@ impl Waiting {
 
     /// Waits on.
     pub fn tick(&self) {
-        if self.begin.elapsed() >= MOMENT {
+        if self.begin.elapsed() >= SHOW_DELAY {
             self.bar.tick();
         }
     }

@@ -12,7 +12,7 @@ use super::folder::Folder;
 /// The file.
 const NAME: &str = "lock";
 /// Longest holder text that is read back, in bytes; more than a line of ours ever has.
-const HOLDER_MAX: usize = 4096;
+const HOLDER_BYTES_MAX: usize = 4096;
 
 /// Holds a store for this process; dropping it lets the next one in.
 ///
@@ -88,7 +88,7 @@ impl Drop for Lock {
 
 /// Returns the first line of the lock file, or a phrase that stands for it.
 fn holder_in(file: &File) -> String {
-    let mut bytes = [0; HOLDER_MAX];
+    let mut bytes = [0; HOLDER_BYTES_MAX];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);
     let text = String::from_utf8_lossy(&bytes[..read]);
     match text.lines().next().map(str::trim) {

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 /// The longest line of the table of mappings that is looked at, in bytes.
-const LINE_MAX: usize = 1024;
+const LINE_BYTES_MAX: usize = 1024;
 
 /// From now on a process that is ended by SIGBUS says on standard error which mapped file could not be read.
 pub fn name_bus_errors() {
@@ -39,7 +39,7 @@ fn say(text: &[u8]) {
 
 /// Calls `look` with the path of the file that is mapped at an address; returns false where there is none.
 fn with_mapping(address: usize, look: impl Fn(&[u8])) -> bool {
-    let (mut line, mut length, mut buffer, mut found) = ([0; LINE_MAX], 0, [0; 4096], false);
+    let (mut line, mut length, mut buffer, mut found) = ([0; LINE_BYTES_MAX], 0, [0; 4096], false);
     // SAFETY: open, read and close are async-signal-safe; the name ends in a NUL, and the buffer is as long as is said.
     unsafe {
         let table = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
@@ -49,8 +49,8 @@ fn with_mapping(address: usize, look: impl Fn(&[u8])) -> bool {
             for byte in &buffer[..count] {
                 if *byte != b'\n' {
                     // The rest of a line that is too long is left out.
-                    line[length.min(LINE_MAX - 1)] = *byte;
-                    length = (length + 1).min(LINE_MAX);
+                    line[length.min(LINE_BYTES_MAX - 1)] = *byte;
+                    length = (length + 1).min(LINE_BYTES_MAX);
                 } else {
                     if let Some(path) = file_at(&line[..length], address) {
                         look(path);

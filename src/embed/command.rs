@@ -15,7 +15,7 @@ use super::{EmbedError, Embedder, TextKind, checked};
 use crate::sync::{Condvar, Mutex};
 
 /// Texts of one line.
-const BATCH: usize = 32;
+const BATCH_TEXTS: usize = 32;
 /// Bytes of an answer at most.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
@@ -115,7 +115,7 @@ impl Embedder for CommandEmbedder {
     }
 
     fn batch(&self) -> usize {
-        BATCH
+        BATCH_TEXTS
     }
 
     /// A child that takes too long over documents is killed. Over a query it is not: it may be reading its model still.

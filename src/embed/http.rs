@@ -10,7 +10,7 @@ use super::{EmbedError, Embedder, TextKind, checked};
 use crate::sync::Deadline;
 
 /// Texts of one request.
-const BATCH: usize = 64;
+const BATCH_TEXTS: usize = 64;
 /// How often a request is made again after one that may go well next time.
 const RETRIES: u32 = 2;
 /// What is waited before the first of them; before the second twice as much.
@@ -137,13 +137,13 @@ impl Embedder for HttpEmbedder {
     }
 
     fn batch(&self) -> usize {
-        BATCH
+        BATCH_TEXTS
     }
 
     fn embed(&self, _: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
         let deadline = Deadline::after(limit);
         let mut vectors = Vec::with_capacity(texts.len());
-        for some in texts.chunks(BATCH) {
+        for some in texts.chunks(BATCH_TEXTS) {
             let mut made = 0;
             loop {
                 match self.request(some, deadline.left().max(Duration::from_millis(1))) {

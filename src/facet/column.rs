@@ -5,9 +5,9 @@ use std::ops::Range;
 use roaring::RoaringBitmap;
 
 use super::layout::{
-    BLOCK, BLOCK_ENTRY_BYTES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, HEAVY_ENTRY_BYTES, KEY_BYTES, MARKS_AT,
-    PACKED_AT, PADDING, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes, piece, size_at, u32_at,
-    u64_at, unpack,
+    BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, HEAVY_ENTRY_BYTES, KEY_BYTES,
+    MARKS_AT, PACKED_AT, PADDING, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes, piece, size_at,
+    u32_at, u64_at, unpack,
 };
 use super::number::NumberKey;
 
@@ -56,7 +56,7 @@ impl<'a> Column<'a> {
         let row_width = u32::from(*bytes.get(ROW_WIDTH_AT)?);
         let packed_rows = u64_at(bytes, PACKED_AT)?;
         let (_, rest) = bytes.split_at_checked(COLUMN_HEADER_BYTES)?;
-        let (directory, rest) = rest.split_at_checked((values as usize).div_ceil(BLOCK) * BLOCK_ENTRY_BYTES)?;
+        let (directory, rest) = rest.split_at_checked((values as usize).div_ceil(BLOCK_VALUES) * BLOCK_ENTRY_BYTES)?;
         let (blocks, rest) = rest.split_at_checked(size_at(bytes, BLOCKS_BYTES_AT)?)?;
         let packed = packed_bytes(usize::try_from(packed_rows).ok()?, row_width).checked_add(PADDING)?;
         let (packed, rest) = rest.split_at_checked(packed)?;
@@ -81,7 +81,7 @@ impl<'a> Column<'a> {
         }
         let found = low < self.values_in(block) && value(low) == key.bits();
         let same = if found { Same::Yes } else { Same::No };
-        Some(SortPosition { lower_count: (block * BLOCK + low) as u32, same })
+        Some(SortPosition { lower_count: (block * BLOCK_VALUES + low) as u32, same })
     }
 
     /// Finds a string.
@@ -90,7 +90,7 @@ impl<'a> Column<'a> {
         let (_, mut values) = self.block(block)?;
         // All values seen are less than the operand, except that the last one may be where the
         // operand begins. `common` is what that one and the operand have in common.
-        let (mut lower_count, mut same, mut common) = (block * BLOCK, Same::No, 0);
+        let (mut lower_count, mut same, mut common) = (block * BLOCK_VALUES, Same::No, 0);
         for _ in 0..self.values_in(block) {
             let Coded { prefix_length, suffix, is_cut } = next_string(&mut values)?;
             if prefix_length < common {
@@ -115,7 +115,7 @@ impl<'a> Column<'a> {
 
     /// Returns the last block whose values begin as `begins` says; the first one where none does.
     fn last_block(&self, begins: impl Fn(&[u8]) -> bool) -> Option<usize> {
-        let (mut low, mut high) = (0, (self.values as usize).div_ceil(BLOCK));
+        let (mut low, mut high) = (0, (self.values as usize).div_ceil(BLOCK_VALUES));
         while low + 1 < high {
             let middle = low + (high - low) / 2;
             let (_, values) = self.block(middle)?;
@@ -133,7 +133,7 @@ impl<'a> Column<'a> {
     }
 
     fn values_in(&self, block: usize) -> usize {
-        (self.values as usize - block * BLOCK).min(BLOCK)
+        (self.values as usize - block * BLOCK_VALUES).min(BLOCK_VALUES)
     }
 
     /// Returns where the packed rows of a value begin.
@@ -141,7 +141,7 @@ impl<'a> Column<'a> {
         if value >= self.values {
             return Some(self.packed_rows);
         }
-        let (block, i) = (value as usize / BLOCK, value as usize % BLOCK);
+        let (block, i) = (value as usize / BLOCK_VALUES, value as usize % BLOCK_VALUES);
         let base = u64_at(self.directory, block * BLOCK_ENTRY_BYTES)?;
         let (counts, _) = self.block(block)?;
         base.checked_add(counts.first(i))
@@ -149,8 +149,8 @@ impl<'a> Column<'a> {
 
     /// Returns how many packed rows a value has.
     fn count(&self, value: u32) -> Option<u64> {
-        let (counts, _) = self.block(value as usize / BLOCK)?;
-        Some(counts.get(value as usize % BLOCK))
+        let (counts, _) = self.block(value as usize / BLOCK_VALUES)?;
+        Some(counts.get(value as usize % BLOCK_VALUES))
     }
 
     fn positions(&self, values: &Range<u32>) -> Option<Range<u64>> {

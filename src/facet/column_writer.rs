@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{
-    BLOCK, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, MARKS, MARKS_AT, PACKED_AT, PADDING, ROW_WIDTH_AT,
+    BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, MARKS, MARKS_AT, PACKED_AT, PADDING, ROW_WIDTH_AT,
     STRING_BYTES_MAX, bit_bytes, bits_of, gather, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
@@ -38,8 +38,8 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
     let is_heavy = |i: &usize| column.rows(*i).len() >= heavy_from;
     let all = 0..column.values.len();
     let (mut directory, mut blocks, mut packed_rows) = (Vec::new(), Vec::new(), 0u64);
-    for start in all.clone().step_by(BLOCK) {
-        let block = start..(start + BLOCK).min(all.end);
+    for start in all.clone().step_by(BLOCK_VALUES) {
+        let block = start..(start + BLOCK_VALUES).min(all.end);
         directory.extend(packed_rows.to_le_bytes());
         let counts = block.clone().map(|i| if is_heavy(&i) { 0 } else { column.rows(i).len() as u64 });
         packed_rows += counts.clone().sum::<u64>();

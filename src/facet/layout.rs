@@ -20,7 +20,7 @@
 //!  +------------+-----------+--------------+----------+------------------+-----------------+
 //!  | values u32 | heavy u32 | row width u8 | marks u8 | blocks bytes u64 | packed rows u64 |
 //!  +------------+-----------+--------------+----------+------------------+-----------------+
-//!  | directory: for each block of BLOCK values (first packed row u64, end in blocks u64)|
+//!  | directory: for each BLOCK_VALUES values (first packed row u64, end in blocks u64)  |
 //!  | blocks: count width u8 · counts, packed · the values (below)                       |
 //!  | rows of the values that are not heavy, in the order of values, packed; 8 zeros     |
 //!  | marks: MARKS × one bit a row, or none: after each MARKS-th part of the packed rows,|
@@ -99,7 +99,7 @@ pub(super) const MARKS: usize = 8;
 /// More than one in so many rows are gathered as bits, fewer as a list.
 const BITS_FROM_PART: u32 = 256;
 /// Values of a column that share an entry of its directory.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK_VALUES: usize = 64;
 /// Longest beginning of a string that is kept: what fits seven bits.
 pub(super) const STRING_BYTES_MAX: usize = 127;
 /// Bytes of a number's key.

@@ -281,15 +281,15 @@ impl VisibleFiles {
             false => _ = self.restricted.remove(&inode),
         }
         let shown = node.filter(|node| node.nlink() > 0 && !self.is_hidden(inode, node));
-        let now = shown.and_then(IndexableContent::of).map(|content| content.key);
-        let was = self.keys.get(&inode).copied();
-        if was == now {
+        let new_key = shown.and_then(IndexableContent::of).map(|content| content.key);
+        let old_key = self.keys.get(&inode).copied();
+        if old_key == new_key {
             return Ok(());
         }
-        if let Some(key) = was {
+        if let Some(key) = old_key {
             self.remove(inode, &key)?;
         }
-        if let Some(key) = now {
+        if let Some(key) = new_key {
             self.add(inode, key, set)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::memory::{FileKind, Time};
 
 /// How long the kernel keeps names that are always there, and what does not change by itself.
-pub(super) const STEADY: Duration = Duration::from_secs(1);
+pub(super) const STABLE_NAME_LIFETIME: Duration = Duration::from_secs(1);
 /// For what a merge, a rollback or another client may change at any moment.
 pub(super) const NEVER: Duration = Duration::ZERO;
 

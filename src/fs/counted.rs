@@ -9,7 +9,7 @@ use crate::memory::Error;
 use crate::sync::{Budget, Reservation};
 
 /// From here on a buffer grows by a quarter; below it doubles.
-const DOUBLED_MAX: usize = 1 << 20;
+const DOUBLING_BYTES_MAX: usize = 1 << 20;
 
 /// A buffer that counts for a user by what is allocated for it.
 pub(super) struct CountedBuffer {
@@ -70,7 +70,7 @@ impl CountedBuffer {
         if length <= capacity {
             return Ok(());
         }
-        let ample = length.max(capacity + if capacity < DOUBLED_MAX { capacity } else { capacity / 4 });
+        let ample = length.max(capacity + if capacity < DOUBLING_BYTES_MAX { capacity } else { capacity / 4 });
         let admitted =
             [ample, length].into_iter().find_map(|room| self.reservation.resize(room as u64).ok().map(|()| room));
         let Some(room) = admitted else {

@@ -11,7 +11,7 @@ use super::node::FsNode;
 use crate::memory::{FileName, Snapshot, View};
 
 /// How many record ids are held at a time.
-const PAGE: usize = 1_024;
+const PAGE_NAMES: usize = 1_024;
 
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,26 +121,26 @@ impl Records {
     }
 
     fn id(&mut self, index: usize) -> Result<Option<Arc<str>>, Failure> {
-        let page = index / PAGE;
+        let page = index / PAGE_NAMES;
         // A cookie that was given leads to a page whose beginning is known. Another one, made up by
         // the caller, is walked to.
         while self.page_ends.len() < page {
             self.load(self.page_ends.len())?;
-            if self.page.len() < PAGE {
+            if self.page.len() < PAGE_NAMES {
                 return Ok(None);
             }
         }
         if self.page_number != Some(page) {
             self.load(page)?;
         }
-        Ok(self.page.get(index % PAGE).cloned())
+        Ok(self.page.get(index % PAGE_NAMES).cloned())
     }
 
     fn load(&mut self, page: usize) -> Result<(), Failure> {
         let after = page.checked_sub(1).map(|before| self.page_ends[before].clone());
-        self.page = self.snapshot.ids_after(after.as_deref(), PAGE)?;
+        self.page = self.snapshot.ids_after(after.as_deref(), PAGE_NAMES)?;
         self.page_number = Some(page);
-        if let (true, Some(last)) = (self.page.len() == PAGE && page == self.page_ends.len(), self.page.last()) {
+        if let (true, Some(last)) = (self.page.len() == PAGE_NAMES && page == self.page_ends.len(), self.page.last()) {
             self.page_ends.push(last.clone());
         }
         Ok(())

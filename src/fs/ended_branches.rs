@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 /// How many branches are remembered.
 const BRANCHES_MAX: usize = 1_024;
 /// How many users are told of one branch.
-const TOLD_MAX: usize = 64;
+const USERS_MAX: usize = 64;
 
 /// The last branches that were merged or discarded.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl EndedBranches {
     pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Arc<Refusal>, Option<BranchId>)> {
         let mut branches = self.branches.lock();
         let fate = branches.iter_mut().find(|fate| fate.branch == branch)?;
-        let is_new = fate.told_uids.len() < TOLD_MAX && fate.told_uids.insert(uid);
+        let is_new = fate.told_uids.len() < USERS_MAX && fate.told_uids.insert(uid);
         is_new.then(|| (fate.refusal.clone(), fate.parent))
     }
 

@@ -16,7 +16,7 @@ use crate::sync::{Mutex, Pool};
 /// Threads for notices; those about one branch have half of them.
 const THREADS: usize = 8;
 /// How long a change waits for the kernel to hear of it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The side of the kernel that takes notices.
 pub trait Kernel: Send + Sync {
@@ -92,7 +92,7 @@ impl KernelNotifier {
 
     /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after a change must
     /// not see what was before. It may not be about what the kernel holds for the request that is
-    /// waiting; if something is stuck all the same, the change goes on after [`PATIENCE`].
+    /// waiting; if something is stuck all the same, the change goes on after [`NOTIFY_TIMEOUT`].
     pub fn tell_now(&self, branch: BranchId, notice: KernelNotice) {
         let (heard, wait) = mpsc::channel::<()>();
         self.tell(
@@ -102,9 +102,9 @@ impl KernelNotifier {
                 drop(heard);
             }),
         );
-        if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if wait.recv_timeout(NOTIFY_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
             log::warn!(
-                "the kernel did not hear within {PATIENCE:?} of files that changed; it may show them as they were"
+                "the kernel did not hear within {NOTIFY_TIMEOUT:?} of files that changed; it may show them as they were"
             );
         }
     }

@@ -92,7 +92,7 @@ impl Adapter {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.drops_pages = kernel::agree(config);
+        self.drops_pages = kernel::negotiate(config);
         Ok(())
     }
 

@@ -13,11 +13,11 @@ use crate::fs;
 use crate::sync::{Pool, without_waiting};
 
 /// Threads of a session that no long request ever holds but to send its reply.
-const ALWAYS_FREE: usize = 2;
+const UNBLOCKED_THREADS: usize = 2;
 /// Threads for requests that wait for another caller, mostly for as long as a commit takes.
-const WAITING: usize = 32;
+const WAITING_REQUEST_THREADS: usize = 32;
 /// Threads for long requests.
-const LONG: usize = 64;
+const LONG_REQUEST_THREADS: usize = 64;
 
 /// What a request is: its name, and the user who sent it.
 #[derive(Clone, Copy)]
@@ -48,13 +48,14 @@ pub(super) struct Dispatcher<F> {
 
 /// Returns how many threads a session needs: one for each processor, and those that stay free.
 pub(super) fn session_threads() -> usize {
-    Pool::processors() + ALWAYS_FREE
+    Pool::processors() + UNBLOCKED_THREADS
 }
 
 impl<F: Send + Sync + 'static> Dispatcher<F> {
     /// Begins with nothing under way.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
-        let (blocking_pool, long_pool) = (Pool::new("engramfs-waiting", WAITING), Pool::new("engramfs-long", LONG));
+        let (blocking_pool, long_pool) =
+            (Pool::new("engramfs-waiting", WAITING_REQUEST_THREADS), Pool::new("engramfs-long", LONG_REQUEST_THREADS));
         Dispatcher { fs, long_in_flight: Arc::default(), long_slots: Pool::processors(), blocking_pool, long_pool }
     }
 

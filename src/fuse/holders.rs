@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// More are counted, not named.
-const NAMED: usize = 5;
+const NAMED_MAX: usize = 5;
 
 /// Returns the other processes with a file open, the working directory or the root below `path`, for a message.
 ///
@@ -13,8 +13,8 @@ pub(super) fn users_of(path: &Path) -> String {
     let users: Vec<String> = others().filter(|pid| uses(*pid, path)).map(describe).collect();
     match users.len() {
         0 => "a process that can't be seen from here".to_owned(),
-        count if count > NAMED => {
-            format!("{} and {} more", users.get(..NAMED).unwrap_or_default().join(", "), count - NAMED)
+        count if count > NAMED_MAX => {
+            format!("{} and {} more", users.get(..NAMED_MAX).unwrap_or_default().join(", "), count - NAMED_MAX)
         }
         _ => users.join(", "),
     }

@@ -1,9 +1,9 @@
-//! What is agreed with the kernel at the beginning of a mount.
+//! Negotiates capabilities with the kernel when a mount begins.
 
 use fuser::{InitFlags, KernelConfig};
 
-/// What this file system can do with, of what a kernel offers. Nothing else is asked for.
-const WANTED: [InitFlags; 7] = [
+/// The kernel capabilities that this file system uses. No other is asked for.
+const CAPABILITIES: [InitFlags; 7] = [
     // Open carries O_TRUNC, so that emptying is the matter of one handle.
     InitFlags::FUSE_ATOMIC_O_TRUNC,
     // Generated files are read past the page cache, and mapped nevertheless.
@@ -20,21 +20,22 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
 ];
 /// Requests that the kernel sends ahead of those who wait, such as reading ahead.
-const BACKGROUND: u16 = 64;
+const BACKGROUND_REQUESTS_MAX: u16 = 64;
 
-/// The first release of which it is known that it drops pages after a write past them, and of the one before that the first with the mend.
-const SINCE: (u32, u32) = (6, 19);
-const MENDED: (u32, u32, u32) = (6, 18, 10);
+/// The first release known to drop cached pages after a direct write to them, and the first of the series before it that has
+/// the fix backported.
+const PAGE_DROP_RELEASE: (u32, u32) = (6, 19);
+const PAGE_DROP_BACKPORT: (u32, u32, u32) = (6, 18, 10);
 
-/// Asks for what is wanted of the kernel; returns whether it drops the pages that a write past them covers.
-pub(super) fn agree(config: &mut KernelConfig) -> bool {
+/// Negotiates capabilities with the kernel; returns whether it drops the cached pages that a direct write covers.
+pub(super) fn negotiate(config: &mut KernelConfig) -> bool {
     // An older kernel lacks some of them; what is missing then is said where it is used.
-    WANTED
+    CAPABILITIES
         .iter()
         .filter_map(|flag| config.add_capabilities(*flag).err())
         .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
     // Any number but 0 is taken.
-    let _ = config.set_max_background(BACKGROUND);
+    let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
     drops_pages(&rustix::system::uname().release().to_string_lossy())
 }
 
@@ -44,7 +45,8 @@ fn drops_pages(release: &str) -> bool {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     let (major, minor, patch) = (next(), next(), next());
-    (major, minor) >= SINCE || ((major, minor) == (MENDED.0, MENDED.1) && patch >= MENDED.2)
+    (major, minor) >= PAGE_DROP_RELEASE
+        || ((major, minor) == (PAGE_DROP_BACKPORT.0, PAGE_DROP_BACKPORT.1) && patch >= PAGE_DROP_BACKPORT.2)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use fuser::{
 use crate::fs::{self, Attr, Caller, FileKind, Time, TimeSet};
 
 /// Bytes of a block in statfs(2).
-const BLOCK: u32 = 4_096;
+const BLOCK_BYTES: u32 = 4_096;
 /// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
 const INODES_FREE: u64 = 1 << 32;
 /// Bytes of the longest name.
@@ -64,7 +64,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.device,
-        blksize: BLOCK,
+        blksize: BLOCK_BYTES,
         flags: 0,
     }
 }
@@ -183,7 +183,7 @@ pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr,
 
 /// Replies with the room on the disk, in blocks; inodes never run out.
 pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno>) {
-    let blocks = |bytes: u64| bytes / u64::from(BLOCK);
+    let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
     match outcome {
         Ok(space) => reply.statfs(
             blocks(space.total_bytes),
@@ -191,9 +191,9 @@ pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno
             blocks(space.available_bytes),
             space.inodes + INODES_FREE,
             INODES_FREE,
-            BLOCK,
+            BLOCK_BYTES,
             NAME_MAX,
-            BLOCK,
+            BLOCK_BYTES,
         ),
         Err(error) => reply.error(error),
     }

@@ -29,7 +29,7 @@ use super::signals::Watcher;
 /// How long a new mount may take until its root answers.
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// After a signal: how long those who still have files open may close them.
-const GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// After the connection was ended by force: how long running handlers may take.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
@@ -181,7 +181,7 @@ impl Service<'_> {
             return;
         };
         mount.leave();
-        if self.ends_within(GRACE) {
+        if self.ends_within(SHUTDOWN_GRACE) {
             return;
         }
         log::warn!("{} is still in use: ending its connection", mount.path.display());

@@ -4,7 +4,7 @@ use super::growing::Growing;
 use super::hierarchy::{self, Hierarchy};
 use super::layout::{self, Parts};
 use super::order;
-use super::sample::{self, SAMPLED};
+use super::sample::{self, SAMPLE_ONE_IN};
 use super::source::{Params, VectorRows};
 use super::space::VectorSpace;
 use super::walk::{Adjacency, All, Beam, WalkScratch, walk};
@@ -95,7 +95,7 @@ impl<'a> GraphBuilder<'a> {
     /// Looks for a node and links it with what is found. Those of the sample are linked already
     /// when the first pass begins; later ones find better links in what is by then complete.
     fn link(&mut self, node: u32, pass: usize) {
-        if pass > 0 || !(node as usize).is_multiple_of(SAMPLED) {
+        if pass > 0 || !(node as usize).is_multiple_of(SAMPLE_ONE_IN) {
             let near = self.near(node, self.params.ef);
             self.growing.connect(node, near.into_iter().map(|(_, near)| near));
         }

@@ -8,7 +8,7 @@ use crate::vector::CoarseRows;
 
 /// A list may grow to this many times its final length before it is pruned: pruning seldom, it
 /// costs little, and a walk meanwhile finds more.
-const SLACK: f32 = 1.5;
+const DEGREE_SLACK: f32 = 1.5;
 
 /// A candidate is dropped where one that is nearer to the node is so many times nearer to it than the
 /// node is. Above 1, rows in crowds keep links that lead out of them (Subramanya and others,
@@ -61,7 +61,7 @@ impl<'a> Growing<'a> {
     /// Begins without links; a node will have `links_max` of them at last, the last but by mending.
     pub fn new(space: VectorSpace<'a>, links_max: usize) -> Self {
         let links_kept = links_max - 1;
-        let slots = ((links_kept as f32 * SLACK) as usize).min(usize::from(u8::MAX));
+        let slots = ((links_kept as f32 * DEGREE_SLACK) as usize).min(usize::from(u8::MAX));
         let nodes = space.len();
         Self {
             links: vec![EMPTY; nodes * slots],

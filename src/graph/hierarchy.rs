@@ -24,7 +24,7 @@ pub(super) const HEADER_SIZE: usize = aligned(COUNTS_AT + LEVELS_MAX * 8);
 
 /// A list is at most twice 128 links long. What claims to be longer is damaged, and following it
 /// could keep a walk busy for hours.
-const LIST_MAX: usize = 512;
+const LINKS_MAX: usize = 512;
 
 /// One level in memory: its nodes and what each links to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Hierarchy {
             return &[];
         };
         let (start, end) = (u32::from_le_bytes(start) as usize, u32::from_le_bytes(end) as usize);
-        if start > end || end > found.links || end - start > LIST_MAX {
+        if start > end || end > found.links || end - start > LINKS_MAX {
             return &[];
         }
         numbers(section, found.links_at + start * 4, end - start)

@@ -10,12 +10,12 @@ use super::walk::Adjacency;
 use crate::vector::Estimates;
 
 /// How many near nodes a mending walk keeps: fewer than a query does, so that it finds less.
-const EF: usize = 32;
+const REPAIR_EF: usize = 32;
 
 impl GraphBuilder<'_> {
     /// Looks for a node as a query would, and links to it from a near one when it is not found.
     pub(super) fn check(&mut self, node: u32) {
-        let near = self.near(node, EF);
+        let near = self.near(node, REPAIR_EF);
         let mut own = Estimates::default();
         self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
         let is_found = near.iter().any(|&(worth, other)| other == node || worth >= own.worths[0]);
@@ -38,7 +38,7 @@ impl GraphBuilder<'_> {
         reach(|node, open| open.extend(self.growing.neighbours(node)), 0, &mut reached);
         for node in 0..self.growing.nodes() as u32 {
             if !reached[node as usize] {
-                let near: Vec<u32> = self.near(node, EF).into_iter().map(|(_, near)| near).collect();
+                let near: Vec<u32> = self.near(node, REPAIR_EF).into_iter().map(|(_, near)| near).collect();
                 let mut able = near.into_iter().filter(|&near| reached[near as usize]);
                 // Where nothing near is reached, the node before is: by now all lower ones are.
                 let nearest = able.next().unwrap_or(node - 1);
@@ -62,7 +62,7 @@ impl GraphBuilder<'_> {
         reach(|node, open| open.extend(&reversed[node as usize]), 0, &mut returning);
         for node in 0..self.growing.nodes() as u32 {
             if !returning[node as usize] {
-                let near = self.near(node, EF);
+                let near = self.near(node, REPAIR_EF);
                 let to = near.into_iter().map(|(_, near)| near).find(|&near| returning[near as usize]);
                 self.growing.push(node, to.unwrap_or(0));
                 reach(|node, open| open.extend(&reversed[node as usize]), node, &mut returning);

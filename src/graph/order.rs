@@ -4,8 +4,8 @@ use super::growing::Growing;
 use super::walk::Adjacency;
 use std::collections::VecDeque;
 
-/// Nodes that are gathered around one before the next begins: some pages full.
-const GATHERED: usize = 256;
+/// Nodes in one cluster: some pages full.
+const CLUSTER_NODES: usize = 256;
 
 /// Returns the nodes in the order in which they shall lie in the file.
 ///
@@ -22,7 +22,7 @@ pub(super) fn near_together(growing: &Growing<'_>) -> Vec<u32> {
         seeds.push_back(first);
         while let Some(seed) = seeds.pop_front() {
             open.push_back(seed);
-            let end = order.len() + GATHERED;
+            let end = order.len() + CLUSTER_NODES;
             while let Some(node) = open.pop_front() {
                 if std::mem::replace(&mut is_placed[node as usize], true) {
                     continue;

@@ -7,12 +7,12 @@ use hnsw_rs::hnsw::{Hnsw, Point};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// One node in so many is in the sample.
-pub(super) const SAMPLED: usize = 32;
+/// One node in this many is in the sample.
+pub(super) const SAMPLE_ONE_IN: usize = 32;
 /// Links of a sampled node in the upper levels of the hierarchy; twice that in the lowest.
-const LINKS: usize = 12;
-/// Candidates while the links of a sampled node are looked for.
-const EF: usize = 80;
+const SAMPLE_LINKS: usize = 12;
+/// Beam width of the searches for a sampled node's links.
+const BUILD_EF: usize = 80;
 
 /// The distance between nodes that are named by their numbers.
 ///
@@ -34,13 +34,13 @@ type Found<'a> = Hnsw<'a, u32, NodeDistance<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
 pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
-    let sampled = space.len().div_ceil(SAMPLED);
+    let sampled = space.len().div_ceil(SAMPLE_ONE_IN);
     if sampled == 0 {
         return Vec::new();
     }
-    let found: Found<'_> = Hnsw::new(LINKS, sampled, LEVELS_MAX, EF, NodeDistance(space));
+    let found: Found<'_> = Hnsw::new(SAMPLE_LINKS, sampled, LEVELS_MAX, BUILD_EF, NodeDistance(space));
     for i in 0..sampled {
-        let node = i * SAMPLED;
+        let node = i * SAMPLE_ONE_IN;
         found.insert((&[node as u32], node));
     }
     take_out(&found)

@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"engrJRN2";
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
 /// How much is read at a time.
-const WINDOW: usize = 1 << 20;
+const WINDOW_BYTES: usize = 1 << 20;
 
 /// Returns the first bytes of the file with that number.
 pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
@@ -235,7 +235,7 @@ impl Replay {
     fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {
         let mut at = self.flushed_to;
         while at < self.length {
-            let count = (WINDOW as u64).min(self.length - at) as usize;
+            let count = (WINDOW_BYTES as u64).min(self.length - at) as usize;
             let bytes = self.bytes(at, count)?.to_vec();
             let written = self.file.write_all_at(&bytes, at);
             written.map_err(|source| JournalError::Io { path: self.path.clone(), what: "written again", source })?;
@@ -295,7 +295,7 @@ impl Replay {
     fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], JournalError> {
         let end = offset + count as u64;
         if offset < self.window_start || end > self.window_start + self.window.len() as u64 {
-            let wanted = (WINDOW.max(count) as u64).min(self.length - offset) as usize;
+            let wanted = (WINDOW_BYTES.max(count) as u64).min(self.length - offset) as usize;
             self.window.resize(wanted, 0);
             self.window_start = offset;
             if let Err(source) = self.file.read_exact_at(&mut self.window, offset) {

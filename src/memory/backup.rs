@@ -16,7 +16,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, JournalError, JournalFiles};
 
 /// How often a copy is begun again when the store was sealed while it was made.
-const TRIES: usize = 20;
+const COPY_ATTEMPTS_MAX: usize = 20;
 /// How the file `format` begins in stores of all versions.
 const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 
@@ -52,7 +52,7 @@ pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
 /// Returns how many bytes were copied, and what the check of the copy says.
 fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
     check_place(store, dest)?;
-    for _ in 0..TRIES {
+    for _ in 0..COPY_ATTEMPTS_MAX {
         let copied =
             copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
         if let Some(bytes) = copied {

@@ -43,7 +43,7 @@ pub struct VerifyOptions<'a> {
 }
 
 /// Entries that are checked at a time.
-const BATCH: u64 = 2048;
+const BATCH_ENTRIES: u64 = 2048;
 
 /// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
 /// there is none.
@@ -133,7 +133,7 @@ fn check_moved(
         archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
         let expected = batch.last().map_or(last.seq, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
         let is_gap = entries.first().is_some_and(|signed| signed.entry.seq != expected);
-        if batch.len() as u64 >= BATCH || is_gap {
+        if batch.len() as u64 >= BATCH_ENTRIES || is_gap {
             check(&mut batch, &mut last)?;
         }
         batch.extend(entries.into_iter().map(Arc::new));
@@ -162,7 +162,7 @@ fn check_history(
     let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::new(blobs, &epoch.archives)?);
     let (mut prev, mut seq, mut has_tip) = (epoch.start.prev, epoch.start.first, archived.has_tip);
     while seq <= newest {
-        let last_seq = newest.min(seq + BATCH - 1);
+        let last_seq = newest.min(seq + BATCH_ENTRIES - 1);
         let entries = (seq..=last_seq).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
         check_chain(&entries, &ChainLink { seq: seq - 1, hash: prev }, public)?;
         for signed in &entries {

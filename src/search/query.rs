@@ -227,8 +227,8 @@ impl Query {
     /// Passes a query on when it asks for something, and for one thing.
     fn checked(self) -> Result<Self, QueryError> {
         let blank = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
-        let nothing = self.vector.is_none() && self.text.is_none() && self.id.is_none();
-        if nothing || blank(&self.text) || blank(&self.id) {
+        let is_empty = self.vector.is_none() && self.text.is_none() && self.id.is_none();
+        if is_empty || blank(&self.text) || blank(&self.id) {
             return Err(QueryError::Empty);
         }
         match (&self.id, &self.vector, &self.text) {

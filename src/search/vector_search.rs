@@ -18,21 +18,21 @@ use crate::record::Version;
 use crate::segment::{Row, SegmentError};
 use crate::vector::{self, Metric, PreparedVector, prefetch};
 
-/// How broadly a graph is walked where the query does not say: [`ef_default`], or this many times
-/// `k` where that is more.
+/// `ef` where the query does not give it: this many times `k`, and at least [`ef_default`].
 const EF_PER_K: usize = 3;
-/// So many are kept and followed whatever they are worth, unless `ef` is less.
-const LEAST: usize = 16;
-/// One in so many of `k` are, where another graph was walked before.
-const LEAST_SHARE: usize = 4;
-/// So many times `ef` are kept at most, where so many lie within the slack.
-const MOST_PER_EF: usize = 3;
-/// How much farther than the `k`-th best so far is followed where `ef` is [`EF_OF_FARTHER`] times `k`.
-const FARTHER: f32 = 0.02;
-/// What e times the beam adds to that.
-const FARTHER_PER_FOLD: f32 = 0.0357;
-/// See [`FARTHER`].
-const EF_OF_FARTHER: f32 = 2.4;
+/// The beam keeps and follows at least this many nodes whatever their scores, unless `ef` is less.
+const KEPT_MIN: usize = 16;
+/// Where another graph was walked before, that minimum is `k` divided by this: its results already bound the scores.
+const KEPT_MIN_FRACTION_OF_K: usize = 4;
+/// The beam keeps at most this many times `ef` nodes, however many lie within the slack.
+const KEPT_MAX_PER_EF: usize = 3;
+/// How much farther than the `k`-th best a node may lie to be followed, as a share of that distance, where `ef` is
+/// [`REFERENCE_EF_PER_K`] times `k`.
+const SLACK_AT_REFERENCE: f32 = 0.02;
+/// What the slack gains each time `ef` grows by the factor e.
+const SLACK_PER_E_FOLD: f32 = 0.0357;
+/// The `ef`, in multiples of `k`, at which [`SLACK_AT_REFERENCE`] was measured.
+const REFERENCE_EF_PER_K: f32 = 2.4;
 /// A walk costs as much as to scan so many rows for each candidate that `ef` asks for: less where
 /// few lie within the slack, more where many do.
 const ROWS_PER_CANDIDATE: u64 = 48;
@@ -83,11 +83,11 @@ fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     if metric == Metric::Dot {
         return Beam::new(ef);
     }
-    let slack = FARTHER + FARTHER_PER_FOLD * (ef as f32 / (EF_OF_FARTHER * k as f32)).ln();
+    let slack = SLACK_AT_REFERENCE + SLACK_PER_E_FOLD * (ef as f32 / (REFERENCE_EF_PER_K * k as f32)).ln();
     let slack = Slack { k, times: 1.0 + slack.max(0.0) };
     Beam {
-        kept_max: ef.saturating_mul(MOST_PER_EF),
-        kept_min: k.max(LEAST).min(ef),
+        kept_max: ef.saturating_mul(KEPT_MAX_PER_EF),
+        kept_min: k.max(KEPT_MIN).min(ef),
         slack: Some(slack),
         ..Beam::new(ef)
     }
@@ -106,7 +106,7 @@ fn walk_pays(seen: u32, all: u32, ef: usize, rows_per_candidate: u64) -> bool {
 /// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
 /// that of a larger one.
 pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
-    walk_pays(seen, all, LEAST, ROWS_PER_CANDIDATE)
+    walk_pays(seen, all, KEPT_MIN, ROWS_PER_CANDIDATE)
 }
 
 /// Returns the `k` records of all places that are worth most to the query: best first, equal scores by id, then by place.
@@ -178,9 +178,9 @@ impl Scan<'_> {
     ) -> Result<bool, SearchError> {
         let (k, mut exact) = (pool.k(), true);
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
-        let ef_least = k.max(LEAST).min(ef);
+        let ef_least = k.max(KEPT_MIN).min(ef);
         // Only what leads there: the best `k` may all be elsewhere.
-        let beside = LEAST.max(k / LEAST_SHARE).min(ef_least);
+        let beside = KEPT_MIN.max(k / KEPT_MIN_FRACTION_OF_K).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
         // What the walk of a large graph brings tells those of smaller ones what is not worth while, and so it is with places.
         if let Some(floor) = *floor {

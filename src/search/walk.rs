@@ -17,12 +17,12 @@ struct WalkMemory {
 }
 
 thread_local! {
-    static KEPT: RefCell<WalkMemory> = RefCell::default();
+    static REUSED_BUFFERS: RefCell<WalkMemory> = RefCell::default();
 }
 
-/// Where at most one row in so many times `k` is hidden, one is seldom among the best `k`, and a walk
-/// takes all for visible.
-const SELDOM: u64 = 20;
+/// A walk assumes that all rows are visible where at most one in `k` times this is hidden: a hidden row is then seldom among
+/// the best `k`.
+const FEW_HIDDEN_FRACTION: u64 = 20;
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
@@ -46,7 +46,7 @@ pub fn walk(
     let replaced = replaces.map(|file| file.columns()).transpose()?;
     let counts = |row| replaced.as_ref().is_none_or(|derived| derived.number(row).is_none());
     let sees = |row| scan.sees(layer, row) && counts(row);
-    let floor = KEPT.with_borrow_mut(|WalkMemory { scored_nodes, rows, scratch }| {
+    let floor = REUSED_BUFFERS.with_borrow_mut(|WalkMemory { scored_nodes, rows, scratch }| {
         let (mut floor, mut again) = (None, beam);
         if hides_few_rows(scan, layer, pool.k()) {
             let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, scored_nodes, scratch);
@@ -69,5 +69,5 @@ pub fn walk(
 /// Tells whether so few rows are hidden that hardly any is among the best `k` of a layer.
 fn hides_few_rows(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
     let (all, seen) = (scan.size_of(layer), scan.rows_of(layer));
-    u64::from(all - seen.min(all)) * k as u64 * SELDOM <= u64::from(all)
+    u64::from(all - seen.min(all)) * k as u64 * FEW_HIDDEN_FRACTION <= u64::from(all)
 }

@@ -6,7 +6,7 @@ use super::{Container, SegmentError};
 use crate::object::Hash;
 
 /// How many blocks of 64 KiB are held at most.
-const HELD_MAX: usize = 64;
+const CACHED_BLOCKS_MAX: usize = 64;
 
 /// The last block of each section that one reply has read, so that rows side by side cost one reading.
 ///
@@ -19,7 +19,7 @@ impl Blocks {
     /// Returns a block of a section, read and checked now or earlier in this reply.
     pub(super) fn get(&mut self, file: &Container, section: usize, block: u64) -> Result<&[u8], SegmentError> {
         let place = (file.name(), section);
-        if self.0.len() == HELD_MAX && !self.0.contains_key(&place) {
+        if self.0.len() == CACHED_BLOCKS_MAX && !self.0.contains_key(&place) {
             self.0.clear();
         }
         let (number, bytes) = self.0.entry(place).or_insert((u64::MAX, Vec::new()));

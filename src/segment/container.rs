@@ -29,7 +29,7 @@ pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
 pub(super) const ALIGN: u64 = 64;
 /// Bytes that are hashed together.
-pub(super) const BLOCK: u64 = 64 * 1024;
+pub(super) const BLOCK_BYTES: u64 = 64 * 1024;
 /// Bytes behind the footer.
 const TRAILER: u64 = 16;
 pub(super) static FOOTER_CONTEXT: Context = Context::new("engramfs 2026 segment footer v1");
@@ -121,8 +121,8 @@ impl Container {
         let mut bytes = Vec::with_capacity(length as usize);
         let mut at = start;
         while at < end {
-            let block = at / BLOCK;
-            let (begin, stop) = (block * BLOCK, end.min((block + 1) * BLOCK));
+            let block = at / BLOCK_BYTES;
+            let (begin, stop) = (block * BLOCK_BYTES, end.min((block + 1) * BLOCK_BYTES));
             bytes.extend_from_slice(&blocks.get(self, section, block)?[(at - begin) as usize..(stop - begin) as usize]);
             at = stop;
         }
@@ -171,8 +171,8 @@ impl Container {
     /// Reads one block and checks it.
     pub(super) fn read_block(&self, section: usize, block: u64, bytes: &mut Vec<u8>) -> Result<(), SegmentError> {
         let it = &self.sections[section];
-        bytes.resize(BLOCK.min(it.length - block * BLOCK) as usize, 0);
-        self.read_into(section, block * BLOCK, bytes)?;
+        bytes.resize(BLOCK_BYTES.min(it.length - block * BLOCK_BYTES) as usize, 0);
+        self.read_into(section, block * BLOCK_BYTES, bytes)?;
         if !cfg!(fuzzing) && Hash::of(&BLOCK_CONTEXT, bytes) != it.hashes[block as usize] {
             return Err(self.damaged(section, &format!("block {block} does not match its hash")));
         }
@@ -241,7 +241,7 @@ impl Container {
     fn check(&self, section: usize, start: u64, end: u64) -> Result<(), SegmentError> {
         let it = &self.sections[section];
         let mut buffer = Vec::new();
-        for block in start / BLOCK..end.div_ceil(BLOCK) {
+        for block in start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
             let (word, bit) = (&it.checked[block as usize / 64], 1 << (block % 64));
             if word.load(Ordering::Acquire) & bit == 0 {
                 self.read_block(section, block, &mut buffer)?;
@@ -301,7 +301,7 @@ fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Ve
         if offset.checked_add(section_length)? > length {
             return None;
         }
-        let blocks = section_length.div_ceil(BLOCK) as usize;
+        let blocks = section_length.div_ceil(BLOCK_BYTES) as usize;
         let hashes = (0..blocks).map(|_| input.hash()).collect::<Result<Vec<_>, _>>().ok()?;
         let checked = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let is_checked = AtomicBool::new(section_length == 0);

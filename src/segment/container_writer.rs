@@ -3,12 +3,12 @@
 use std::io;
 
 use super::SegmentError;
-use super::container::{ALIGN, BLOCK, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
+use super::container::{ALIGN, BLOCK_BYTES, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
 use crate::object::{BlobStore, Hash, TempBlob, Writer};
 
 /// Bytes of one write, but for the last: so many on their own boundary may lie in one huge page of
 /// the page cache, and be mapped as one.
-const WRITE: usize = 2 * 1024 * 1024;
+const WRITE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Writes a file section by section, in bounded memory: 2 MiB and the hashes of the blocks.
 ///
@@ -33,7 +33,7 @@ impl<'a> ContainerWriter<'a> {
     /// Starts a file in the blob store.
     pub fn new(blobs: &'a BlobStore) -> Result<ContainerWriter<'a>, SegmentError> {
         let blob = blobs.create().map_err(new_file_io)?;
-        let (unwritten, block) = (Vec::with_capacity(WRITE), Vec::with_capacity(BLOCK as usize));
+        let (unwritten, block) = (Vec::with_capacity(WRITE_BYTES), Vec::with_capacity(BLOCK_BYTES as usize));
         let mut writer = ContainerWriter {
             blob,
             unwritten,
@@ -60,11 +60,11 @@ impl<'a> ContainerWriter<'a> {
     /// Appends bytes to the section. Before the first [`ContainerWriter::begin`] they would be in no section.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
-            let room = BLOCK as usize - self.block.len();
+            let room = BLOCK_BYTES as usize - self.block.len();
             let (head, tail) = bytes.split_at(room.min(bytes.len()));
             self.block.extend_from_slice(head);
             bytes = tail;
-            if self.block.len() == BLOCK as usize {
+            if self.block.len() == BLOCK_BYTES as usize {
                 self.end_block()?;
             }
         }
@@ -105,11 +105,11 @@ impl<'a> ContainerWriter<'a> {
     /// Appends bytes to the file; they are written once a whole write has come together.
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
-            let (head, tail) = bytes.split_at((WRITE - self.unwritten.len()).min(bytes.len()));
+            let (head, tail) = bytes.split_at((WRITE_BYTES - self.unwritten.len()).min(bytes.len()));
             self.unwritten.extend_from_slice(head);
             self.length += head.len() as u64;
             bytes = tail;
-            if self.unwritten.len() == WRITE {
+            if self.unwritten.len() == WRITE_BYTES {
                 self.flush()?;
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn sections_come_back_as_written_wherever_writes_begin_and_end() {
         let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
-        let lengths = [0, 1, 63, 65_536, WRITE - 200_000, 130_000, WRITE, 3 * WRITE + 7];
+        let lengths = [0, 1, 63, 65_536, WRITE_BYTES - 200_000, 130_000, WRITE_BYTES, 3 * WRITE_BYTES + 7];
         let byte = |section: usize, at: usize| (at * 31 + at / 251 + section) as u8;
         let mut out = ContainerWriter::new(&blobs).unwrap();
         for (section, length) in lengths.into_iter().enumerate() {

@@ -28,7 +28,7 @@ const RESIDUALS: usize = 6;
 /// Stands for a row that wants no vector: it has one of its own, or no text.
 const NONE: u32 = u32::MAX;
 /// Stands for a row whose text is not embedded yet.
-const WAITING: u32 = u32::MAX - 1;
+const NOT_EMBEDDED: u32 = u32::MAX - 1;
 
 /// The open file of the vectors that one embedder made for a segment.
 pub struct DerivedFile {
@@ -110,7 +110,7 @@ impl DerivedColumns<'_> {
 
     /// Tells whether a row's text is not embedded yet.
     pub fn is_waiting(&self, row: u32) -> bool {
-        self.numbers.get(row as usize) == Some(&WAITING)
+        self.numbers.get(row as usize) == Some(&NOT_EMBEDDED)
     }
 }
 
@@ -212,7 +212,7 @@ impl DerivedFile {
         self.container.verify()?;
         let columns = self.columns()?;
         self.cast::<f32>(VECTORS)?;
-        let is_there = |number: &u32| *number < self.vectors || *number >= WAITING;
+        let is_there = |number: &u32| *number < self.vectors || *number >= NOT_EMBEDDED;
         let all = columns.numbers.iter().all(is_there);
         if all { Ok(()) } else { Err(self.container.damaged(NUMBERS, "a row has a vector that is not there")) }
     }
@@ -266,7 +266,7 @@ impl DerivableTexts {
             None => NONE,
             Some(None) => {
                 counts.waiting += 1;
-                WAITING
+                NOT_EMBEDDED
             }
             Some(Some(number)) => {
                 counts.embedded += 1;

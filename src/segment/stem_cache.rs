@@ -8,7 +8,7 @@ use crate::sync::Mutex;
 use crate::text::{Language, stem_prefix};
 
 /// Stems that are kept.
-const KEPT: usize = 1024;
+const CACHED_STEMS_MAX: usize = 1024;
 
 /// A language by its code, and a stem in it.
 type StemKey = (&'static str, Box<str>);
@@ -40,7 +40,7 @@ impl Segment {
         }
         let found: Arc<[Box<str>]> = found.into();
         let mut stems = self.stems.0.lock();
-        if stems.len() >= KEPT {
+        if stems.len() >= CACHED_STEMS_MAX {
             stems.clear();
         }
         stems.insert(key, found.clone());

@@ -17,10 +17,11 @@
 //!  +--------------------------------------------------------------------+
 //!
 //!  a posting list of n postings (a name or list ends where the next begins):
-//!  +----------+--------------------------------------------------+--------------+
-//!  | n varint | skip table, only if n > BLOCK: for each block of | blocks, each |
-//!  |          | BLOCK postings (last row u32, its end u64)       | ≤ BLOCK × …  |
-//!  +----------+--------------------------------------------------+--------------+
+//!  +----------+------------------------------------------------+--------------+
+//!  | n varint | skip table, only if n > BLOCK_POSTINGS: for    | blocks, each |
+//!  |          | each block of that many (last row u32, its end | at most that |
+//!  |          | u64)                                           | many         |
+//!  +----------+------------------------------------------------+--------------+
 //!  a posting: (row − the least row it could be) varint, count − 1 varint
 //! ```
 //!
@@ -41,7 +42,7 @@ pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 pub(super) const TERM_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 
 /// Postings in a block: what a seek may have to decode for nothing.
-pub(super) const BLOCK: u32 = 128;
+pub(super) const BLOCK_POSTINGS: u32 = 128;
 pub(super) const SKIP_ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
 /// Returns the u32 at `at`, or nothing past the end.

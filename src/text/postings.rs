@@ -1,7 +1,7 @@
 //! Reading one segment's inverted index in place: nothing is decoded before it is asked for.
 
 use super::layout::{
-    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, SKIP_ENTRY_BYTES,
+    BLOCK_POSTINGS, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, SKIP_ENTRY_BYTES,
     TERM_ENTRY_BYTES, TERMS_AT, TOTAL_AT, size_at, take_varint, u32_at,
 };
 
@@ -153,7 +153,7 @@ pub struct PostingList<'a> {
 impl<'a> PostingList<'a> {
     fn open(mut list: &'a [u8], rows: u32) -> Option<Self> {
         let documents = take_varint(&mut list).filter(|&documents| documents <= rows)?;
-        let blocks = if documents > BLOCK { documents.div_ceil(BLOCK) as usize } else { 0 };
+        let blocks = if documents > BLOCK_POSTINGS { documents.div_ceil(BLOCK_POSTINGS) as usize } else { 0 };
         let (skips, blocks) = list.split_at_checked(blocks.checked_mul(SKIP_ENTRY_BYTES)?)?;
         Some(Self { skips, blocks, undecoded: blocks, undecoded_count: documents, documents, next_row: 0, rows })
     }
@@ -174,7 +174,7 @@ impl<'a> PostingList<'a> {
     /// Goes to the start of the block that may hold `row`, unless that block has begun already.
     fn leap(&mut self, row: u32) {
         let blocks = self.skips.len() / SKIP_ENTRY_BYTES;
-        let here = ((self.documents - self.undecoded_count) / BLOCK) as usize;
+        let here = ((self.documents - self.undecoded_count) / BLOCK_POSTINGS) as usize;
         let last_row = |block: usize| u32_at(self.skips, block * SKIP_ENTRY_BYTES).unwrap_or(u32::MAX);
         if here >= blocks || last_row(here) >= row {
             return;
@@ -193,7 +193,7 @@ impl<'a> PostingList<'a> {
         }
         let end = size_at(self.skips, low * SKIP_ENTRY_BYTES + size_of::<u32>());
         self.undecoded = end.and_then(|end| self.blocks.get(end..)).unwrap_or_default();
-        self.undecoded_count = self.documents.saturating_sub((low as u32 + 1).saturating_mul(BLOCK));
+        self.undecoded_count = self.documents.saturating_sub((low as u32 + 1).saturating_mul(BLOCK_POSTINGS));
         self.next_row = last_row(low).saturating_add(1);
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::layout::{
-    BLOCK, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, TERM_ENTRY_BYTES, TERMS_AT,
-    TOTAL_AT, put_varint,
+    BLOCK_POSTINGS, HEADER_BYTES, LENGTH_BYTES, LISTS_BYTES_AT, MAGIC, NAMES_BYTES_AT, ROWS_AT, TERM_ENTRY_BYTES,
+    TERMS_AT, TOTAL_AT, put_varint,
 };
 use super::postings::Postings;
 use super::tokens::document;
@@ -159,15 +159,15 @@ impl List {
         put_varint(&mut self.blocks, count - 1);
         self.next_row = row + 1;
         self.postings += 1;
-        if self.postings.is_multiple_of(BLOCK) {
+        if self.postings.is_multiple_of(BLOCK_POSTINGS) {
             self.skips.push((row, self.blocks.len() as u64));
         }
     }
 
     fn encode(mut self, out: &mut Vec<u8>) {
         put_varint(out, self.postings);
-        if self.postings > BLOCK {
-            if !self.postings.is_multiple_of(BLOCK) {
+        if self.postings > BLOCK_POSTINGS {
+            if !self.postings.is_multiple_of(BLOCK_POSTINGS) {
                 self.skips.push((self.next_row - 1, self.blocks.len() as u64));
             }
             for (row, end) in self.skips {

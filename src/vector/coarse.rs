@@ -7,13 +7,13 @@ use super::Metric;
 use super::kernels::{self, COARSE as BLOCK, COARSE_BYTES as BLOCK_BYTES, Kernels};
 use super::prefetch;
 
-/// What a stored half byte has been raised by: -8 to 7 is stored as 0 to 15.
-const RAISED: i32 = 8;
+/// Added to a code before it is stored in a half byte: -8 to 7 becomes 0 to 15.
+const NIBBLE_BIAS: i32 = 8;
 /// Bytes of a row's factors: two f32, weight and size.
 const FACTORS: usize = 8;
 
-/// About what the four bits lack of a vector, as a share of its length.
-const ERROR: f64 = 0.15;
+/// The typical quantization error of four bits, as a share of the vector's length.
+const QUANTIZATION_ERROR: f64 = 0.15;
 
 /// Rows in four bits, as they lie in a file: the codes of all, then the factors of all.
 ///
@@ -133,7 +133,7 @@ impl CoarseSource<'_> {
         let CoarsePlace { code, factors } = place;
         assert_eq!(code.len(), code_size(self.bytes.len()), "a coarse row has a fixed length");
         let table = best_table(self.bytes);
-        code.fill(RAISED as u8 * 0x11);
+        code.fill(NIBBLE_BIAS as u8 * 0x11);
         // The product with the row itself shall come out exact, which takes the shrinking that
         // rounding brings out of all estimates.
         let (mut own, mut estimated) = (0_i64, 0_i64);
@@ -142,7 +142,7 @@ impl CoarseSource<'_> {
             own += i64::from(byte) * i64::from(byte);
             estimated += i64::from(byte) * i64::from(value);
             let (at, shift) = (i / BLOCK * BLOCK_BYTES + i % BLOCK_BYTES, i % BLOCK / BLOCK_BYTES * 4);
-            code[at] = code[at] & !(0xF << shift) | ((value + RAISED) as u8) << shift;
+            code[at] = code[at] & !(0xF << shift) | ((value + NIBBLE_BIAS) as u8) << shift;
         }
         let share = if estimated > 0 { own as f64 / estimated as f64 } else { 0.0 };
         let (weight, size) = self.factors(metric);
@@ -217,9 +217,9 @@ impl CoarseQuery {
         let mut bytes = source.bytes.to_vec();
         bytes.resize(source.bytes.len().next_multiple_of(BLOCK), 0);
         let (weight, size) = source.factors(metric);
-        let excess = RAISED * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
+        let excess = NIBBLE_BIAS * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
         // The error of each dimension is by chance, so that of the whole goes with the root.
-        let (error, size) = (ERROR / (source.bytes.len().max(1) as f64).sqrt(), f64::from(size));
+        let (error, size) = (QUANTIZATION_ERROR / (source.bytes.len().max(1) as f64).sqrt(), f64::from(size));
         let error = if metric == Metric::L2 { 2.0 * error * size * size } else { error };
         Self { metric, bytes, excess, weight, size, error, kernels: kernels::best() }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::FileNode;
 
 /// Bits of a digit.
-const BITS: u32 = 4;
-const WAYS: usize = 1 << BITS;
+const DIGIT_BITS: u32 = 4;
+const WAYS: usize = 1 << DIGIT_BITS;
 
 /// The nodes of a tree by their numbers.
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ pub struct Unlike<'a> {
 
 /// Returns the digit of a number that counts on a level.
 fn digit(inode: u64, level: u32) -> usize {
-    (inode >> (BITS * level)) as usize % WAYS
+    (inode >> (DIGIT_BITS * level)) as usize % WAYS
 }
 
 impl Block {
@@ -59,7 +59,7 @@ impl Nodes {
 
     /// Returns whether a number has no more digits than are looked at.
     fn reaches(&self, inode: u64) -> bool {
-        inode.checked_shr(BITS * (self.level + 1)).unwrap_or(0) == 0
+        inode.checked_shr(DIGIT_BITS * (self.level + 1)).unwrap_or(0) == 0
     }
 
     /// Returns a node.

@@ -15,7 +15,7 @@ use crate::cli::target::{Access, Target, denied};
 use crate::verb::Verb;
 
 /// Bytes of what the checker's command line adds to its verdict.
-const SAID_BYTES_MAX: usize = 200;
+const VERDICT_DETAIL_BYTES_MAX: usize = 200;
 
 /// Runs a checker on what a branch proposes, and approves or refuses as oneself, by its exit.
 ///
@@ -46,7 +46,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         )?;
     let word = if status.success() { "approve" } else { "refuse" };
     let said: String = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let said: String = said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SAID_BYTES_MAX / 4).collect();
+    let said: String =
+        said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(VERDICT_DETAIL_BYTES_MAX / 4).collect();
     let line = format!("{word} {name} {plan} {said}: {}", told(status));
     let verb = Verb::parse(&line).ok_or_else(|| unreadable(&directory))?;
     target_above(&directory)?.with(Access::Write, |parent| parent.run(&verb))?;

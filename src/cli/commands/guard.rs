@@ -21,7 +21,7 @@ use crate::memory::GUARD_PREFIX;
 use crate::verb::Verb;
 
 /// How often another label is chosen because somebody has that one.
-const TRIES: usize = 8;
+const LABELS_TRIED_MAX: usize = 8;
 
 /// Runs a command between two states of a branch: where it fails the branch is rolled back to what it was before.
 #[derive(clap::Args)]
@@ -133,7 +133,7 @@ fn begin(target: &Target) -> Result<String, CommandError> {
             let label = format!("{GUARD_PREFIX}{}", unique::tag(8));
             match ask(branch, &format!("checkpoint {label}")) {
                 Ok(()) => return Ok(label),
-                Err(error) if error.code == "exists" && tries < TRIES => tries += 1,
+                Err(error) if error.code == "exists" && tries < LABELS_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
         }

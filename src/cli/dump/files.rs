@@ -20,7 +20,7 @@ use crate::memory::{
 };
 
 /// Bytes that are read and written at a time.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Bytes that are text nearly always.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
@@ -165,7 +165,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
             let mut file = File::create_new(&place).map_err(failed)?;
             let (size, mut offset) = (entry.size.unwrap_or(0), 0);
             while offset < size {
-                let bytes = tree.read(inode, offset, PIECE, memory.packs()).map_err(stored)?;
+                let bytes = tree.read(inode, offset, PIECE_BYTES, memory.packs()).map_err(stored)?;
                 file.write_all(&bytes).map_err(failed)?;
                 offset += bytes.len().max(1) as u64;
             }
@@ -313,7 +313,7 @@ impl FileMaker<'_> {
         let (mut offset, mut piece) = (0, Vec::new());
         loop {
             piece.clear();
-            let read = (&mut file).take(PIECE as u64).read_to_end(&mut piece).map_err(failed)?;
+            let read = (&mut file).take(PIECE_BYTES as u64).read_to_end(&mut piece).map_err(failed)?;
             if read == 0 {
                 break;
             }

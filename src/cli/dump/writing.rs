@@ -16,7 +16,7 @@ use crate::cli::failure::CommandError;
 use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
 
 /// Bytes of an export that are read at a time.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Writes a branch and all below it into a new folder, whole or not at all; returns what was written.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
@@ -188,7 +188,7 @@ impl DumpWriter<'_> {
 fn export(snapshot: &Snapshot, path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::file("written", path, &error);
     let mut lines = BufWriter::new(File::create(path).map_err(failed)?);
-    let (mut offset, mut piece, mut is_written) = (0, vec![0; PIECE], None);
+    let (mut offset, mut piece, mut is_written) = (0, vec![0; PIECE_BYTES], None);
     loop {
         let read = snapshot.export_read(Export::Records, offset, &mut piece)?;
         if read == 0 {

@@ -8,7 +8,7 @@ use crate::cli::target::Mounted;
 use crate::cli::unique;
 
 /// How often another name is chosen because somebody has that one.
-const TRIES: usize = 8;
+const NAMES_TRIED_MAX: usize = 8;
 
 impl Exploration<'_> {
     /// Takes a candidate from its fork to its score.
@@ -64,7 +64,7 @@ impl Exploration<'_> {
             // In one call, so that a branch without a ttl is never left behind.
             match Mounted::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
                 Ok(_) => return Ok(name),
-                Err(error) if error.code == "exists" && tries < TRIES => tries += 1,
+                Err(error) if error.code == "exists" && tries < NAMES_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
         }

@@ -8,7 +8,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::target::Mounted;
 
 /// How often the plan is made anew because the parent moved on.
-const TRIES: usize = 10;
+const PLANS_MAX: usize = 10;
 
 impl Exploration<'_> {
     /// Promotes the branch with the content that it had before it was scored. `Exit::Refused` where a gate or a conflict is
@@ -19,7 +19,7 @@ impl Exploration<'_> {
     pub fn promote(&self, branch: &mut CandidateBranch, note: &str) -> Result<(), CommandError> {
         let directory = self.directory(&branch.name);
         let mounted = Mounted::new(&directory);
-        for _ in 0..TRIES {
+        for _ in 0..PLANS_MAX {
             let planned = mounted.ask("promote --dry-run")?;
             if mounted.status()?["head"] != *branch.head {
                 // The scorer has changed what it scored.

@@ -75,7 +75,7 @@ fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Co
 /// Writes the rows of a float32 array in `npy` as fvecs.
 pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), CommandError> {
     let source = Path::new("export/vectors.npy");
-    let mut npy = io::BufReader::with_capacity(super::BUFFER, npy);
+    let mut npy = io::BufReader::with_capacity(super::BUFFER_BYTES, npy);
     let header = NpyHeader::read(source, &mut npy)?;
     let length =
         i32::try_from(header.dim).map_err(|_| malformed(source, "has rows too long for fvecs", "export .npy"))?;

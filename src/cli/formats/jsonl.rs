@@ -7,7 +7,7 @@ use super::{InputRow, malformed};
 use crate::cli::failure::CommandError;
 
 /// More than any record may hold, so that a file without line ends is not read into memory as a whole.
-const LINE_MAX: u64 = 32 << 20;
+const LINE_BYTES_MAX: u64 = 32 << 20;
 
 /// The lines of a file that hold anything.
 pub struct Lines<R> {
@@ -27,10 +27,10 @@ impl<R: BufRead> Lines<R> {
     /// Returns the next line with its line end; empty at the end of the file.
     fn line(&mut self) -> Result<Vec<u8>, CommandError> {
         let mut bytes = Vec::new();
-        let read = self.input.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes);
+        let read = self.input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
         read.map_err(|e| CommandError::file("read", &self.path, &e))?;
         self.number += 1;
-        if bytes.len() as u64 == LINE_MAX {
+        if bytes.len() as u64 == LINE_BYTES_MAX {
             return Err(malformed(
                 &self.path,
                 format!("holds over 32 MiB in line {}", self.number),

@@ -26,7 +26,7 @@ pub use fields::FieldMap;
 pub use fvecs::write_fvecs;
 
 /// Bytes read from a file at a time.
-const BUFFER: usize = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// The kinds of files, told by the end of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl RowReader {
             RowReader { total_bytes, skipped_files, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {
             refuse_ids(ids)?;
-            let input = BufReader::with_capacity(BUFFER, io::stdin());
+            let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin());
             RowReader { total_bytes: 0, skipped_files: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
         } else {
             RowReader::of_file(path, ids)?
@@ -149,7 +149,7 @@ impl RowReader {
         }
         let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
         let total_bytes = file.metadata().map_err(|e| CommandError::file("opened", path, &e))?.len();
-        let mut input = BufReader::with_capacity(BUFFER, file);
+        let mut input = BufReader::with_capacity(BUFFER_BYTES, file);
         let path = path.to_owned();
         let reader: Rows = match format {
             Format::JsonLines => Box::new(jsonl::Lines::new(path, input)),
@@ -194,7 +194,7 @@ fn check_finite(path: &Path, row: u64, vector: &[f32]) -> Result<(), CommandErro
 
 /// Copies all of `input` to `output`.
 pub fn copy(input: &mut dyn Read, output: &mut dyn Write) -> io::Result<u64> {
-    io::copy(&mut BufReader::with_capacity(BUFFER, input), output)
+    io::copy(&mut BufReader::with_capacity(BUFFER_BYTES, input), output)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::cli::failure::CommandError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy's own writers stay far below.
-const HEADER_MAX: u32 = 64 << 10;
+const HEADER_BYTES_MAX: u32 = 64 << 10;
 const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a, dtype='<f4'))";
 
 /// What the header says.
@@ -43,7 +43,7 @@ impl NpyHeader {
         let length_bytes = if start[6] == 1 { 2 } else { 4 };
         input.read_exact(&mut length[..length_bytes]).map_err(failed)?;
         let length = u32::from_le_bytes(length);
-        if length > HEADER_MAX {
+        if length > HEADER_BYTES_MAX {
             return Err(malformed(path, "has a header too long to be right", CONVERT));
         }
         let mut text = vec![0; length as usize];

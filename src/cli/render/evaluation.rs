@@ -4,9 +4,9 @@ use super::first_words;
 use crate::cli::evaluation::ModeEvaluation;
 
 /// Characters of a question that are shown.
-const QUESTION_MAX: usize = 100;
+const QUESTION_CHARS_MAX: usize = 100;
 /// Hits that are shown in place of what was missed.
-const INSTEAD_MAX: usize = 3;
+const WRONG_HITS_SHOWN_MAX: usize = 3;
 
 /// Returns a line for each mode, and below it the worst questions.
 pub fn render(evaluations: &[ModeEvaluation], k: usize, missed: usize) -> String {
@@ -26,12 +26,13 @@ pub fn render(evaluations: &[ModeEvaluation], k: usize, missed: usize) -> String
         let of = evaluation.missed.len();
         text += &format!("\n{}: evidence of {of} was not all found; the worst:\n", evaluation.mode);
         for question in evaluation.missed.iter().take(missed) {
-            let instead: Vec<&str> = question.wrong_hits.iter().take(INSTEAD_MAX).map(String::as_str).collect();
+            let instead: Vec<&str> =
+                question.wrong_hits.iter().take(WRONG_HITS_SHOWN_MAX).map(String::as_str).collect();
             let instead = if instead.is_empty() { "nothing".to_owned() } else { instead.join(", ") };
             text += &format!(
                 "  line {}: {}\n    missed {}; found {instead}\n",
                 question.line,
-                first_words(&question.question, QUESTION_MAX),
+                first_words(&question.question, QUESTION_CHARS_MAX),
                 question.missed.join(", "),
             );
         }

@@ -40,7 +40,7 @@ const ORDER: [&str; 28] = [
 const ALL_BYTES: [&str; 2] = ["scrub", "reserve"];
 
 /// Longest value on a line, in characters.
-const VALUE_MAX: usize = 160;
+const VALUE_CHARS_MAX: usize = 160;
 
 /// Returns one `key  value` line for each fact of an object.
 pub fn render(object: &Value) -> String {
@@ -56,7 +56,7 @@ pub fn render(object: &Value) -> String {
 fn shown(key: &str, value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => first_words(text, VALUE_MAX),
+        Value::String(text) => first_words(text, VALUE_CHARS_MAX),
         Value::Number(number) => match number.as_u64().filter(|_| key.contains("bytes")) {
             Some(bytes) => readable_bytes(bytes),
             None => number.to_string(),

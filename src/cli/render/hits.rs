@@ -6,7 +6,7 @@ use super::{first_words, text};
 use crate::cli::output::{Paint, paint};
 
 /// Characters of a hit's text.
-const TEXT_MAX: usize = 80;
+const TEXT_CHARS_MAX: usize = 80;
 
 /// An answer for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
         let rank = hit.get("rank").and_then(Value::as_u64).unwrap_or(0);
         let score = hit.get("score").and_then(Value::as_f64).unwrap_or(0.0);
         let id = paint(coloured, Paint::Yellow, &format!("{:width$}", place(hit)));
-        let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_MAX));
+        let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_CHARS_MAX));
         format!("{}\n", line.trim_end())
     };
     RenderedHit { hits: hits.iter().map(line).collect(), remarks }

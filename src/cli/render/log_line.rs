@@ -6,7 +6,7 @@ use super::{first_words, short, text};
 use crate::cli::output::{Paint, paint};
 
 /// Characters of a checkpoint's text, a setting's value or a refusal's reason.
-const NOTE_MAX: usize = 60;
+const NOTE_CHARS_MAX: usize = 60;
 
 /// Returns the line: short hash, time, what was done, to which branch, by whom, and how much changed.
 pub fn render(entry: &Value, coloured: bool) -> String {
@@ -44,7 +44,7 @@ fn counts(entry: &Value) -> String {
 
 fn note(entry: &Value) -> String {
     let label = ["checkpoint", "setting", "id", "renamed_from"].map(|key| text(entry, key)).concat();
-    let words = first_words(text(entry, "text"), NOTE_MAX);
+    let words = first_words(text(entry, "text"), NOTE_CHARS_MAX);
     match (label.is_empty(), words.is_empty()) {
         (false, false) => format!("[{label}] {words}"),
         (false, true) => format!("[{label}]"),

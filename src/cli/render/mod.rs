@@ -13,11 +13,11 @@ pub mod outcome;
 use serde_json::Value;
 
 /// Digits of a hash that people see: enough to be unique in a store of any size met in practice.
-const SHORT: usize = 10;
+const SHORT_HASH_DIGITS: usize = 10;
 
 /// Returns the beginning of a hash.
 pub fn short(hash: &str) -> &str {
-    hash.get(..SHORT).unwrap_or(hash)
+    hash.get(..SHORT_HASH_DIGITS).unwrap_or(hash)
 }
 
 /// Returns the text under `key`; empty where there is none.

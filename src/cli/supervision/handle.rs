@@ -14,7 +14,7 @@ use super::descendants::end_orphans;
 use super::{SUPERVISE, SupervisedCommand, SupervisedEnd};
 
 /// How long orphans are killed for, where a supervisor was.
-const LINGER: Duration = Duration::from_secs(10);
+const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// All supervisors of this process.
 #[derive(Default)]
@@ -108,7 +108,7 @@ impl Drop for Supervised<'_> {
         let mut members = self.pool.members();
         members.pids.remove(&self.pid);
         if !ended.is_ok_and(|status| status.success()) {
-            end_orphans(&members.pids, LINGER);
+            end_orphans(&members.pids, KILL_WAIT);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::failure::CommandError;
 use crate::memory::{BranchId, HistoryFile, Memory, View};
 
 /// Bytes that are read at a time.
-const BLOCK: u64 = 256 << 10;
+const READ_BYTES: u64 = 256 << 10;
 
 /// The lineage of a branch as it was when this was made.
 pub struct Lineage {
@@ -60,7 +60,7 @@ impl Lineage {
     pub fn oldest_first(&self, mut each: impl FnMut(&str) -> Result<(), CommandError>) -> Result<(), CommandError> {
         let (mut start, mut text) = (0, Vec::new());
         while start < self.length {
-            let end = self.length.min(start + BLOCK);
+            let end = self.length.min(start + READ_BYTES);
             text.extend(self.read(start, end)?);
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let rest = text.split_off(whole);
@@ -74,7 +74,7 @@ impl Lineage {
     pub fn newest_first(&self, mut each: impl FnMut(&str) -> Result<bool, CommandError>) -> Result<(), CommandError> {
         let (mut end, mut after) = (self.length, Vec::new());
         while end > 0 {
-            let start = end.saturating_sub(BLOCK);
+            let start = end.saturating_sub(READ_BYTES);
             let mut text = self.read(start, end)?;
             text.append(&mut after);
             // What stands before the first line end may be the rest of a line only.
@@ -107,7 +107,7 @@ mod tests {
         let lines: Vec<String> = (0..3000).map(|n: usize| format!("{n} {}", "x".repeat(n * 37 % 500))).collect();
         file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
         let lineage = Lineage::of_file(file).unwrap();
-        assert!(lineage.length > 2 * BLOCK);
+        assert!(lineage.length > 2 * READ_BYTES);
         let mut forward = Vec::new();
         let mut each = |line: &str| {
             forward.push(line.to_owned());

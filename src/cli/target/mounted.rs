@@ -24,10 +24,10 @@ use crate::verb::{Channel, Verb, VerbAnswer};
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
 const BATCH_BYTES: usize = 24 << 20;
 /// How often exports are opened again because the branch changed between two of them.
-const TRIES: usize = 10;
+const REOPENS_MAX: usize = 10;
 
 /// How long a branch is tried to be discarded in which something is still being written.
-const CLOSING: Duration = Duration::from_secs(3);
+const DISCARD_LIMIT: Duration = Duration::from_secs(3);
 /// How long to wait before the next try.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -93,7 +93,7 @@ impl<'a> Mounted<'a> {
 
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
     pub fn discard_when_closed(&self) -> Result<(), CommandError> {
-        let end = Instant::now() + CLOSING;
+        let end = Instant::now() + DISCARD_LIMIT;
         loop {
             match self.discard_all() {
                 Err(error) if error.exit == Exit::Failed && Instant::now() < end => std::thread::sleep(PAUSE),
@@ -244,7 +244,7 @@ impl BranchAccess for Mounted<'_> {
     }
 
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError> {
-        for _ in 0..TRIES {
+        for _ in 0..REOPENS_MAX {
             // Each file shows the state at its open, so that all show one state if the head stayed meanwhile.
             let before = self.status()?;
             let readers = self.open_exports(wanted)?;

@@ -13,7 +13,7 @@ use crate::cli::failure::{CommandError, exit_of_told};
 use crate::cli::target::control::Refused;
 
 /// Times of two processes may be cut to different digits.
-const SLACK: Duration = Duration::from_millis(1);
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(1);
 
 /// An act on a mounted branch, to be explained should it fail.
 pub struct Attempt<'a> {
@@ -96,7 +96,7 @@ fn newest_line(errors: &str, path: &str, errno: &str, since: Timestamp) -> Optio
         let time: Option<Timestamp> = text_of(line, "time").parse().ok();
         text_of(line, "errno") == errno
             && text_of(line, "path") == path
-            && time.is_some_and(|time| time.saturating_add(SLACK).is_ok_and(|time| time >= since))
+            && time.is_some_and(|time| time.saturating_add(CLOCK_TOLERANCE).is_ok_and(|time| time >= since))
     })
 }
 

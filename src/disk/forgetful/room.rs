@@ -8,7 +8,7 @@ use super::names::{Names, SimulatedNode};
 use crate::disk::DiskSpace;
 
 /// What takes up room does so in units of this.
-const BLOCK: u64 = 4096;
+const BLOCK_BYTES: u64 = 4096;
 
 /// How large the disk is, and what takes up room without a name.
 #[derive(Default)]
@@ -29,7 +29,7 @@ const LARGE: Limit = Limit { bytes: 1 << 40, files: 1 << 20 };
 
 /// Returns the room that so many bytes take up.
 pub(super) fn blocks(bytes: u64) -> u64 {
-    bytes.next_multiple_of(BLOCK)
+    bytes.next_multiple_of(BLOCK_BYTES)
 }
 
 impl SimulatedSpace {

@@ -20,7 +20,7 @@ use tokens::TextTokenizer;
 pub use weights::half;
 
 /// Texts that one call takes: more are no faster, and the time limit is looked at between them.
-const BATCH: usize = 16;
+const BATCH_TEXTS: usize = 16;
 
 /// A model, its tokenizer, and what is done with the output.
 pub struct ModelEmbedder {
@@ -72,13 +72,13 @@ impl Embedder for ModelEmbedder {
     }
 
     fn batch(&self) -> usize {
-        BATCH
+        BATCH_TEXTS
     }
 
     fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
         let (deadline, mut vectors) = (Deadline::after(limit), Vec::with_capacity(texts.len()));
         let prefix = &self.prefixes[usize::from(kind == TextKind::Document)];
-        for some in texts.chunks(BATCH) {
+        for some in texts.chunks(BATCH_TEXTS) {
             if deadline.left().is_zero() {
                 return Err(EmbedError::TimedOut(limit.as_millis() as u64));
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::signals;
-use crate::fs::attr::{Attr, NEVER, STEADY};
+use crate::fs::attr::{Attr, NEVER, STABLE_NAME_LIFETIME};
 use crate::fs::config;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
@@ -18,9 +18,13 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
         // Who opens it next may get another number.
         _ if node.stands_apart() => NEVER,
-        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => STEADY,
+        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => {
+            STABLE_NAME_LIFETIME
+        }
         // Root branches go by rmdir(2) alone, and the kernel sees that.
-        FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => STEADY,
+        FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => {
+            STABLE_NAME_LIFETIME
+        }
         FsNode::Branch(_)
         | FsNode::Checkpoint { .. }
         | FsNode::At { .. }
@@ -55,7 +59,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
         // Files answer for themselves.
         FsNode::File(..) => Err(Errno::ESTALE.into()),
         FsNode::Branch(_) => {
-            let lifetime = if info.parent.is_none() { STEADY } else { NEVER };
+            let lifetime = if info.parent.is_none() { STABLE_NAME_LIFETIME } else { NEVER };
             Ok(Attr { mode: info.mode, lifetime, ..base })
         }
         FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
@@ -63,7 +67,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
         FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
         FsNode::Proposal { .. } => Ok(base),
         FsNode::Control(_, fixed) => {
-            let lifetime = if fixed.is_directory() { STEADY } else { NEVER };
+            let lifetime = if fixed.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
             let size = fixed_size(mount, view, info, *fixed)?;
             Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
         }
@@ -108,7 +112,7 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
         }
         _ => (0, memory.shared_log(view.branch())?.changed),
     };
-    let lifetime = if node.is_directory() { STEADY } else { NEVER };
+    let lifetime = if node.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
     Ok(Attr { mode: node.mode(), lifetime, ..base.sized(size).dated(changed) })
 }
 
@@ -139,7 +143,7 @@ fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
         mount.memory.roots().iter().filter_map(|(_, id)| mount.memory.info(*id).ok()).map(|root| root.created).max();
     let modified = modified.unwrap_or(info.created);
     let base = Attr::plain(ino, true, modified, (info.uid, mount.user(info.uid).gid));
-    Ok(Attr { mode: 0o755, lifetime: STEADY, ..base })
+    Ok(Attr { mode: 0o755, lifetime: STABLE_NAME_LIFETIME, ..base })
 }
 
 fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {

@@ -11,7 +11,7 @@ use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
 /// How long the kernel keeps names and attributes of files. It sees every change but those of
 /// merges and the like, and is told of attributes that these change. That a name is not there it
 /// may not keep at all: nobody could tell it that the name is there again.
-pub(super) const KEPT: Duration = Duration::from_secs(1);
+pub(super) const ATTR_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
 /// directories do.
@@ -44,14 +44,14 @@ pub(super) fn attr_of(
         accessed: time(node.atime),
         modified: time(node.mtime),
         changed: time(node.ctime),
-        lifetime: KEPT,
+        lifetime: ATTR_LIFETIME,
     };
     Ok(if let View::Proposal(..) = files.view { attr.as_proposed() } else { attr })
 }
 
 /// Returns how long a name that leads to one of some files may be kept.
 pub(super) fn name_lifetime(files: &FilesOf) -> Duration {
-    if let View::Proposal(..) = files.view { NEVER } else { KEPT }
+    if let View::Proposal(..) = files.view { NEVER } else { ATTR_LIFETIME }
 }
 
 fn made(mount: &MountContext, files: &FilesOf) -> Time {

@@ -26,7 +26,7 @@ const MOUNT_SLOTS: u64 = BRANCH_NUMBERS as u64;
 /// So many views stay without a look at whether they are gone.
 const RECLAIM_AT: usize = 1_024;
 /// Set in the numbers of files, and never in a fingerprint.
-const MARK: u64 = 1 << (INODE_BITS + SLOT_BITS);
+const FILE_INODE_BIT: u64 = 1 << (INODE_BITS + SLOT_BITS);
 
 /// Returns bits that differ by slot; applying them twice gives the inode again.
 fn scramble(slot: u64) -> u64 {
@@ -185,12 +185,12 @@ impl NumberedFiles {
 }
 
 fn number(slot: u64, inode: u64) -> Option<u64> {
-    (inode >> INODE_BITS == 0).then_some(MARK | slot << INODE_BITS | (inode ^ scramble(slot)))
+    (inode >> INODE_BITS == 0).then_some(FILE_INODE_BIT | slot << INODE_BITS | (inode ^ scramble(slot)))
 }
 
 /// Returns the slot of a number; nothing for what is not a file's.
 fn slot_of(number: u64) -> Option<u64> {
-    (number & MARK != 0).then_some((number & !MARK) >> INODE_BITS)
+    (number & FILE_INODE_BIT != 0).then_some((number & !FILE_INODE_BIT) >> INODE_BITS)
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
         let numbers = numbers();
         assert_eq!(numbers.number(&checkpoint(1, 1), 1 << INODE_BITS), None);
         assert_eq!(numbers.find(7), None);
-        assert_eq!(numbers.find(MARK | 9 << INODE_BITS | 1), None);
+        assert_eq!(numbers.find(FILE_INODE_BIT | 9 << INODE_BITS | 1), None);
         assert!(numbers.is_told(&checkpoint(1, 1)) && !numbers.is_told(&checkpoint(9, 9)));
     }
 

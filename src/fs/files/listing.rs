@@ -6,7 +6,7 @@ use crate::fs::node::FsNode;
 use crate::memory::{FileName, Tree};
 
 /// How many names are taken at a time.
-const PAGE: usize = 1_024;
+const PAGE_NAMES: usize = 1_024;
 
 /// The entries of a directory as they were at its open, or when it was rewound, loaded as far as
 /// they were asked for.
@@ -34,7 +34,7 @@ impl FileNames {
         while self.loaded.len() <= index {
             let last = self.loaded.last().map(|(name, _)| name.clone());
             let before = self.loaded.len();
-            let page = self.tree.entries(self.open.inode(), last.as_deref())?.take(PAGE);
+            let page = self.tree.entries(self.open.inode(), last.as_deref())?.take(PAGE_NAMES);
             self.loaded.extend(page.map(|(name, inode)| (name.clone(), inode)));
             if self.loaded.len() == before {
                 return Ok(None);

@@ -15,7 +15,7 @@ use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
 use super::mount::{DEVICE, DEVICE_NUMBER, is_root};
 
 /// The FUSE ABI from which mmap works on files with direct I/O (Linux 6.6).
-const COMFORTABLE_ABI: (u32, u32) = (7, 39);
+const MMAP_DIRECT_IO_ABI: (u32, u32) = (7, 39);
 
 /// One thing looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn kernel() -> Finding {
     match offered_abi() {
         Ok((major, minor)) => {
             let finding = Finding::good("kernel", format!("Linux {release}, FUSE ABI {major}.{minor}"));
-            if (major, minor) < COMFORTABLE_ABI {
+            if (major, minor) < MMAP_DIRECT_IO_ABI {
                 finding.advise("Linux 6.6 or later lets programs map control files into memory")
             } else {
                 finding

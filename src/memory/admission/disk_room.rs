@@ -13,16 +13,17 @@ use crate::memory::command::log_record::BULK_ROW_BYTES;
 use crate::memory::{Error, Kind, LimitError, Memory};
 use crate::sync::{Mutex, may_wait};
 
-/// Left free by what is not giving back: for entries that commit what was done, and what a seal writes beside contents.
-const MARGIN: u64 = 256 << 10;
-/// The disk is asked for its space again after so many bytes: others write to it, too.
-const CREDIT_MAX: u64 = 4 << 20;
-/// So often a collection follows one that gave something back, or that left earlier states, and not enough.
+/// Left free by all writes but those that free room: for entries that commit what was done, and for what a seal writes beside
+/// contents.
+const FREE_MARGIN_BYTES: u64 = 256 << 10;
+/// Bytes after which statfs(2) is called again: others write to the disk, too.
+const CREDIT_BYTES_MAX: u64 = 4 << 20;
+/// Collections in a row before a write is refused, each after one that freed too little and left something to free.
 const COLLECTIONS_MAX: usize = 12;
-/// A seal writes at most so many times what is unsealed: a long text stands in its record, and its words in the index.
-const SEALED: u64 = 4;
+/// A seal writes at most this many times the unsealed bytes: a long text stands in its record, and its words in the index.
+const SEAL_AMPLIFICATION: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
-const COMMAND_COST: u64 = 2 << 10;
+const COMMAND_COST_BYTES: u64 = 2 << 10;
 
 /// What is known of the room on the disk.
 pub(in crate::memory) struct DiskRoom {
@@ -84,12 +85,12 @@ struct Missing {
 /// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
 /// journal: the journal's frame, and what the seal writes.
 pub(in crate::memory) fn cost_of(unsealed: u64, long: u64) -> u64 {
-    COMMAND_COST + (1 + SEALED) * unsealed + 2 * long
+    COMMAND_COST_BYTES + (1 + SEAL_AMPLIFICATION) * unsealed + 2 * long
 }
 
 /// Returns what a record costs that goes straight into a segment.
 pub(in crate::memory) fn bulk_cost_of(bytes: u64) -> u64 {
-    SEALED * (bytes + BULK_ROW_BYTES)
+    SEAL_AMPLIFICATION * (bytes + BULK_ROW_BYTES)
 }
 
 impl DiskRoom {
@@ -157,7 +158,7 @@ impl Memory {
             return Ok(());
         }
         let free = self.disk.space().map_or(u64::MAX, |space| space.available_bytes);
-        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST {
+        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST_BYTES {
             return Ok(());
         }
         if !may_wait() {
@@ -175,7 +176,7 @@ impl Memory {
 
     /// Returns the most that a seal writes of what has come since the last one.
     pub(in crate::memory) fn waiting_needs(&self) -> u64 {
-        SEALED * self.unsealed_bytes() + self.written_bytes()
+        SEAL_AMPLIFICATION * self.unsealed_bytes() + self.written_bytes()
     }
 
     fn free_bytes(&self) -> u64 {
@@ -184,13 +185,13 @@ impl Memory {
 
     /// Returns how much more a seal may write than it has to.
     pub(in crate::memory) fn spare_bytes(&self) -> u64 {
-        self.free_bytes().saturating_sub(self.seal_needs() + MARGIN)
+        self.free_bytes().saturating_sub(self.seal_needs() + FREE_MARGIN_BYTES)
     }
 
     /// Returns how much a compaction may write: it gives back more, so the reserve counts.
     pub(in crate::memory) fn compactable_bytes(&self) -> u64 {
         let free = self.free_bytes().saturating_add(self.admission.room.reserve.bytes());
-        free.saturating_sub(self.seal_needs() + MARGIN / 4)
+        free.saturating_sub(self.seal_needs() + FREE_MARGIN_BYTES / 4)
     }
 
     /// Asks the disk what it lacks, for what is being written too.
@@ -199,13 +200,13 @@ impl Memory {
         // A disk that can't be asked says itself where it is full.
         let Ok(space) = self.disk.space() else { return None };
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
-        let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + MARGIN + short;
+        let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
         let refused = room.has_refused.load(Ordering::Acquire);
         let missing = (short > 0 || refused || needs > space.available_bytes).then(|| Missing {
             bytes: needs.saturating_sub(space.available_bytes),
             lacks_files: space.inodes_total > 0 && space.inodes_free == 0,
         });
-        let credit = space.available_bytes.saturating_sub(needs).min(CREDIT_MAX);
+        let credit = space.available_bytes.saturating_sub(needs).min(CREDIT_BYTES_MAX);
         room.credit_bytes.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
         room.is_tight.store(missing.is_some(), Ordering::Release);
         missing

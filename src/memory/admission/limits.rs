@@ -19,26 +19,26 @@ const COMMAND_BYTES: u64 = 1024;
 pub(in crate::memory) struct FilesHeld {
     users: Mutex<HashMap<u32, Reservation>>,
     /// Bytes that those of all users may take.
-    limit: OnceLock<u64>,
+    limit_bytes: OnceLock<u64>,
 }
 
 /// What signals take, as it counts for each user.
 pub(in crate::memory) type SignalsHeld = Mutex<HashMap<u32, Reservation>>;
 
 impl Memory {
-    /// Limits what the server holds in memory to about `limit` bytes, as `measure` tells them; of what callers decide
-    /// a user may hold a quarter if there are `several`. To be called once, before the store is served.
+    /// Limits what the server holds in memory to about `limit_bytes`, as `measure` tells them; of what callers decide
+    /// a user may hold a quarter if there are `several_users`. To be called once, before the store is served.
     ///
     /// Where the names and attributes of the store's files alone take more than half, nothing can be written: returns
     /// why.
-    pub fn limit_memory(&self, limit: u64, several: bool, measure: Measure) -> Option<String> {
-        let buffers = limit / 4 * 3;
-        self.admission.budget.limit(buffers, if several { limit / 4 } else { buffers });
-        self.admission.budget.watch(limit / 8 * 7, measure);
+    pub fn limit_memory(&self, limit_bytes: u64, several_users: bool, measure: Measure) -> Option<String> {
+        let budget_bytes = limit_bytes / 4 * 3;
+        self.admission.budget.limit(budget_bytes, if several_users { limit_bytes / 4 } else { budget_bytes });
+        self.admission.budget.watch(limit_bytes / 8 * 7, measure);
         // Only the first call sets it (OnceLock).
-        let limit_bytes = *self.admission.files_held.limit.get_or_init(|| limit / 2);
+        let files_max_bytes = *self.admission.files_held.limit_bytes.get_or_init(|| limit_bytes / 2);
         let all = self.catalog().held.of(0).1;
-        if all <= limit_bytes {
+        if all <= files_max_bytes {
             return None;
         }
         let needed = (2 * all).div_ceil(1 << 20);
@@ -46,7 +46,7 @@ impl Memory {
             "the names and attributes of its files take {} MiB of memory, and {} MiB are what --memory leaves for them; \
              it is read-only, mount it with --memory {needed}M or more",
             all >> 20,
-            limit_bytes >> 20
+            files_max_bytes >> 20
         );
         if let Ok(mut writer) = self.writer() {
             writer.close_reason.get_or_insert("its files need more memory than --memory leaves for them");
@@ -71,7 +71,7 @@ impl Memory {
         if more == 0 {
             return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
         }
-        let limit_bytes = self.admission.files_held.limit.get().copied().unwrap_or(u64::MAX);
+        let limit_bytes = self.admission.files_held.limit_bytes.get().copied().unwrap_or(u64::MAX);
         if all.saturating_add(more) > limit_bytes {
             return Err(LimitError::FileNames(limit_bytes >> 20).into());
         }

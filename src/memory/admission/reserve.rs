@@ -17,8 +17,8 @@ use crate::sync::Mutex;
 pub const FOLDER: &str = "reserve";
 /// Files of a whole reserve: more than a seal makes.
 const PIECES: u64 = 16;
-/// The reserve takes at most this part of the disk, and of its inodes.
-const SHARE: u64 = 8;
+/// The reserve takes at most one part in this many of the disk's bytes and inodes.
+const DISK_FRACTION: u64 = 8;
 
 /// The reserve of an open store.
 pub(in crate::memory) struct Reserve {
@@ -48,7 +48,7 @@ impl Reserve {
     /// Looks for the reserve of a store that may take `bytes`, or a part of a small disk; makes nothing yet.
     pub fn open(disk: Arc<dyn Disk>, bytes: u64) -> Reserve {
         let size = disk.space().ok().filter(|_| bytes > 0);
-        let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / SHARE) };
+        let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / DISK_FRACTION) };
         let pieces = size.map_or(0, |size| part(PIECES, size.inodes_total));
         let piece_bytes = size.map_or(0, |size| part(bytes, size.total_bytes)) / pieces.max(1);
         let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);

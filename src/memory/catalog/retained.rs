@@ -14,10 +14,10 @@ use crate::branch::{BranchVersion, RetainedState, StateFile, StateInfo, StateKey
 use crate::memory::Error;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
-/// Entries of a branch whose states stay, however close together they are.
-const NEWEST: usize = 1000;
-/// States of one branch since the last seal from which on some of them go.
-const THINNED: u32 = 2 * NEWEST as u32;
+/// The newest states of a branch that stay, however close together they are.
+const UNTHINNED_MAX: usize = 1000;
+/// States of one branch in memory at which it is thinned.
+const THIN_THRESHOLD: u32 = 2 * UNTHINNED_MAX as u32;
 
 /// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
 /// newest that stay.
@@ -145,7 +145,7 @@ impl Retention {
             if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep_nanos) {
                 return false;
             }
-            let is_new = states.len() - place + newer <= NEWEST;
+            let is_new = states.len() - place + newer <= UNTHINNED_MAX;
             is_new
                 || state.is_pinned
                 || self.interval_nanos == 0
@@ -166,7 +166,7 @@ impl RetainedStates {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
-        if position >= THINNED {
+        if position >= THIN_THRESHOLD {
             self.thin(branch.id, retention, time);
         }
     }

@@ -166,7 +166,7 @@ const STORE_SCOPE: &str = "store";
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 /// Most that `scratch/` may hold, in bytes.
-const SCRATCH_MAX: u64 = 1 << 30;
+const SCRATCH_BYTES_MAX: u64 = 1 << 30;
 /// Added to the stored code of a value that nobody wrote to the branch itself.
 const INHERITED: u8 = 0x80;
 /// Longest rules, in bytes.
@@ -394,7 +394,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Keep | Setting::KeepEvery if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => {
             bad("a duration such as 1h or 30d")
         }
-        Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_MAX) => {
+        Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_BYTES_MAX) => {
             bad("a size of at most 1G, such as 64M")
         }
         Setting::Quota if Quota::parse(value).is_none() => {

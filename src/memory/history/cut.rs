@@ -16,7 +16,7 @@ use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
 /// Entries of one archive that is written here.
-const BATCH: u64 = 1 << 16;
+const BATCH_ENTRIES: u64 = 1 << 16;
 /// Lengths of lines that are not shown any more.
 const NO_LINES: LineLengths = LineLengths { lineage_bytes: 0, events_bytes: 0 };
 
@@ -80,7 +80,7 @@ pub(in crate::memory) fn without_first(
     for seq in first..=last {
         let signed = reader.entry(seq)?;
         branches.push(&signed, lengths(&signed));
-        if seq + 1 == next + BATCH || seq == last {
+        if seq + 1 == next + BATCH_ENTRIES || seq == last {
             let facts_before = std::mem::take(&mut facts_before);
             let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), facts_before };
             cut.push(Arc::new(write(blobs, &reader, &[], &fresh)?));

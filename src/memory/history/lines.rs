@@ -18,7 +18,7 @@ pub enum HistoryFile {
 }
 
 /// Bytes of one read, at most.
-const READ_MAX: usize = 1 << 20;
+const READ_BYTES_MAX: usize = 1 << 20;
 
 impl HistoryReader<'_> {
     /// Reads up to `size` bytes of a branch's history up to an entry. Lines of `lineage` for which `shows` is false
@@ -31,7 +31,7 @@ impl HistoryReader<'_> {
         shows: &dyn Fn(&SignedEntry) -> Result<bool, Error>,
     ) -> Result<Vec<u8>, Error> {
         let left = self.length(file, branch, last_seq)?.saturating_sub(offset);
-        let size = size.min(READ_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let size = size.min(READ_BYTES_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut out = Vec::with_capacity(size);
         while out.len() < size {
             let (at, offset) = ((branch, last_seq), offset + out.len() as u64);

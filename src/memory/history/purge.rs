@@ -14,7 +14,7 @@ use crate::object::{BlobStore, Hash};
 use crate::segment::{Blocks, ContainerWriter};
 
 /// Bytes that are copied at a time.
-const COPIED: u64 = 1 << 20;
+const COPY_BYTES: u64 = 1 << 20;
 
 /// A decision of an entry whose lost lines go: the entry's number, and which of its decisions.
 pub type Quote = (u64, u32);
@@ -101,8 +101,8 @@ pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<
         (BEFORE, file.section_length(BEFORE)?),
     ] {
         out.begin()?;
-        for start in (0..length).step_by(COPIED as usize) {
-            out.write(file.slice(section, start, COPIED.min(length - start))?)?;
+        for start in (0..length).step_by(COPY_BYTES as usize) {
+            out.write(file.slice(section, start, COPY_BYTES.min(length - start))?)?;
         }
     }
     let name = out.finish(KIND, file.extra())?;

@@ -10,7 +10,7 @@ use crate::lineage::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// Entries of a chunk: reading one reads those before it in its chunk, since each needs the hash of the one before.
-const CHUNK: usize = 16;
+const CHUNK_ENTRIES: usize = 16;
 
 /// Some consecutive entries.
 #[derive(Clone)]
@@ -26,7 +26,8 @@ pub(super) struct TailChunk {
 impl TailChunk {
     /// Reads the entries, the first of which has the number `seq`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
-        let (mut input, mut entries, mut prev) = (Reader::new(&self.rows), Vec::with_capacity(CHUNK), self.prev_hash);
+        let (mut input, mut entries, mut prev) =
+            (Reader::new(&self.rows), Vec::with_capacity(CHUNK_ENTRIES), self.prev_hash);
         while !input.is_empty() {
             let common = self.shared_fields.get(usize::from(input.byte()?)).ok_or(CodecError::Short)?;
             let signed = SignedEntry::read_rest(&mut input, common, seq, prev)?;
@@ -176,9 +177,9 @@ impl HistoryTail {
     /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
     pub fn behind(old: &HistoryTail, sealed: u64) -> HistoryTail {
         let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
-        let whole = gone - gone % CHUNK;
+        let whole = gone - gone % CHUNK_ENTRIES;
         let mut tail = HistoryTail::new(old.first + whole as u64);
-        tail.chunks = old.chunks[whole / CHUNK..].to_vec();
+        tail.chunks = old.chunks[whole / CHUNK_ENTRIES..].to_vec();
         tail.prints = old.prints[whole..].to_vec();
         for (branch, timeline) in &old.timelines {
             let kept = timeline.tail_indexes.partition_point(|place| (*place as usize) < gone);
@@ -217,7 +218,7 @@ impl HistoryTail {
     pub fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
         let (entry, place) = (&signed.entry, self.prints.len());
         let common = self.common_of(signed);
-        if place.is_multiple_of(CHUNK) {
+        if place.is_multiple_of(CHUNK_ENTRIES) {
             let mut room = 0;
             if let Some(full) = self.chunks.last_mut().and_then(Arc::get_mut) {
                 full.shared_fields.shrink_to_fit();
@@ -264,8 +265,8 @@ impl HistoryTail {
 
     /// Returns the chunk that an entry is in, and the number of the chunk's first.
     pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<TailChunk>)> {
-        let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK;
-        Some((self.first + (place * CHUNK) as u64, self.chunks.get(place)?.clone()))
+        let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK_ENTRIES;
+        Some((self.first + (place * CHUNK_ENTRIES) as u64, self.chunks.get(place)?.clone()))
     }
 
     /// Returns the numbers of entries that may have a hash.

@@ -12,7 +12,7 @@ use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
 
 /// Archives of about one size, each four times that of the next level, are folded into one when there are so many.
-const FOLDED: usize = 4;
+const MERGE_FANOUT: usize = 4;
 
 /// Entries that are in no archive yet, and the steps that they are.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
     loop {
         let rest = archives[..archives.len() - taken].iter().rev();
         let alike: Vec<u64> = rest.map(|archive| archive.count).take_while(|one| level(*one) <= level(count)).collect();
-        if alike.len() + 1 < FOLDED {
+        if alike.len() + 1 < MERGE_FANOUT {
             return taken;
         }
         taken += alike.len();

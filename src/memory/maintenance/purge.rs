@@ -29,7 +29,7 @@ use crate::memory::catalog::shared_log::LogEntryName;
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::history::{MovedEntries, PurgedItems};
-use crate::memory::merging::merge::ROUNDS;
+use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::merging::purge::Purge;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Actor, BranchError, Error, Memory, PurgeError};
@@ -115,7 +115,7 @@ impl Memory {
         report.look_for_copies(self, who, branch, &search)?;
         report.not_found = search.not_found();
         search.forget_names();
-        for _ in 0..ROUNDS {
+        for _ in 0..PLAN_ROUNDS_MAX {
             search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
             let catalog = self.catalog().clone();
             search.look(self, &catalog, branch)?;

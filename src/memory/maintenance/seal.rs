@@ -25,7 +25,7 @@ use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
 use crate::memory::catalog::{Catalog, OrphanFile};
 use crate::memory::history::{self, Archive};
-use crate::memory::merging::merge::ROUNDS;
+use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::storage::manifest::{self, Manifest, Stored};
 use crate::memory::storage::read_file;
 use crate::memory::{Error, Memory};
@@ -358,7 +358,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let (mut moved, mut seen) = (manifest.catalog.branches.clone(), rotated.branches.clone());
         let (mut recent, mut seen_recent) = (OrdMap::new(), rotated.retained.recent.clone());
-        for _ in 0..ROUNDS {
+        for _ in 0..PLAN_ROUNDS_MAX {
             let present = self.catalog().clone();
             let count = moves.follow(&mut moved, &seen, &present.branches)
                 + moves.follow_recent(&mut recent, &seen_recent, &present);

@@ -12,10 +12,10 @@ use crate::memory::{Error, Memory};
 use crate::object::Time;
 use crate::sync::{Condvar, Mutex};
 
-/// How long after the end of a signal others may end that are removed with it.
-const TOGETHER: Duration = Duration::from_millis(20);
-/// When the next try is after one that failed.
-const AGAIN: i64 = 1_000_000_000;
+/// Signals that end within this time of each other are removed in one commit.
+const COALESCE_INTERVAL: Duration = Duration::from_millis(20);
+/// How long after a failure removal is tried again.
+const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
 /// What the thread is asked to do.
 #[derive(Default)]
@@ -93,7 +93,7 @@ impl SignalExpiry {
         let Some(end) = requests.next else { return if requests.stop { Next::Stop } else { Next::LookAgain } };
         let rest =
             |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
-        let left = Duration::from_nanos(end.0.abs_diff(now.0)) + TOGETHER;
+        let left = Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL;
         let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
         if requests.stop { Next::Stop } else { Next::LookAgain }
     }
@@ -135,7 +135,7 @@ impl Memory {
             && !self.is_read_only()
         {
             log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
-            self.maintenance.signal_expiry.retry(lost, self.now().after(AGAIN));
+            self.maintenance.signal_expiry.retry(lost, self.now().after(RETRY_DELAY_NANOS));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::merge::gate::Requirement;
 use crate::object::Time;
 
 /// How long an approval or a rejection holds: 24 hours, in nanoseconds.
-const REVIEW_HOLDS: i64 = 24 * 3600 * 1_000_000_000;
+const REVIEW_LIFETIME_NANOS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Whether a branch's agent has told the others something since the branch got its base.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +49,7 @@ impl GateCheck<'_> {
         let counts = |uid: u32, review: &Review| {
             let age = self.now.0.saturating_sub(review.time.0);
             let is_approver = uid != self.child.uid && self.approvers.contains(&uid);
-            is_approver && review.plan == self.plan.hash && age <= REVIEW_HOLDS
+            is_approver && review.plan == self.plan.hash && age <= REVIEW_LIFETIME_NANOS
         };
         all.filter(move |(uid, review)| counts(**uid, review)).map(|(uid, review)| (*uid, review))
     }

@@ -21,16 +21,16 @@ use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::object::Hash;
 use crate::sync::Deadline;
 
-/// How often a plan is made again before the parent is said to move too fast.
-pub(in crate::memory) const ROUNDS: usize = 10;
-/// Records and paths of a merge that is worked out under the lock: it then takes some milliseconds.
-pub(in crate::memory) const SMALL: usize = 512;
-/// Bytes of contents that are merged under the lock.
-const SMALL_BYTES: u64 = 256 << 10;
-/// Records and paths that are looked at again under the lock: at most 50 milliseconds.
-pub(in crate::memory) const AGAIN: usize = 4096;
-/// Bytes of contents that are merged under the lock when a plan is brought up to date.
-const AGAIN_BYTES: u64 = 1 << 20;
+/// How often a plan is made again before the merge fails with `parent_moves`.
+pub(in crate::memory) const PLAN_ROUNDS_MAX: usize = 10;
+/// Most records and paths of a merge that is planned under the lock: some milliseconds.
+pub(in crate::memory) const PLANNED_UNDER_LOCK_MAX: usize = 512;
+/// Most bytes of contents that are merged under the lock.
+const PLANNED_UNDER_LOCK_BYTES_MAX: u64 = 256 << 10;
+/// Most records and paths that are revalidated under the lock: at most 50 milliseconds.
+pub(in crate::memory) const REVALIDATED_UNDER_LOCK_MAX: usize = 4096;
+/// Most bytes of contents that are merged under the lock when a plan is brought up to date.
+const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// On what terms a merge is done.
 #[derive(Clone, Debug, Default)]
@@ -114,14 +114,22 @@ impl Memory {
     fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
         let MergeRequest { who, branch, merge, .. } = request;
         let contents = self.merging.planner.contents(branch, merge);
-        let small = MergeBudget { changes_max: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let small = MergeBudget {
+            changes_max: PLANNED_UNDER_LOCK_MAX,
+            merger: &contents.at_most(PLANNED_UNDER_LOCK_BYTES_MAX),
+            ..MergeBudget::ALL
+        };
         let at_once = self.try_merge(request, terms.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
-        for _ in 0..ROUNDS {
+        for _ in 0..PLAN_ROUNDS_MAX {
             let plan = self.plan_in_background(who, branch, merge, terms.deadline)?;
-            let again = MergeBudget { changes_max: AGAIN, merger: &contents.at_most(AGAIN_BYTES), ..MergeBudget::ALL };
+            let again = MergeBudget {
+                changes_max: REVALIDATED_UNDER_LOCK_MAX,
+                merger: &contents.at_most(REVALIDATED_UNDER_LOCK_BYTES_MAX),
+                ..MergeBudget::ALL
+            };
             let tried = self.try_merge(request, terms.plan, |context| match plan.holds(context.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.again(context, Some(who), &again).map(Arc::new),
@@ -262,7 +270,11 @@ impl Memory {
         merge: MergeKind,
     ) -> Result<Arc<MergePlan>, Error> {
         let contents = self.merging.planner.contents(branch, merge);
-        let small = MergeBudget { changes_max: SMALL, merger: &contents.at_most(SMALL_BYTES), ..MergeBudget::ALL };
+        let small = MergeBudget {
+            changes_max: PLANNED_UNDER_LOCK_MAX,
+            merger: &contents.at_most(PLANNED_UNDER_LOCK_BYTES_MAX),
+            ..MergeBudget::ALL
+        };
         let catalog = self.catalog().clone();
         match MergePlan::new(self.merge_context(&catalog), branch, merge, Some(who), &small) {
             Ok(planned) => Ok(Arc::new(planned)),

@@ -327,8 +327,9 @@ impl MergePlan {
     }
 
     fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
-        let (was, is) = if self.merge == MergeKind::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
-        was.settings.merges_like(&is.settings)
+        let (planned, present) =
+            if self.merge == MergeKind::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
+        planned.settings.merges_like(&present.settings)
     }
 
     /// Works it out again for what has changed since, as far as that is possible, and else as a whole.

@@ -14,7 +14,7 @@ use crate::sync::{Condvar, Deadline, Mutex, Pool};
 /// Jobs that run at a time.
 const THREADS: usize = 8;
 /// Plans that are kept for the next try.
-const KEPT: usize = 8;
+const CACHED_PLANS_MAX: usize = 8;
 
 /// A plan that took long to make.
 type PendingPlan = Arc<MergePlan>;
@@ -78,7 +78,7 @@ impl Planner {
         let mut jobs = self.jobs.lock();
         jobs.retain(|other| other.purpose != purpose);
         jobs.push(job.clone());
-        if jobs.len() > KEPT {
+        if jobs.len() > CACHED_PLANS_MAX {
             let made = jobs.iter().position(|job| job.plan.try_lock().is_some_and(|plan| plan.is_some()));
             made.map(|at| jobs.remove(at));
         }
@@ -93,7 +93,7 @@ impl Planner {
         }
         let contents = Arc::new(MergedContents::default());
         all.push_back((purpose, contents.clone()));
-        if all.len() > KEPT {
+        if all.len() > CACHED_PLANS_MAX {
             all.pop_front();
         }
         contents

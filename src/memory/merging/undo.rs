@@ -11,12 +11,12 @@ use crate::memory::catalog::{BranchId, StateSource};
 use crate::memory::command::merge_kind::{RevertVerb, RevertedEntries};
 use crate::memory::{Actor, Error, Memory, MergeError};
 
-/// Nanoseconds between deletions that count as one.
-const TOGETHER: i64 = 1_000_000_000;
-/// The same between entries about files, which gather what was done for up to a second.
-const FILES_TOGETHER: i64 = 2 * TOGETHER;
+/// Deletions at most this far apart are undone as one.
+const DELETE_RUN_GAP_NANOS: i64 = 1_000_000_000;
+/// The same for entries about files, each of which commits up to a second of operations.
+const FILE_DELETE_RUN_GAP_NANOS: i64 = 2 * DELETE_RUN_GAP_NANOS;
 /// Files of one entry that are looked through to tell whether it only deleted.
-const FILES_MAX: usize = 1 << 16;
+const FILES_COMPARED_MAX: usize = 1 << 16;
 
 impl Memory {
     /// Takes back the newest entries of a branch that the caller made and that are not taken back yet, each as an entry of its
@@ -125,7 +125,7 @@ impl<'a> UndoSearch<'a> {
 
     /// Tells whether a change counts as one with the next: both only delete, soon after each other.
     fn is_grouped_with(&mut self, entry: &Entry, next: &Entry) -> Result<bool, Error> {
-        let together = if next.op == EntryOp::Files { FILES_TOGETHER } else { TOGETHER };
+        let together = if next.op == EntryOp::Files { FILE_DELETE_RUN_GAP_NANOS } else { DELETE_RUN_GAP_NANOS };
         let is_soon = next.time.0.saturating_sub(entry.time.0) <= together;
         let is_same = entry.uid == self.uid && entry.op == next.op && !self.is_taken_back(entry);
         Ok(is_soon && is_same && self.only_deletes(next)? && self.only_deletes(entry)?)
@@ -139,7 +139,7 @@ impl<'a> UndoSearch<'a> {
                 let Some(before) = at.and_then(|at| self.changes.get(at + 1)) else { return Ok(false) };
                 let state = |seq| self.search.catalog.source(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
-                let found = before.state.files().differences_at_most(after.state.files(), FILES_MAX);
+                let found = before.state.files().differences_at_most(after.state.files(), FILES_COMPARED_MAX);
                 Ok(found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none())))
             }
             _ => Ok(false),

@@ -10,8 +10,8 @@ use crate::workspace::Tree;
 
 /// How often a unit that is in use is looked at before that is said, and how long is waited in between. The kernel tells
 /// of a close a moment after it, also of one before the request.
-const LOOKS: usize = 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const CHECKS_MAX: usize = 10;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Counts how often a unit was found in use.
 pub(in crate::memory) struct UnitLooks(usize);
@@ -19,7 +19,7 @@ pub(in crate::memory) struct UnitLooks(usize);
 impl UnitLooks {
     /// Begins with ten looks.
     pub(in crate::memory) fn new() -> UnitLooks {
-        UnitLooks(LOOKS)
+        UnitLooks(CHECKS_MAX)
     }
 
     /// Returns whether it is to be tried again after this failure, and waits until then. No lock may be held.
@@ -27,7 +27,7 @@ impl UnitLooks {
         self.0 = self.0.saturating_sub(1);
         let again = self.0 > 0 && matches!(error, Error::Merge(MergeError::UnitInUse(_)));
         if again {
-            std::thread::sleep(BETWEEN_LOOKS);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         again
     }

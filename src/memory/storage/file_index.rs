@@ -13,7 +13,7 @@ use crate::sync::{Condvar, Mutex};
 /// So many segments of about one size become one.
 const MERGED_AT_ONCE: usize = 8;
 /// The size up to which segments are all of one size, in bytes.
-const SMALL_BYTES: u64 = 16 << 10;
+const FIRST_TIER_BYTES: u64 = 16 << 10;
 /// Bytes of a segment that is merged no more.
 const MERGED_BYTES_MAX: u64 = 256 << 20;
 
@@ -244,7 +244,8 @@ pub(in crate::memory) fn to_merge(segments: impl Iterator<Item = Arc<IndexSegmen
     let mut tiers: BTreeMap<u32, Vec<Arc<IndexSegment>>> = BTreeMap::new();
     for segment in segments {
         if segment.bytes() < MERGED_BYTES_MAX {
-            let tier = (segment.bytes() / SMALL_BYTES).checked_ilog(MERGED_AT_ONCE as u64).map_or(0, |tier| tier + 1);
+            let tier =
+                (segment.bytes() / FIRST_TIER_BYTES).checked_ilog(MERGED_AT_ONCE as u64).map_or(0, |tier| tier + 1);
             tiers.entry(tier).or_default().push(segment);
         }
     }

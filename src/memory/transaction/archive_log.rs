@@ -11,7 +11,7 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::write_entry_line;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, labels};
-use crate::memory::merging::merge::ROUNDS;
+use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::Hash;
 
@@ -48,7 +48,7 @@ impl Memory {
     /// another's, and for an entry behind the one that comes next.
     pub fn archive_log(&self, who: &Actor, branch: BranchId, before: u64) -> Result<Value, Error> {
         self.give_room()?;
-        for _ in 0..ROUNDS {
+        for _ in 0..PLAN_ROUNDS_MAX {
             let catalog = self.catalog().clone();
             let (log, totals) = own_log(&catalog, branch)?;
             if before == 0 || before > totals.entries + 1 {

@@ -11,7 +11,7 @@ use crate::object::{CodecError, Reader, Writer};
 use crate::sync::Reservation;
 
 /// Bytes of edits that a batch holds in memory.
-const HELD_MAX: u64 = 4 << 20;
+const HELD_BYTES_MAX: u64 = 4 << 20;
 /// What an edit takes beside its content, in bytes.
 const EDIT_BYTES: usize = 512;
 /// Beginning of the names that files of batches have for a moment, in the store's folder.
@@ -56,7 +56,7 @@ impl IngestBatch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let weight = weight(&edit);
-        if self.reservation.bytes() + weight > HELD_MAX || self.reservation.grow(weight).is_err() {
+        if self.reservation.bytes() + weight > HELD_BYTES_MAX || self.reservation.grow(weight).is_err() {
             self.spill()?;
             self.reservation.grow(weight)?;
         }
@@ -258,7 +258,7 @@ mod tests {
                 batch.spill().unwrap();
             }
         }
-        assert!(batch.spilled.file_bytes > READ_BYTES as u64 && memory.admission.budget.held() < HELD_MAX);
+        assert!(batch.spilled.file_bytes > READ_BYTES as u64 && memory.admission.budget.held() < HELD_BYTES_MAX);
         assert!(memory.disk.list("").unwrap().iter().all(|name| !name.starts_with(SPILL_PREFIX)));
         let (edits, _held) = batch.into_edits().unwrap();
         assert_eq!(edits.len(), 3000);

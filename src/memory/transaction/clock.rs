@@ -14,7 +14,7 @@ use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::{Actor, ClockError, Environment, Error, Memory};
 use crate::object::Time;
 
-const DAY: i64 = 24 * 3600 * 1_000_000_000;
+const DAY_NANOS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// A moment by the clock, and by the time since the machine started.
 #[derive(Clone, Copy, Default)]
@@ -39,7 +39,7 @@ impl Moment {
 
 /// Returns whether an entry of that time is more than a day in the future.
 fn is_ahead(last: Time, now: Time) -> bool {
-    last > now.after(DAY)
+    last > now.after(DAY_NANOS)
 }
 
 /// What is said at an opening that finds the last entry in the future.
@@ -60,9 +60,9 @@ impl Memory {
     pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
         let now = Moment::now(&self.environment);
         let jump = now.set_since(&log_tail.moment);
-        if jump.unsigned_abs() > DAY.unsigned_abs() {
+        if jump.unsigned_abs() > DAY_NANOS.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
-            return Err(ClockError::Set { way, days: jump.abs() / DAY }.into());
+            return Err(ClockError::Set { way, days: jump.abs() / DAY_NANOS }.into());
         }
         if log_tail.time.0 == i64::MAX {
             return Err(ClockError::Ended.into());

@@ -16,7 +16,7 @@ use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::command::record_input::RecordEdit;
 use crate::memory::command::record_patch::RecordPatch;
-use crate::memory::merging::merge::{AGAIN, ROUNDS};
+use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, REVALIDATED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError, StampedRecord};
 use crate::object::Time;
@@ -77,7 +77,7 @@ impl Memory {
             let state = self.catalog().branch(branch)?.state.clone();
             resolve(&state, edits, self.admission.budget.account(who.uid))
         };
-        for round in 1..=ROUNDS {
+        for round in 1..=PLAN_ROUNDS_MAX {
             let mut resolved = resolve()?;
             let (count, bytes) = resolved.size();
             if count == 0 {
@@ -102,7 +102,8 @@ impl Memory {
                 self.commit_bulk(who, branch, (&resolved, cursor))?
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
-                let again = (edits.len() <= AGAIN_EDITS || round == ROUNDS).then_some(&resolve as &dyn Fn() -> _);
+                let again =
+                    (edits.len() <= AGAIN_EDITS || round == PLAN_ROUNDS_MAX).then_some(&resolve as &dyn Fn() -> _);
                 self.commit_few(who, branch, (&resolved, cursor), again)?
             };
             if let Some(entry) = done {
@@ -191,7 +192,7 @@ impl Memory {
         }
         drop(catalog);
         let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, relied.contains);
-        for _ in 0..ROUNDS {
+        for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
                 let catalog = self.catalog().clone();
@@ -203,7 +204,7 @@ impl Memory {
                     bulk = bulk.recompute(&catalog)?;
                     continue;
                 }
-                let newer = match again(&bulk, &catalog, AGAIN) {
+                let newer = match again(&bulk, &catalog, REVALIDATED_UNDER_LOCK_MAX) {
                     Err(PlanError::Exceeded) => {
                         drop(writer);
                         let Some(newer) = again(&bulk, &catalog, usize::MAX)? else { return Ok(None) };

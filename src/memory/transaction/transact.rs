@@ -19,8 +19,8 @@ use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{may_wait, no_longer_hurried};
 
-/// Records and files of a state that is let go of by the thread that replaced it; more may take a while.
-const LET_GO_AT_ONCE: u64 = 16 << 10;
+/// A state with more records and files than this is dropped on another thread, since freeing it takes a while.
+const DROPPED_INLINE_MAX: u64 = 16 << 10;
 
 static COMMAND_CONTEXT: Context = Context::new("engramfs 2026 act v2");
 static LINK_CONTEXT: Context = Context::new("engramfs 2026 journal link v1");
@@ -359,7 +359,7 @@ impl Memory {
         self.maintenance.embedding.wake();
         let item_count = |branch: &BranchRef| branch.state.totals().records + branch.state.files().totals().files;
         let replaces = !change.files.is_empty() || change.op == EntryOp::Discard.name();
-        if replaces && change.previous.iter().map(item_count).sum::<u64>() > LET_GO_AT_ONCE {
+        if replaces && change.previous.iter().map(item_count).sum::<u64>() > DROPPED_INLINE_MAX {
             self.merging.planner.run(move || drop(change));
         }
     }

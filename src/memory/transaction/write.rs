@@ -12,7 +12,7 @@ use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource, check_lab
 use crate::memory::command::log_entry::SharedLogEntryInput;
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::merging::find_state::FoundState;
-use crate::memory::merging::merge::{ROUNDS, SMALL};
+use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, PLANNED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
@@ -114,12 +114,12 @@ impl Memory {
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
         let (mut looks, mut rounds) = (UnitLooks::new(), 0);
-        while rounds < ROUNDS {
+        while rounds < PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
             let planned = match earlier.take().filter(|earlier| earlier.holds(&catalog)) {
                 Some(earlier) => Ok(earlier),
-                None => work_out(&catalog, time, SMALL),
+                None => work_out(&catalog, time, PLANNED_UNDER_LOCK_MAX),
             };
             match planned {
                 Ok(planned) if !planned.shrinks() && room.is_none() => {

@@ -13,11 +13,10 @@ use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::sync::{Mutex, MutexGuard, Rank, may_wait};
 
-/// How often the lock is asked for before a thread that must not wait gives up: about as long as a small
-/// commit takes.
-const TRIES: usize = 64;
-/// Pauses of the processor between two tries.
-const PAUSES: usize = 32;
+/// How often a thread that must not block tries the lock before it gives up: about as long as a small commit takes.
+const LOCK_ATTEMPTS_MAX: usize = 64;
+/// Spin-loop hints between two attempts.
+const SPINS_PER_ATTEMPT: usize = 32;
 
 /// Why nothing is taken after a panic in the middle of a change.
 const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ; mount the store anew";
@@ -76,11 +75,11 @@ impl WriterLock {
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, LogTail>> {
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS_MAX {
             if let Some(log_tail) = self.log_tail.try_lock() {
                 return Some(log_tail);
             }
-            (0..PAUSES).for_each(|_| spin_loop());
+            (0..SPINS_PER_ATTEMPT).for_each(|_| spin_loop());
         }
         None
     }

@@ -1,4 +1,4 @@
-//! The file `plan` of a proposal: what its merge would do, what the gate still asks for, and what was said of it.
+//! The file `plan` of a proposal: what its merge would do, what the gate still asks for, and what in_base said of it.
 
 use std::sync::Arc;
 
@@ -152,12 +152,12 @@ fn changes(proposal: &Proposal) -> Result<Vec<Value>, Error> {
     let (base, state) = (&proposal.frozen.base, &proposal.frozen.state);
     let mut lines = Vec::new();
     for change in differences(base, state)? {
-        let what = named(change.old.is_some(), change.new.is_some());
+        let what = change_name(change.old.is_some(), change.new.is_some());
         lines.push(json!({ "kind": "record", "id": *change.id, "change": what }));
     }
     for TreeDifference { path, old, new } in base.files().differences(state.files()) {
         let mode = |side: &Option<(u64, Arc<FileNode>)>| side.as_ref().map(|(_, node)| format!("{:04o}", node.mode));
-        let what = named(old.is_some(), new.is_some());
+        let what = change_name(old.is_some(), new.is_some());
         lines.push(json!({
             "kind": "file", "path": *id_of_file(&path), "change": what, "mode": mode(&new), "mode_before": mode(&old),
         }));
@@ -165,8 +165,8 @@ fn changes(proposal: &Proposal) -> Result<Vec<Value>, Error> {
     Ok(lines)
 }
 
-fn named(was: bool, is: bool) -> &'static str {
-    match (was, is) {
+fn change_name(in_base: bool, in_proposal: bool) -> &'static str {
+    match (in_base, in_proposal) {
         (false, _) => "added",
         (true, true) => "modified",
         (true, false) => "deleted",

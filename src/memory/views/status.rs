@@ -101,7 +101,7 @@ pub struct LiveStatus {
 
 /// What the own edits of a view add up to.
 #[derive(Default)]
-struct Own {
+struct OwnEdits {
     edits: u64,
     deleted: u64,
     bytes: u64,
@@ -115,7 +115,7 @@ pub(in crate::memory) fn render(
     resolved: &ResolvedView<'_>,
 ) -> Result<Vec<u8>, Error> {
     let branch = resolved.branch;
-    let (path, totals, own) = (branch.path.clone(), resolved.state.totals(), own(resolved)?);
+    let (path, totals, own) = (branch.path.clone(), resolved.state.totals(), own_edits(resolved)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
     let setting = |setting| catalog.setting(branch, setting);
     let (log, read) = catalog.log_progress(branch)?;
@@ -234,22 +234,22 @@ impl Memory {
     }
 }
 
-fn own(resolved: &ResolvedView<'_>) -> Result<Own, Error> {
+fn own_edits(resolved: &ResolvedView<'_>) -> Result<OwnEdits, Error> {
     let (records, files) = (own_records(resolved)?, own_files(resolved));
-    Ok(Own {
+    Ok(OwnEdits {
         edits: records.edits + files.edits,
         deleted: records.deleted + files.deleted,
         bytes: records.bytes + files.bytes,
     })
 }
 
-fn own_records(resolved: &ResolvedView<'_>) -> Result<Own, Error> {
+fn own_records(resolved: &ResolvedView<'_>) -> Result<OwnEdits, Error> {
     let totals = resolved.state.totals();
     if resolved.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
-        return Ok(Own { edits: totals.records, deleted: 0, bytes: totals.raw });
+        return Ok(OwnEdits { edits: totals.records, deleted: 0, bytes: totals.raw });
     }
-    let mut own = Own::default();
+    let mut own = OwnEdits::default();
     for change in crate::branch::differences(&resolved.base, &resolved.state)? {
         own.edits += 1;
         match &change.new {
@@ -261,13 +261,13 @@ fn own_records(resolved: &ResolvedView<'_>) -> Result<Own, Error> {
 }
 
 /// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
-fn own_files(resolved: &ResolvedView<'_>) -> Own {
+fn own_files(resolved: &ResolvedView<'_>) -> OwnEdits {
     let (base, files) = (resolved.base.files(), resolved.state.files());
     let totals = files.totals();
     if base.totals() == crate::workspace::TreeTotals::default() {
-        return Own { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
+        return OwnEdits { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
     }
-    let mut own = Own::default();
+    let mut own = OwnEdits::default();
     for difference in base.differences(files) {
         own.edits += 1;
         match &difference.new {

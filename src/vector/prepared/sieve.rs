@@ -11,7 +11,7 @@ const NORM_PLAIN: RangeInclusive<f32> = 1e-6..=1e6;
 
 /// What the sum of five terms in f32 can be off, as a share of the sum of their sizes: a term
 /// passes four roundings, and four more as they are added, which makes less than half of this.
-const SLACK: f64 = 1e-6;
+const ROUNDING_SLACK: f64 = 1e-6;
 
 /// Tells from the product of two codes that a row's upper bound lies below some score.
 ///
@@ -66,21 +66,21 @@ impl PreparedVector {
         let (a, q, more) = (f64::from(self.norm), f64::from(self.residual), 1.0 + self.rounding);
         // `product_error`, as so much for the row's residual and so much for its length; and what
         // computing the product here may lose.
-        let lost = SLACK * (a * more + q) * more;
+        let lost = ROUNDING_SLACK * (a * more + q) * more;
         let (residual, norm) = ((a + q) * more + lost, q * more * more + lost);
         match self.metric {
             Metric::Cosine => {
-                let norm = norm + self.rounding * a - limit * a + SLACK * (norm + limit.abs() * a);
+                let norm = norm + self.rounding * a - limit * a + ROUNDING_SLACK * (norm + limit.abs() * a);
                 self.of_terms(1.0, residual, norm, 0.0, 0.0)
             }
             Metric::L2 => {
                 let far = (limit * limit + UNDERFLOW) / (1.0 - self.rounding);
-                let square = self.rounding - 1.0 + SLACK;
-                self.of_terms(2.0, 2.0 * residual, 2.0 * norm, square, a * a * square + far * (1.0 + SLACK))
+                let square = self.rounding - 1.0 + ROUNDING_SLACK;
+                self.of_terms(2.0, 2.0 * residual, 2.0 * norm, square, a * a * square + far * (1.0 + ROUNDING_SLACK))
             }
             Metric::Dot => {
                 let norm = norm + self.rounding * a;
-                self.of_terms(1.0, residual, norm, 0.0, UNDERFLOW - limit + SLACK * limit.abs())
+                self.of_terms(1.0, residual, norm, 0.0, UNDERFLOW - limit + ROUNDING_SLACK * limit.abs())
             }
         }
     }
@@ -89,8 +89,8 @@ impl PreparedVector {
     fn of_terms(&self, product: f32, residual: f64, norm: f64, square: f64, rest: f64) -> Sieve {
         Sieve {
             product: product * self.scale,
-            residual: up(residual * (1.0 + SLACK)),
-            norm: up(norm + SLACK * norm.abs()),
+            residual: up(residual * (1.0 + ROUNDING_SLACK)),
+            norm: up(norm + ROUNDING_SLACK * norm.abs()),
             square: up(square),
             rest: up(rest),
         }
