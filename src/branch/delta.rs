@@ -192,7 +192,7 @@ impl BranchVersion {
 
     /// Returns this state as it is once `before` has become `moved`, an equal state that stands elsewhere: what both share is
     /// as there, and of the rest `place` tells where versions are now. Nothing where they share so little that this takes long.
-    pub fn moved_like(
+    pub fn relocated_like(
         &self,
         before: &BranchVersion,
         moved: &BranchVersion,
@@ -206,7 +206,7 @@ impl BranchVersion {
                 next.put(row)?;
             }
         }
-        next.settle_files(self.files.clone());
+        next.replace_by_equal_files(self.files.clone());
         next.head = self.head.clone();
         Ok(Some(next))
     }

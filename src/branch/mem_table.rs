@@ -55,12 +55,12 @@ impl MemTable {
     }
 
     /// Returns most of them side by side, with the rows that count.
-    pub fn table(&self) -> (&CodeCache, &Visible) {
+    pub fn cached(&self) -> (&CodeCache, &Visible) {
         (&self.cache, &self.cached_rows)
     }
 
     /// Goes through the others.
-    pub fn apart(&self) -> impl Iterator<Item = &Arc<Version>> {
+    pub fn uncached(&self) -> impl Iterator<Item = &Arc<Version>> {
         self.uncached.values()
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     /// All that a scan sees: rows of the table by their codes, and what lies apart.
     fn scanned(unsealed: &MemTable) -> BTreeMap<String, (f32, Vec<i8>)> {
-        let (table, seen) = unsealed.table();
+        let (table, seen) = unsealed.cached();
         let codes = table.codes();
         let in_table = seen.iter().map(|row| {
             let (at, version) = (row as usize, table.version(row));
@@ -181,7 +181,7 @@ mod tests {
             assert_eq!(codes.norms[at] < 0.0, version.content.vector.is_none());
             (version.id.to_string(), (codes.norms[at].max(0.0), bytes))
         });
-        let apart = unsealed.apart().map(|version| {
+        let apart = unsealed.uncached().map(|version| {
             let bytes = version.code().map_or(vec![0; 2], |code| code.bytes.to_vec());
             (version.id.to_string(), (version.norm, bytes))
         });
@@ -215,12 +215,12 @@ mod tests {
         }
         kept.iter()
             .for_each(|(unsealed, expected)| assert_eq!(scanned(unsealed), *expected, "a clone stays as it was"));
-        let apart = unsealed.apart().count();
+        let apart = unsealed.uncached().count();
         assert!(apart <= UNCACHED_MIN.max(unsealed.values().count() / REBUILD_FRACTION), "{apart} lie apart");
         let ids: Vec<String> = unsealed.values().map(|version| version.id.to_string()).collect();
         ids.iter().for_each(|id| unsealed.remove(id));
         assert!(
-            unsealed.is_empty() && unsealed.table().0.versions.is_empty(),
+            unsealed.is_empty() && unsealed.cached().0.versions.is_empty(),
             "an emptied table lets go of its versions"
         );
         assert!(kept.iter().any(|(unsealed, _)| unsealed.get("r1").is_some()));

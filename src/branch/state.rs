@@ -101,7 +101,7 @@ impl BranchVersion {
     }
 
     /// Puts equal files in place that are stored elsewhere.
-    pub fn settle_files(&mut self, files: Tree) {
+    pub fn replace_by_equal_files(&mut self, files: Tree) {
         self.files = files;
     }
 
@@ -220,7 +220,11 @@ impl BranchVersion {
     }
 
     /// Returns the same content with those unsealed versions sealed that `row_of` finds in `segment`.
-    pub fn settled(&self, segment: &Arc<Segment>, row_of: impl Fn(&Arc<Version>) -> Option<u32>) -> BranchVersion {
+    pub fn with_versions_sealed(
+        &self,
+        segment: &Arc<Segment>,
+        row_of: impl Fn(&Arc<Version>) -> Option<u32>,
+    ) -> BranchVersion {
         let mut next = self.clone();
         for version in self.unsealed.values() {
             if let Some(row) = row_of(version) {
@@ -233,7 +237,7 @@ impl BranchVersion {
 
     /// Returns the same content with the layers of some segments seen through `segment`; `row_of`
     /// knows its row for a row of theirs. Layers of which it does not know every visible row stay.
-    pub fn moved(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> BranchVersion {
+    pub fn relocated(&self, segment: &Arc<Segment>, row_of: impl Fn(&Hash, u32) -> Option<u32>) -> BranchVersion {
         let mut next = self.clone();
         next.layers.clear();
         for layer in &self.layers {

@@ -30,7 +30,7 @@ impl Mapped {
     /// Only time depends on it: where there are no huge pages all stays as it was, and of what can't be
     /// read, whoever reads it next is told why. The rest of the file keeps its small pages, since one
     /// row of it should not cost the reading of 2 MiB.
-    pub fn bring(&self, range: Range<usize>) {
+    pub fn prefetch(&self, range: Range<usize>) {
         let MappedBytes::Map(map) = &self.0 else { return };
         for advice in [Advice::HugePage, Advice::PopulateRead] {
             if let Err(error) = map.advise_range(advice, range.start, range.len()) {

@@ -165,7 +165,9 @@ impl<'a> Column<'a> {
     pub(super) fn rows_of(&self, ranges: &[Range<u32>]) -> RoaringBitmap {
         let ranges = ranges.iter().filter(|range| !range.is_empty());
         let packed: Vec<Range<u64>> = ranges.clone().filter_map(|range| self.positions(range)).collect();
-        ranges.flat_map(|range| self.heavy_of(range.clone())).fold(self.light(&packed), |rows, heavy| rows | heavy)
+        ranges
+            .flat_map(|range| self.heavy_of(range.clone()))
+            .fold(self.bitmap_of_ranges(&packed), |rows, heavy| rows | heavy)
     }
 
     fn heavy_of(&self, values: Range<u32>) -> impl Iterator<Item = RoaringBitmap> {
@@ -179,18 +181,18 @@ impl<'a> Column<'a> {
     }
 
     /// Gathers packed rows.
-    fn light(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
+    fn bitmap_of_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {
-            [range] if !self.marks.is_empty() && count > mark_step(self.packed_rows) => self.light_by_marks(range),
+            [range] if !self.marks.is_empty() && count > mark_step(self.packed_rows) => self.bitmap_by_marks(range),
             ranges => gather(ranges.iter().flat_map(|range| self.packed_rows(range.clone())), count, self.rows),
         }
     }
 
-    fn light_by_marks(&self, range: &Range<u64>) -> RoaringBitmap {
+    fn bitmap_by_marks(&self, range: &Range<u64>) -> RoaringBitmap {
         let mut bits = vec![0; bit_bytes(self.rows)];
-        self.toggle_before(range.end, &mut bits);
-        self.toggle_before(range.start, &mut bits);
+        self.toggle_rows_before(range.end, &mut bits);
+        self.toggle_rows_before(range.start, &mut bits);
         if let Some(last) = bits.last_mut() {
             // Marks have no rows there unless they are damaged.
             *last &= u8::MAX >> (self.rows.next_multiple_of(8) - self.rows);
@@ -201,7 +203,7 @@ impl<'a> Column<'a> {
     /// Flips the bits of all rows that are packed before a position: by the nearest mark, and one
     /// by one from there. Each row is packed once, so that flipping up to two ends leaves what
     /// lies between them.
-    fn toggle_before(&self, position: u64, bits: &mut [u8]) {
+    fn toggle_rows_before(&self, position: u64, bits: &mut [u8]) {
         let step = mark_step(self.packed_rows);
         let mark = (position + step / 2) / step;
         if let Some(marked) = mark.checked_sub(1).and_then(|i| self.marks.chunks_exact(bits.len()).nth(i as usize)) {

@@ -51,7 +51,7 @@ impl VisibleFiles {
         let permitted = match known {
             Some(permitted) => permitted,
             None => {
-                let found = Arc::new(self.look(reader)?);
+                let found = Arc::new(self.compute(reader)?);
                 let mut cache = self.permitted.0.lock();
                 if cache.len() >= READERS_MAX {
                     cache.remove(0);
@@ -63,7 +63,7 @@ impl VisibleFiles {
         Ok(PermittedFiles { files: self.clone(), reader: reader.clone(), permitted })
     }
 
-    fn look(&self, reader: &FileReader) -> Result<Permitted, SegmentError> {
+    fn compute(&self, reader: &FileReader) -> Result<Permitted, SegmentError> {
         let mut found = Permitted { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
         if reader.uid == 0 || self.restricted.is_empty() {
             return Ok(found);

@@ -24,7 +24,7 @@ struct BranchEnd {
     /// The refusal of everything that is tried there.
     refusal: Arc<Refusal>,
     /// Who was told.
-    told_uids: HashSet<u32>,
+    informed_uids: HashSet<u32>,
 }
 
 impl EndedBranches {
@@ -36,24 +36,25 @@ impl EndedBranches {
             ("merge", Some(parent)) => Refusal::Merged { path, parent: parent.to_owned(), time },
             _ => Refusal::Discarded { path, time },
         });
-        let fate = BranchEnd { branch: change.branch, parent: change.parent, refusal, told_uids: HashSet::new() };
+        let branch_end =
+            BranchEnd { branch: change.branch, parent: change.parent, refusal, informed_uids: HashSet::new() };
         let mut branches = self.branches.lock();
-        branches.push_back(fate);
+        branches.push_back(branch_end);
         if branches.len() > BRANCHES_MAX {
             branches.pop_front();
         }
     }
 
     /// Returns what became of a branch, with its parent, unless the user was told before.
-    pub fn tell(&self, branch: BranchId, uid: u32) -> Option<(Arc<Refusal>, Option<BranchId>)> {
+    pub fn take_unreported(&self, branch: BranchId, uid: u32) -> Option<(Arc<Refusal>, Option<BranchId>)> {
         let mut branches = self.branches.lock();
-        let fate = branches.iter_mut().find(|fate| fate.branch == branch)?;
-        let is_new = fate.told_uids.len() < USERS_MAX && fate.told_uids.insert(uid);
-        is_new.then(|| (fate.refusal.clone(), fate.parent))
+        let branch_end = branches.iter_mut().find(|branch_end| branch_end.branch == branch)?;
+        let is_new = branch_end.informed_uids.len() < USERS_MAX && branch_end.informed_uids.insert(uid);
+        is_new.then(|| (branch_end.refusal.clone(), branch_end.parent))
     }
 
     /// Returns the parent of a branch that is gone.
     pub fn parent(&self, branch: BranchId) -> Option<BranchId> {
-        self.branches.lock().iter().find(|fate| fate.branch == branch)?.parent
+        self.branches.lock().iter().find(|branch_end| branch_end.branch == branch)?.parent
     }
 }

@@ -78,7 +78,7 @@ impl Filesystem {
     /// Drops a handle, with what no commit took.
     pub fn release(&self, handle: u64) {
         let Some(open) = self.handles.remove(handle) else { return };
-        if open.node.stands_apart() {
+        if open.node.needs_own_inode() {
             self.nodes.closed(open.number);
         }
         if let Some(state) = open.waits_on() {

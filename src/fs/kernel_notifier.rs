@@ -78,7 +78,7 @@ impl KernelNotifier {
     }
 
     /// Tells the kernel something about a branch, soon.
-    pub fn tell(&self, branch: BranchId, notice: KernelNotice) {
+    pub fn notify(&self, branch: BranchId, notice: KernelNotice) {
         let kernel = self.kernel.clone();
         // Branches have turns as users of other pools do.
         let turn = branch.0 as u32;
@@ -93,9 +93,9 @@ impl KernelNotifier {
     /// Tells the kernel something about a branch, and returns when it has heard of it: who reads after a change must
     /// not see what was before. It may not be about what the kernel holds for the request that is
     /// waiting; if something is stuck all the same, the change goes on after [`NOTIFY_TIMEOUT`].
-    pub fn tell_now(&self, branch: BranchId, notice: KernelNotice) {
+    pub fn notify_and_wait(&self, branch: BranchId, notice: KernelNotice) {
         let (heard, wait) = mpsc::channel::<()>();
-        self.tell(
+        self.notify(
             branch,
             Box::new(move |kernel| {
                 notice(kernel);
@@ -137,12 +137,12 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let notifier = KernelNotifier::start();
         notifier.set_kernel(Some(Arc::new(Heard(Mutex::new(sender)))));
-        notifier.tell(BranchId(1), Box::new(|kernel| kernel.forget_attributes(2)));
+        notifier.notify(BranchId(1), Box::new(|kernel| kernel.forget_attributes(2)));
         assert_eq!(receiver.recv_timeout(Duration::from_secs(5)).unwrap(), 2);
-        notifier.tell_now(BranchId(1), Box::new(|kernel| kernel.forget_attributes(3)));
+        notifier.notify_and_wait(BranchId(1), Box::new(|kernel| kernel.forget_attributes(3)));
         assert_eq!(receiver.try_recv().unwrap(), 3, "it was heard when this returned");
         notifier.set_kernel(None);
-        notifier.tell_now(BranchId(1), Box::new(|_| panic!("nobody listens")));
+        notifier.notify_and_wait(BranchId(1), Box::new(|_| panic!("nobody listens")));
         assert!(receiver.try_recv().is_err());
     }
 }

@@ -181,7 +181,7 @@ impl<S: LineProtocol> LineSession<S> {
     /// Does the line whose end never came.
     fn finish_line(&self) -> Result<(), Failure> {
         let refused = self.state.lock().refused.take();
-        if let Some(failure) = refused.and_then(RefusedLine::untold) {
+        if let Some(failure) = refused.and_then(RefusedLine::into_unreported) {
             return Err(failure);
         }
         // Whoever is busy has taken the tail with him.

@@ -130,7 +130,7 @@ impl Filesystem {
         memory.ask_for_open_files(Some(Arc::new(files::OpenInMount(Arc::downgrade(&mount)))));
         let nodes = NodeTable::new(root, mount.file_numbers.clone());
         let filesystem = Filesystem { mount, nodes, handles: Arc::default() };
-        filesystem.tell_lost();
+        filesystem.report_lost();
         filesystem
     }
 
@@ -158,7 +158,7 @@ impl Filesystem {
     }
 
     /// Tells what was lost with earlier mounts.
-    fn tell_lost(&self) {
+    fn report_lost(&self) {
         let lost = self.mount.memory.take_lost_temporaries().unwrap_or_else(|error| {
             log::warn!("{error}; {}", error.hint());
             Vec::new()
@@ -186,7 +186,7 @@ impl Filesystem {
             if errno == Errno::ESTALE
                 && let (Some(who), Some(view)) = (who, view)
             {
-                self.tell_end(who, view.branch());
+                self.report_end(who, view.branch());
             }
             if let Failure::Refused(error) = failure {
                 self.record(who, view, &path(), &error);
@@ -210,8 +210,8 @@ impl Filesystem {
     }
 
     /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.
-    fn tell_end(&self, who: Caller, branch: BranchId) {
-        let Some((why, mut above)) = self.mount.ended.tell(branch, who.uid) else { return };
+    fn report_end(&self, who: Caller, branch: BranchId) {
+        let Some((why, mut above)) = self.mount.ended.take_unreported(branch, who.uid) else { return };
         while let Some(parent) = above {
             if self.mount.memory.info(parent).is_ok() {
                 let errors = &self.mount.states.of(parent).errors;

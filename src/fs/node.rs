@@ -345,7 +345,7 @@ impl FsNode {
     }
 
     /// Tells whether a write to it may take long, so that no two handles should share a number.
-    pub fn stands_apart(&self) -> bool {
+    pub fn needs_own_inode(&self) -> bool {
         matches!(
             self,
             FsNode::Control(_, ControlNode::Query | ControlNode::Ctl | ControlNode::Ingest)

@@ -17,7 +17,7 @@ pub(super) const ROOT: u64 = 1;
 /// Numbers of files tell what they stand for, and need no place in the table.
 ///
 /// The kernel lets one writer at a time into a node (its inode's lock), and some writes take long:
-/// those of [`FsNode::stands_apart`]. Such a number is given to nobody else while a handle is open on
+/// those of [`FsNode::needs_own_inode`]. Such a number is given to nobody else while a handle is open on
 /// it: who opens the file meanwhile gets another number, and waits for nobody.
 pub(super) struct NodeTable {
     root: FsNode,
@@ -78,7 +78,7 @@ impl NodeTable {
     }
 
     /// Returns the length that the kernel was told last; 0 for what it does not know.
-    pub fn told_length(&self, number: u64) -> u64 {
+    pub fn reported_length(&self, number: u64) -> u64 {
         self.known.lock().get(&number).map_or(0, |known| known.reported_length)
     }
 

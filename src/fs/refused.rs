@@ -58,7 +58,7 @@ impl RefusedLine {
     }
 
     /// Returns the refusal where the writer may have seen a short write alone: no rest ever came.
-    pub fn untold(self) -> Option<Failure> {
+    pub fn into_unreported(self) -> Option<Failure> {
         (!self.is_told).then_some(self.failure)
     }
 }
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn a_refusal_that_no_writer_saw_is_told_later() {
-        assert!(refused(b"rest\n").untold().is_some());
+        assert!(refused(b"rest\n").into_unreported().is_some());
         let mut line = refused(b"rest\n");
         line.refuse(b"rest\n").unwrap();
-        assert!(line.untold().is_none());
+        assert!(line.into_unreported().is_none());
     }
 }

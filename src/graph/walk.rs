@@ -148,15 +148,15 @@ pub(super) fn walk(
     loop {
         let next = scratch.next(beam);
         if let Some(next) = next {
-            scratch.gather(lists, next);
+            scratch.prefetch_links(lists, next);
         } else if scratch.prefetched.is_empty() {
             break;
         }
-        scratch.look(query, visible, beam);
-        scratch.judge(lists, query, visible, beam);
+        scratch.keep_visible(query, visible, beam);
+        scratch.score_prefetched(lists, query, visible, beam);
         std::mem::swap(&mut scratch.unvisited, &mut scratch.prefetched);
     }
-    scratch.look(query, visible, beam);
+    scratch.keep_visible(query, visible, beam);
     let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.worth());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
@@ -211,7 +211,7 @@ impl WalkScratch {
 
     /// Asks memory for those nodes that one node links to and that were not visited before.
     #[inline]
-    fn gather(&mut self, lists: &impl Adjacency, node: u32) {
+    fn prefetch_links(&mut self, lists: &impl Adjacency, node: u32) {
         let list = lists.list(node);
         let mut fresh = std::mem::take(&mut self.unvisited);
         fresh.resize(list.len(), 0);
@@ -234,11 +234,11 @@ impl WalkScratch {
 
     /// Meets the nodes that were asked for before.
     #[inline]
-    fn judge(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
+    fn score_prefetched(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.prefetched), std::mem::take(&mut self.estimates));
         query.estimates(lists.coarse(), &fetched, &mut estimates);
         for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.meet(RankedNode::new(worth, near), query, visible, beam);
+            self.consider(RankedNode::new(worth, near), query, visible, beam);
         }
         fetched.clear();
         (self.prefetched, self.estimates) = (fetched, estimates);
@@ -246,7 +246,7 @@ impl WalkScratch {
 
     /// Takes in a node that is met for the first time.
     #[inline]
-    fn meet<S: Visibility>(&mut self, ranked: RankedNode, query: &CoarseQuery, visible: &S, beam: Beam) {
+    fn consider<S: Visibility>(&mut self, ranked: RankedNode, query: &CoarseQuery, visible: &S, beam: Beam) {
         if !self.admits(ranked, beam) {
             return;
         }
@@ -261,7 +261,7 @@ impl WalkScratch {
 
     /// Keeps those of the nodes met before that are visible.
     #[inline]
-    fn look(&mut self, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
+    fn keep_visible(&mut self, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let mut unseen = std::mem::take(&mut self.unfiltered);
         for &ranked in &unseen {
             if self.admits(ranked, beam) && visible.sees(ranked.node()) {

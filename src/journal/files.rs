@@ -77,7 +77,7 @@ impl<'a> JournalFiles<'a> {
         for number in &self.numbers {
             let mut replay = open(self.disk, *number)?;
             torn = replay.run(0, &mut each)?;
-            if replay.is_told_before() {
+            if replay.is_previous_flushed() {
                 read.clear();
             }
             let end = replay.length();
@@ -117,7 +117,7 @@ impl<'a> JournalFiles<'a> {
     fn unflushed(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
         let mut later = Replay::open(self.disk, number)?;
         later.run::<JournalError>(0, |_| Ok(true))?;
-        if later.is_told_before() {
+        if later.is_previous_flushed() {
             let reason = "a frame that was acknowledged as synced does not match its check".to_owned();
             return Err(JournalError::Damaged { path: torn.path().to_owned(), offset, reason });
         }
@@ -139,7 +139,7 @@ impl Replayed {
     /// Removes files that hold nothing, cuts a torn tail, and returns the journal, ready for the next frame.
     ///
     /// After an error nothing was appended, and the files may be replayed again.
-    pub fn carry_on(self, disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
+    pub fn resume(self, disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "removed", source };
         // Before the cut: behind a whole file their frames would seem to follow.
         for number in self.dropped.iter().rev() {
@@ -150,7 +150,7 @@ impl Replayed {
             disk.sync_dir(FOLDER).map_err(io(FOLDER.to_owned()))?;
         }
         self.unproven.into_iter().try_for_each(Replay::secure)?;
-        self.last.carry_on(self.torn.as_ref())
+        self.last.resume(self.torn.as_ref())
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         let (texts, replayed) = read(&after).unwrap();
         assert_eq!(texts, ["one"]);
         assert!(replayed.torn().unwrap().bytes > 0);
-        append(&replayed.carry_on(&after).unwrap(), "four");
+        append(&replayed.resume(&after).unwrap(), "four");
         assert_eq!(after.list(FOLDER).unwrap().len(), 1);
         assert_eq!(read(&after).unwrap().0, ["one", "four"]);
     }
@@ -283,7 +283,7 @@ mod tests {
         let (old, new) = followed(&disk);
         drop((old, new));
         let (_, replayed) = read(&disk).unwrap();
-        let journal = replayed.carry_on(&disk).unwrap();
+        let journal = replayed.resume(&disk).unwrap();
         journal.sync(journal.length()).unwrap();
         let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
         assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);

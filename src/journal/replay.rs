@@ -125,7 +125,7 @@ impl Replay {
     }
 
     /// Returns whether a frame read so far tells that all files before this one were flushed.
-    pub(super) fn is_told_before(&self) -> bool {
+    pub(super) fn is_previous_flushed(&self) -> bool {
         self.is_previous_flushed
     }
 
@@ -217,7 +217,7 @@ impl Replay {
     ///
     /// What no frame tells to be flushed is written again: after a failed flush of an earlier process
     /// the bytes may be readable and yet never reach the device, whatever later flushes say.
-    pub fn carry_on(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
+    pub fn resume(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
         if let Some(torn) = torn {
             let cut = self.file.set_len(torn.offset).and_then(|()| self.file.sync());
             cut.map_err(|source| JournalError::Io {

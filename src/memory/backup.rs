@@ -159,7 +159,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let cut = || -> Result<(), JournalError> {
         let files = JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
         // Whatever else stands there, the check of the copy says what is wrong with it.
-        if files.torn().is_none_or(|torn| torn.cut_short) { files.carry_on(&disk).map(drop) } else { Ok(()) }
+        if files.torn().is_none_or(|torn| torn.cut_short) { files.resume(&disk).map(drop) } else { Ok(()) }
     };
     cut().map_err(io::Error::other)
 }

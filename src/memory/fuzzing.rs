@@ -10,6 +10,6 @@ pub fn log_record(bytes: &[u8]) {
         let written = record.to_bytes();
         let again = LogRecord::from_bytes(&written).expect("what was written can be read");
         assert_eq!(again.to_bytes(), written);
-        record.command.gives();
+        record.command.frees_room();
     }
 }

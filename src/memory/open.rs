@@ -110,7 +110,7 @@ impl Memory {
         let mut loaded = if is_read_write { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
         loaded.catalog.drop_orphans();
         let warnings = warnings(&loaded, (environment.clock)());
-        let journal = if is_read_write { Some(Arc::new(loaded.journal.carry_on(&disk)?)) } else { None };
+        let journal = if is_read_write { Some(Arc::new(loaded.journal.resume(&disk)?)) } else { None };
         let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());

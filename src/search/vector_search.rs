@@ -253,7 +253,7 @@ impl Scan<'_> {
             let counts = !self.is_stale(version) && self.lets_through(version.filterable());
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
-        let (table, seen) = self.state.unsealed().table();
+        let (table, seen) = self.state.unsealed().cached();
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
@@ -268,7 +268,7 @@ impl Scan<'_> {
         pool: &mut CandidateSet,
         location: impl Fn(&Arc<Version>) -> Option<RowLocation>,
     ) -> Result<(), SearchError> {
-        let versions: Vec<&Arc<Version>> = self.state.unsealed().apart().collect();
+        let versions: Vec<&Arc<Version>> = self.state.unsealed().uncached().collect();
         let mut sieve = query.sieve(pool.worst());
         for (at, version) in versions.iter().enumerate() {
             // A code is found over its version, so this is asked for before that, and both in time.

@@ -233,7 +233,7 @@ impl Segment {
     }
 
     /// Reads and checks what queries by vector look at, which else the first one would wait for.
-    pub fn bring(&self) -> Result<(), SegmentError> {
+    pub fn prefetch(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;
         self.norms()?;

@@ -96,7 +96,7 @@ impl Container {
         self.check_unbroken()?;
         let it = self.known(section)?;
         if !it.is_checked.load(Ordering::Acquire) {
-            self.map.bring(it.offset as usize..(it.offset + it.length) as usize);
+            self.map.prefetch(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
             it.is_checked.store(true, Ordering::Release);
         }

@@ -137,11 +137,11 @@ impl PoolShared {
                 state.threads -= 1;
                 return;
             }
-            state = self.rest(state);
+            state = self.wait_for_job(state);
         }
     }
 
-    fn rest<'a>(&self, mut state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
+    fn wait_for_job<'a>(&self, mut state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
         state.idle += 1;
         let mut state = self.work.wait_while(state, |state| state.waking == 0 && !state.closed);
         state.waking = state.waking.saturating_sub(1);

@@ -167,12 +167,12 @@ impl<'a> PostingList<'a> {
     ///
     /// Costs a search in the skip table and at most one block of 128 postings.
     pub fn seek(&mut self, row: u32) -> Option<(u32, u32)> {
-        self.leap(row);
+        self.seek_block(row);
         self.find(|&(at, _)| at >= row)
     }
 
     /// Goes to the start of the block that may hold `row`, unless that block has begun already.
-    fn leap(&mut self, row: u32) {
+    fn seek_block(&mut self, row: u32) {
         let blocks = self.skips.len() / SKIP_ENTRY_BYTES;
         let here = ((self.documents - self.undecoded_count) / BLOCK_POSTINGS) as usize;
         let last_row = |block: usize| u32_at(self.skips, block * SKIP_ENTRY_BYTES).unwrap_or(u32::MAX);

@@ -120,7 +120,7 @@ impl UnsealedChunk {
         self.hash = OnceLock::new();
         let (filled, end) = (self.filled as usize, at + bytes.len());
         if at < filled || !self.append(at, bytes) {
-            let mut own = self.own(end);
+            let mut own = self.make_unique(end);
             own.resize(end.max(filled), 0);
             own[at..end].copy_from_slice(bytes);
             self.buffer = Arc::new(RwLock::ranked(Rank::Leaf, own));
@@ -147,7 +147,7 @@ impl UnsealedChunk {
     }
 
     /// Returns the bytes to change: taken out of the buffer if nobody else has it, else copied.
-    fn own(&mut self, room: usize) -> Vec<u8> {
+    fn make_unique(&mut self, room: usize) -> Vec<u8> {
         let filled = self.filled as usize;
         if let Some(buffer) = Arc::get_mut(&mut self.buffer) {
             let mut bytes = std::mem::take(buffer.get_mut());
@@ -271,7 +271,7 @@ impl Chunk {
     }
 
     /// Makes it take up at least `length` bytes.
-    pub fn stretch(&mut self, length: u32) {
+    pub fn extend_to(&mut self, length: u32) {
         if length <= self.length() {
             return;
         }

@@ -128,7 +128,7 @@ impl Chunks {
                 }
                 let chunk = self.get_mut(at);
                 let before = chunk.space();
-                chunk.stretch(CHUNK_BYTES as u32);
+                chunk.extend_to(CHUNK_BYTES as u32);
                 more += chunk.space() - before;
                 at += 1;
             } else {

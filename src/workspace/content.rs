@@ -143,7 +143,7 @@ impl FileContent {
     }
 
     /// Puts other chunks of equal bytes and length in the place of some.
-    pub(super) fn settle(&mut self, other: impl Fn(&Chunk) -> Option<Chunk>) {
+    pub(super) fn replace_chunks(&mut self, other: impl Fn(&Chunk) -> Option<Chunk>) {
         let others: Vec<(u64, Chunk)> =
             self.chunks.iter().filter_map(|(number, chunk)| Some((number, other(chunk)?))).collect();
         for (number, chunk) in others {

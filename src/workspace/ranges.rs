@@ -66,7 +66,7 @@ impl FileContent {
         let (edges, whole) = edges(offset, length);
         for part in edges {
             self.change(part.number, |chunk| {
-                chunk.stretch(part.end as u32);
+                chunk.extend_to(part.end as u32);
                 Ok(())
             })?;
         }

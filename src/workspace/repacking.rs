@@ -139,7 +139,7 @@ impl Repacked {
     }
 
     /// Returns a tree of equal content that needs none of the old packs. Numbers, times and head are the same.
-    pub fn moved(&mut self, tree: &Tree) -> Tree {
+    pub fn relocated(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         new.nodes = self.moved_nodes(&tree.nodes);
         if let Some(memo) = tree.memo.get() {
@@ -175,17 +175,17 @@ impl Repacked {
             return Some(new.clone());
         }
         let mut chunks = old.content()?.chunks.iter();
-        chunks.find(|(_, chunk)| self.moved_chunk(chunk).is_some())?;
+        chunks.find(|(_, chunk)| self.relocated_chunk(chunk).is_some())?;
         let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {
-            content.settle(|chunk| self.moved_chunk(chunk));
+            content.replace_chunks(|chunk| self.relocated_chunk(chunk));
         }
         let new = Arc::new(node);
         self.nodes.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         Some(new)
     }
 
-    fn moved_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
+    fn relocated_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         let Chunk::Sealed(sealed) = chunk else { return None };
         let place = self.old_packs.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
         Some(Chunk::Sealed(Arc::new(PackedChunk { length: sealed.length, ..place.clone() })))

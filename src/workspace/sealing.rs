@@ -141,7 +141,7 @@ impl Packed {
 
     /// Returns a tree of equal content that sees its chunks in the pack; what came into it since
     /// stays unsealed. Numbers, times and head are the same.
-    pub fn settle(&mut self, tree: &Tree) -> Tree {
+    pub fn sealed_tree(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         for inode in &tree.unsealed {
             let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
@@ -193,7 +193,7 @@ impl Packed {
         }
         let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {
-            content.settle(|chunk| self.chunk(chunk));
+            content.replace_chunks(|chunk| self.chunk(chunk));
         }
         let new = Arc::new(node);
         self.nodes.insert(Arc::as_ptr(old), (old.clone(), new.clone()));

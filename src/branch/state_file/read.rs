@@ -77,7 +77,7 @@ impl StateFile {
     }
 
     /// Returns the same file with what it needs standing elsewhere.
-    pub fn moved(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
+    pub fn relocated(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
         let (held, anchors) = (place(&self.held), self.anchors.iter().map(place).collect());
         StateFile::with(self.container.clone(), held, anchors)
     }

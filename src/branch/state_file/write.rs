@@ -85,7 +85,7 @@ pub fn write_state_file(
     }
     let name = file.finish(KIND, &[])?;
     let mut held = BranchVersion::of_rows(steps.rows.into_layers());
-    held.settle_files(steps.chunks.tree()?);
+    held.replace_by_equal_files(steps.chunks.tree()?);
     Ok(WrittenStates { name, held: Arc::new(held), anchors: steps.anchors })
 }
 

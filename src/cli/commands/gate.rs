@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::guard::told;
+use super::guard::describe_exit;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
@@ -48,7 +48,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let said: String = args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let said: String =
         said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(VERDICT_DETAIL_BYTES_MAX / 4).collect();
-    let line = format!("{word} {name} {plan} {said}: {}", told(status));
+    let line = format!("{word} {name} {plan} {said}: {}", describe_exit(status));
     let verb = Verb::parse(&line).ok_or_else(|| unreadable(&directory))?;
     target_above(&directory)?.with(Access::Write, |parent| parent.run(&verb))?;
     let answer = json!({
@@ -58,7 +58,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         out.line(answer)?;
     } else {
         let done = if status.success() { "approved" } else { "refused" };
-        remark(format!("{done} {name}: the checker {}", told(status)));
+        remark(format!("{done} {name}: the checker {}", describe_exit(status)));
     }
     Ok(if status.success() { Exit::Done } else { Exit::Refused })
 }

@@ -100,7 +100,10 @@ fn guard(target: &Target, command: &[OsString], out: &mut Output) -> Result<Exit
         return Ok(Exit::Done);
     }
     if !out.is_json() {
-        remark(format_args!("engramfs: the command {}; {target} was rolled back to what it was before", told(status)));
+        remark(format_args!(
+            "engramfs: the command {}; {target} was rolled back to what it was before",
+            describe_exit(status)
+        ));
     }
     Ok(if interrupted { Exit::Interrupted } else { Exit::Failed })
 }
@@ -117,7 +120,7 @@ fn report(target: &Target, label: &str, outcome: StepOutcome, status: Option<Exi
 }
 
 /// Says how a process ended.
-pub(super) fn told(status: ExitStatus) -> String {
+pub(super) fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_told_by_its_status_or_signal() {
-        assert_eq!(told(ExitStatus::from_raw(3 << 8)), "ended with status 3");
-        assert_eq!(told(ExitStatus::from_raw(9)), "was killed by signal 9");
+        assert_eq!(describe_exit(ExitStatus::from_raw(3 << 8)), "ended with status 3");
+        assert_eq!(describe_exit(ExitStatus::from_raw(9)), "was killed by signal 9");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::guard::{pass_signals_on, told};
+use super::guard::{describe_exit, pass_signals_on};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -258,7 +258,7 @@ fn failed(
         OnFailure::Keep => ("kept", format!("stays for {} from its last change on", branch.setting("ttl")?)),
     };
     if !as_json {
-        remark(format_args!("engramfs: the command {}; {} {text}", told(status), directory.display()));
+        remark(format_args!("engramfs: the command {}; {} {text}", describe_exit(status), directory.display()));
     }
     Ok((word, Value::Null))
 }

@@ -110,7 +110,7 @@ fn wait(child: &mut Child, output: &mut Option<OutputTail>, limit: Option<Instan
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(WaitOutcome::TimedOut);
         }
-        let [ended, abandoned, printed] = look(&process, output.as_ref(), left)?;
+        let [ended, abandoned, printed] = poll_events(&process, output.as_ref(), left)?;
         if abandoned {
             return Ok(WaitOutcome::Abandoned);
         }
@@ -123,7 +123,7 @@ fn wait(child: &mut Child, output: &mut Option<OutputTail>, limit: Option<Instan
             return wait_silently(child, &process, limit);
         }
         if ended {
-            return told(child);
+            return read_outcome(child);
         }
     }
 }
@@ -131,23 +131,23 @@ fn wait(child: &mut Child, output: &mut Option<OutputTail>, limit: Option<Instan
 fn wait_silently(child: &mut Child, process: &OwnedFd, limit: Option<Instant>) -> io::Result<WaitOutcome> {
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-        match look(process, None, left)? {
+        match poll_events(process, None, left)? {
             [_, true, _] => return Ok(WaitOutcome::Abandoned),
-            [true, ..] => return told(child),
+            [true, ..] => return read_outcome(child),
             _ if left.is_some_and(|left| left.is_zero()) => return Ok(WaitOutcome::TimedOut),
             _ => {}
         }
     }
 }
 
-fn told(child: &mut Child) -> io::Result<WaitOutcome> {
+fn read_outcome(child: &mut Child) -> io::Result<WaitOutcome> {
     let status = child.wait()?;
     let signal = CommandEnd::Signal(status.signal().unwrap_or_default());
     Ok(WaitOutcome::Ended(status.code().map_or(signal, CommandEnd::Exit)))
 }
 
 /// Waits until something happens, at most for `left`; tells whether the process has ended, our input has, and there is output.
-fn look(process: &OwnedFd, output: Option<&OutputTail>, left: Option<Duration>) -> io::Result<[bool; 3]> {
+fn poll_events(process: &OwnedFd, output: Option<&OutputTail>, left: Option<Duration>) -> io::Result<[bool; 3]> {
     let left = left.map(TryInto::try_into).transpose().map_err(io::Error::other)?;
     let mut watched = vec![PollFd::new(process, PollFlags::IN), PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
     watched.extend(output.map(|output| PollFd::new(&output.reader, PollFlags::IN)));

@@ -106,7 +106,7 @@ impl SimulatedFile {
     fn apply(&self, target: &mut Vec<u8>, fate: &mut CutOutcome) {
         for change in &self.unsynced {
             match change {
-                UnsyncedChange::Write { offset, bytes } => fate.land(target, *offset, bytes),
+                UnsyncedChange::Write { offset, bytes } => fate.apply(target, *offset, bytes),
                 UnsyncedChange::SetLen(len) if fate.keeps() => target.resize(*len, 0),
                 UnsyncedChange::SetLen(_) => {}
             }

@@ -49,7 +49,7 @@ impl CutOutcome {
     }
 
     /// Lets a write of `bytes` at `offset` reach `target` whole, in part or not at all.
-    pub(super) fn land(&mut self, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    pub(super) fn apply(&mut self, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
         match self {
             Self::Nothing => {}
             Self::Everything => overwrite(target, offset, bytes),

@@ -40,7 +40,7 @@ impl ForgetfulShared {
     }
 
     /// Returns the errno that this thread's sync is to fail with, once.
-    pub(super) fn doom(&self) -> Option<i32> {
+    pub(super) fn take_injected_errno(&self) -> Option<i32> {
         let this = thread::current().id();
         let doomed = guard(&self.failing_sync).take_if(|(thread, _)| *thread == this)?;
         Some(doomed.1)
@@ -118,7 +118,7 @@ impl DiskFile for ForgetfulFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if let Some(errno) = self.disk.doom() {
+        if let Some(errno) = self.disk.take_injected_errno() {
             self.content(SimulatedFile::lose_pages);
             return Err(io::Error::from_raw_os_error(errno));
         }

@@ -119,7 +119,7 @@ impl ForgetfulDisk {
     /// Handles that are open stay with the old file. The folder must exist.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
         let node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
-        self.shared.write().plant(checked(path)?, node)
+        self.shared.write().insert_durable(checked(path)?, node)
     }
 
     fn cut(&self, mut fate: CutOutcome) -> Self {

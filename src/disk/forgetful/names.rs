@@ -139,7 +139,7 @@ impl Names {
     }
 
     /// Puts a file there, live and durable at once, as if it had always been.
-    pub(super) fn plant(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
+    pub(super) fn insert_durable(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
         self.folder(folder_of(path))?;
         for entries in [&mut self.live, &mut self.durable] {
             entries.insert(path.to_owned(), SimulatedEntry::File(Arc::clone(&node)));

@@ -17,7 +17,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         // Whether somebody may see it is asked each time.
         _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
         // Who opens it next may get another number.
-        _ if node.stands_apart() => NEVER,
+        _ if node.needs_own_inode() => NEVER,
         FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => {
             STABLE_NAME_LIFETIME
         }

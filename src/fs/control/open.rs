@@ -39,7 +39,7 @@ impl ControlNodeOps<'_> {
         if flags.truncate {
             file.truncate(0)?;
         }
-        if node.stands_apart() {
+        if node.needs_own_inode() {
             self.fs.nodes.opened(number);
         }
         let open = Open::File(file);

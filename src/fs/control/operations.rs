@@ -251,7 +251,7 @@ impl ControlNodeOps<'_> {
     fn remembered(&self, node: &FsNode) -> EntryAttr {
         let shell = self.fs.shell(node, false);
         let ino = self.fs.nodes.remember(node);
-        let attr = Attr { ino, ..shell.attr.sized(self.fs.nodes.told_length(ino)) };
+        let attr = Attr { ino, ..shell.attr.sized(self.fs.nodes.reported_length(ino)) };
         EntryAttr { attr, ..shell }
     }
 }

@@ -49,7 +49,7 @@ impl ControlNodeOps<'_> {
                 Ok(())
             }
             FsNode::Branch(branch) if owner.is_some() && !self.changes_no_rights(changes)? => {
-                self.give(caller, *branch, changes)
+                self.change_owner(caller, *branch, changes)
             }
             FsNode::Branch(branch) if owner.is_none() => match changes.mode {
                 Some(mode) => Ok(self.fs.mount.memory.chmod(&self.fs.mount.actor(caller), *branch, mode & 0o7777)?),
@@ -62,7 +62,7 @@ impl ControlNodeOps<'_> {
     }
 
     /// Gives a branch to another user; root may, and its group is always that user's.
-    fn give(&self, caller: Caller, branch: BranchId, changes: AttrChanges) -> Result<(), Failure> {
+    fn change_owner(&self, caller: Caller, branch: BranchId, changes: AttrChanges) -> Result<(), Failure> {
         let mount = &self.fs.mount;
         let uid = changes.uid.filter(|uid| changes.gid.is_none_or(|gid| gid == mount.user(*uid).gid));
         let Some(uid) = uid.filter(|_| caller.uid == 0 && changes.mode.is_none()) else {

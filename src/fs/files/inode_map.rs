@@ -124,7 +124,7 @@ impl FileNumbers {
     }
 
     /// Tells whether the kernel may know any of these files.
-    pub fn is_told(&self, files: &FilesOf) -> bool {
+    pub fn may_be_known_to_kernel(&self, files: &FilesOf) -> bool {
         self.slot(files).is_some()
     }
 
@@ -271,7 +271,9 @@ mod tests {
         assert_eq!(numbers.number(&checkpoint(1, 1), 1 << INODE_BITS), None);
         assert_eq!(numbers.find(7), None);
         assert_eq!(numbers.find(FILE_INODE_BIT | 9 << INODE_BITS | 1), None);
-        assert!(numbers.is_told(&checkpoint(1, 1)) && !numbers.is_told(&checkpoint(9, 9)));
+        assert!(
+            numbers.may_be_known_to_kernel(&checkpoint(1, 1)) && !numbers.may_be_known_to_kernel(&checkpoint(9, 9))
+        );
     }
 
     #[test]
@@ -295,6 +297,6 @@ mod tests {
         }
         numbers.reclaim(|of| of.taken == Time(99));
         assert_eq!(numbers.find(held), None);
-        assert!(numbers.is_told(&checkpoint(5, 99)));
+        assert!(numbers.may_be_known_to_kernel(&checkpoint(5, 99)));
     }
 }

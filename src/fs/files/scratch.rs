@@ -146,7 +146,7 @@ impl MountContext {
         let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
         self.files_gone(&of);
         let numbers = self.file_numbers.clone();
-        self.notifier.tell_now(
+        self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
                 let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));

@@ -18,10 +18,10 @@ impl MountContext {
         let of = FilesOf::branch(branch);
         after.orphans().for_each(|inode| self.orphaned(&of, inode));
         let numbers = self.file_numbers.clone();
-        self.notifier.tell_now(
+        self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
-                if numbers.is_told(&of) {
+                if numbers.may_be_known_to_kernel(&of) {
                     forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
                     forget_owners(kernel, |inode| numbers.number(&of, inode), &before, &after);
                 }
@@ -60,8 +60,10 @@ impl MountContext {
             self.opened.of(files).into_iter().filter_map(|inode| self.file_numbers.number(files, inode)).collect();
         if !open.is_empty() {
             let branch = files.view.branch();
-            self.notifier
-                .tell_now(branch, Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))));
+            self.notifier.notify_and_wait(
+                branch,
+                Box::new(move |kernel| open.iter().for_each(|ino| kernel.forget_content(*ino))),
+            );
         }
     }
 
@@ -69,7 +71,7 @@ impl MountContext {
     /// write of it was refused.
     pub fn write_refused(&self, (of, inode): &InodeKey) {
         if let Some(ino) = self.file_numbers.number(of, *inode) {
-            self.notifier.tell(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
+            self.notifier.notify(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
 }

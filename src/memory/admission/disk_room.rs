@@ -244,7 +244,7 @@ impl Memory {
         }
         drop(stored);
         if dropped {
-            self.tell_kept_dropped();
+            self.announce_dropped_states();
         }
         if let Some(journal) = self.journal() {
             let (journal_number, journal_bytes) = (journal.number(), journal.length());
@@ -263,7 +263,7 @@ impl Memory {
     ) -> Result<u64, Error> {
         loop {
             match journal.append(kind, parts) {
-                Err(error) if gives && error.is_full() && self.admission.room.reserve.give() => {}
+                Err(error) if gives && error.is_full() && self.admission.room.reserve.release_piece() => {}
                 done => return done.map_err(|error| self.note_full(error)),
             }
         }

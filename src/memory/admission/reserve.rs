@@ -133,7 +133,7 @@ impl Reserve {
     }
 
     /// Gives the room of one file back to the disk; returns whether there was one.
-    pub fn give(&self) -> bool {
+    pub fn release_piece(&self) -> bool {
         let mut there = self.present.lock();
         while let Some(piece) = there.pop_last() {
             let removed = self.disk.remove(&path_of(piece));
@@ -150,9 +150,9 @@ impl Reserve {
     }
 
     /// Gives up all of it; returns whether there was any.
-    pub fn give_all(&self) -> bool {
-        let had = self.give();
-        while self.give() {}
+    pub fn release_all(&self) -> bool {
+        let had = self.release_piece();
+        while self.release_piece() {}
         had
     }
 }
@@ -215,8 +215,8 @@ mod tests {
         assert!(reserve.is_whole() && (1 << 17..1 << 18).contains(&reserve.bytes()), "{}", reserve.bytes());
         assert_eq!(disk.list(FOLDER).unwrap().len(), 10);
         let free = disk.space().unwrap().free_bytes;
-        assert!(reserve.give() && disk.space().unwrap().free_bytes > free && !reserve.is_whole());
-        assert!(reserve.give_all() && !reserve.give_all() && reserve.bytes() == 0);
+        assert!(reserve.release_piece() && disk.space().unwrap().free_bytes > free && !reserve.is_whole());
+        assert!(reserve.release_all() && !reserve.release_all() && reserve.bytes() == 0);
         verify(&*disk).unwrap();
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let reserve = Reserve::open(disk.clone(), 1 << 16);
         reserve.fill();
         let whole = reserve.bytes();
-        assert!(reserve.give() && reserve.give());
+        assert!(reserve.release_piece() && reserve.release_piece());
         disk.create("other").unwrap().allocate(disk.space().unwrap().free_bytes).unwrap();
         let again = Reserve::open(disk.clone(), 1 << 16);
         again.fill();

@@ -18,14 +18,14 @@ pub fn files_held(branch: &Branch) -> u64 {
 }
 
 /// Returns a state whose files belong to another user, as far as others may read them.
-pub(in crate::memory) fn given(state: &Arc<BranchVersion>, from: u32, to: u32) -> Arc<BranchVersion> {
+pub(in crate::memory) fn with_owner(state: &Arc<BranchVersion>, from: u32, to: u32) -> Arc<BranchVersion> {
     if from == to {
         return state.clone();
     }
     let (mut given, mut files) = (BranchVersion::clone(state), state.files().clone());
     files.transfer(from, to);
     // Owners are in no head.
-    given.settle_files(files);
+    given.replace_by_equal_files(files);
     Arc::new(given)
 }
 
@@ -94,14 +94,14 @@ impl Catalog {
 
     /// Gives a branch to another user, with its files also in checkpoints, and what they take up in memory. Earlier states are
     /// given to whoever owns it when they are read.
-    pub(in crate::memory) fn give(&mut self, id: BranchId, to: u32, seq: u64) {
+    pub(in crate::memory) fn change_owner(&mut self, id: BranchId, to: u32, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let (from, held) = (branch.uid, files_held(branch));
-        let give = |old: &Checkpoint| Checkpoint { state: given(&old.state, from, to), ..old.clone() };
+        let give = |old: &Checkpoint| Checkpoint { state: with_owner(&old.state, from, to), ..old.clone() };
         let Ok(()) = branch.replace_frozen(|old| Ok::<_, Infallible>(Some(give(old))));
         let branch = branch.make_mut();
         (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
-        branch.state = given(&branch.state, from, to);
+        branch.state = with_owner(&branch.state, from, to);
         self.held.replace(from, held, 0);
         self.held.replace(to, 0, held);
     }

@@ -184,7 +184,7 @@ impl Catalog {
             CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
             CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
-            CatalogChange::Owner(id, uid) => self.give(id, uid, seq),
+            CatalogChange::Owner(id, uid) => self.change_owner(id, uid, seq),
             CatalogChange::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
                 branch.resolutions.insert(item, resolution);
             }),

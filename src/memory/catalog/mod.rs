@@ -29,7 +29,7 @@ use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, SourceState, StateSource};
-pub(in crate::memory) use branch_files::{OrphanFile, given, without_orphans};
+pub(in crate::memory) use branch_files::{OrphanFile, with_owner, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
 pub(in crate::memory) use embedder_record::EmbedderRecord;
@@ -118,7 +118,7 @@ impl Catalog {
     /// that is gone.
     pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
-        let state = given(&found.state, found.owner, owner);
+        let state = with_owner(&found.state, found.owner, owner);
         Ok(SourceState { state, base: found.base, checkpoint_seq: entry, cursor: None })
     }
 

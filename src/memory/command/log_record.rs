@@ -153,7 +153,7 @@ pub enum Command {
 impl Command {
     /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
     /// was written already.
-    pub fn gives(&self) -> bool {
+    pub fn frees_room(&self) -> bool {
         match self {
             Command::Commit(_, changes) => changes.iter().all(|change| matches!(change, RecordChange::Delete { .. })),
             Command::Config(_, setting, _) => matches!(setting, Setting::Keep | Setting::Ttl),

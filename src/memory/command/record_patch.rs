@@ -34,13 +34,13 @@ pub struct RecordPatch {
 #[serde(deny_unknown_fields)]
 struct DocumentKeys<'a> {
     id: Option<String>,
-    #[serde(borrow, default, deserialize_with = "given")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     vector: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     text: Option<Option<String>>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     metadata: Option<Option<Map<String, Value>>>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     vector_stale: Option<Option<bool>>,
     replace: Option<bool>,
     delete: Option<bool>,
@@ -61,7 +61,7 @@ struct DocumentKeys<'a> {
 }
 
 /// Tells a key that is `null` from one that is left out.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
+fn deserialize_present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
     T::deserialize(input).map(Some)
 }
 

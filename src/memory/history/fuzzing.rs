@@ -37,7 +37,7 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     }
     for at in 0..branches.min(ROWS) {
         let Ok(row) = archive.row(&blobs, at) else { continue };
-        let _ = (archive.branch(&blobs, row.branch), reader.standing(row.branch, archive.last()));
+        let _ = (archive.branch(&blobs, row.branch), reader.timeline_point(row.branch, archive.last()));
         for file in [HistoryFile::Lineage, HistoryFile::Events] {
             for offset in [0, 100] {
                 let _ = reader.lines((file, row.branch, archive.last()), offset, 4096, &|_| Ok(offset == 0));

@@ -129,7 +129,7 @@ impl LineageAccess<'_> {
         if let Some(branch) = self.memory.catalog().branches.get(&BranchId(branch)) {
             return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
         }
-        let facts = self.reader.standing(branch, u64::MAX)?.facts;
+        let facts = self.reader.timeline_point(branch, u64::MAX)?.facts;
         Ok((facts.parent, facts.uid, facts.mode))
     }
 }

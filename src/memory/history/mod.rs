@@ -97,7 +97,7 @@ impl History {
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
             if branch != 0 && !epoch.tail.read().knows(branch) {
-                let standing = HistoryReader::of(blobs, epoch.clone()).standing(branch, u64::MAX)?;
+                let standing = HistoryReader::of(blobs, epoch.clone()).timeline_point(branch, u64::MAX)?;
                 epoch.tail.write().begin(branch, standing);
             }
         }

@@ -163,7 +163,7 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
-    pub fn standing(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
+    pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let facts = match (self.pieces(branch)?.first(), self.epoch.archives.first()) {
             (Some(piece), _) => piece.facts,
             (None, Some(archive)) => archive.facts_before(self.blobs, branch)?.unwrap_or_default(),
@@ -220,7 +220,7 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns the length of a history up to an entry.
     pub fn length(&self, file: HistoryFile, branch: u64, last_seq: u64) -> Result<u64, Error> {
-        let totals = self.standing(branch, last_seq)?.totals;
+        let totals = self.timeline_point(branch, last_seq)?.totals;
         Ok(match file {
             HistoryFile::Lineage => totals.lineage_bytes,
             HistoryFile::Events => totals.events_bytes,
@@ -249,7 +249,7 @@ impl<'a> HistoryReader<'a> {
             let entry = &signed.entry;
             if entry.branch_id != at.0 {
                 // A child was merged: what is new of it.
-                let merged = self.standing(entry.branch_id, hit.seq - 1)?.totals.merged_bytes;
+                let merged = self.timeline_point(entry.branch_id, hit.seq - 1)?.totals.merged_bytes;
                 (at, wanted, list) = ((entry.branch_id, hit.seq), merged.saturating_add(rest), LineList::Own);
                 continue;
             }
@@ -270,9 +270,10 @@ impl<'a> HistoryReader<'a> {
         match list {
             LineList::Own => Ok(step.totals.own_bytes),
             LineList::Lineage { without: 0 } => Ok(step.totals.lineage_bytes),
-            LineList::Lineage { without } => {
-                Ok(step.totals.lineage_bytes.saturating_sub(self.standing(without, step.seq)?.totals.merged_bytes))
-            }
+            LineList::Lineage { without } => Ok(step
+                .totals
+                .lineage_bytes
+                .saturating_sub(self.timeline_point(without, step.seq)?.totals.merged_bytes)),
         }
     }
 }

@@ -125,7 +125,7 @@ impl Timeline {
         &self.turns[after.max(1) - 1]
     }
 
-    fn standing(&self, at: usize) -> TimelinePoint {
+    fn timeline_point(&self, at: usize) -> TimelinePoint {
         let turn = self.turn(at);
         let (own_bytes, events_bytes) =
             (turn.own_bytes + u64::from(self.own_bytes[at]), turn.event_bytes + u64::from(self.event_bytes[at]));
@@ -141,7 +141,7 @@ impl Timeline {
     fn last(&self) -> TimelinePoint {
         match self.tail_indexes.len() {
             0 => TimelinePoint { totals: self.totals_before, facts: self.turns[0].facts },
-            count => self.standing(count - 1),
+            count => self.timeline_point(count - 1),
         }
     }
 
@@ -186,13 +186,13 @@ impl HistoryTail {
             if kept == timeline.tail_indexes.len() {
                 continue;
             }
-            let before = if kept == 0 { None } else { Some(timeline.standing(kept - 1)) };
+            let before = if kept == 0 { None } else { Some(timeline.timeline_point(kept - 1)) };
             let before =
                 before.unwrap_or(TimelinePoint { totals: timeline.totals_before, facts: timeline.turns[0].facts });
             let mut rest = Timeline::new(before);
             rest.common.clone_from(&timeline.common);
             for at in kept..timeline.tail_indexes.len() {
-                rest.push(timeline.tail_indexes[at] - whole as u32, timeline.standing(at));
+                rest.push(timeline.tail_indexes[at] - whole as u32, timeline.timeline_point(at));
             }
             tail.timelines.insert(*branch, rest);
         }
@@ -285,7 +285,7 @@ impl HistoryTail {
     pub fn at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
         let place = timeline.tail_indexes.get(at)?;
-        Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.standing(at).totals })
+        Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.timeline_point(at).totals })
     }
 
     /// Returns what is known of a branch that has steps here.
@@ -301,12 +301,12 @@ impl HistoryTail {
         let of = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.tail_indexes[at]),
-                totals: timeline.standing(at).totals,
+                totals: timeline.timeline_point(at).totals,
             };
             let steps: Vec<TimelineStep> =
                 (0..timeline.tail_indexes.len()).map(step).take_while(|step| step.seq <= seq).collect();
             let last = steps.len().checked_sub(1)?;
-            Some((timeline.standing(last).facts, steps))
+            Some((timeline.timeline_point(last).facts, steps))
         };
         self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, of(timeline)?))).collect()
     }

@@ -47,7 +47,7 @@ impl Memory {
             let mut writer = self.writer_with_nothing_pending()?;
             self.execute(&mut writer, who.uid, Command::Archive(last, tip))?
         };
-        self.tell(change);
+        self.notify(change);
         Ok(entry.hash)
     }
 

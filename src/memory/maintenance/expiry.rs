@@ -171,7 +171,7 @@ impl Memory {
             let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
             // Who has files open lets go of those that are not open any more.
             let files = vec![Replaced { branch, before, after }];
-            self.tell(BranchEvent { branch, parent, op: "files", files, previous: Vec::new() });
+            self.notify(BranchEvent { branch, parent, op: "files", files, previous: Vec::new() });
         }
         Ok(count)
     }

@@ -87,7 +87,7 @@ impl FileIndexer {
     }
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
-    fn rest(&self) {
+    fn wait_until_idle(&self) {
         let working = |requests: &mut FileIndexRequests| requests.is_busy || (!requests.stop && !requests.is_idle());
         drop(self.0.1.wait_while(self.0.0.lock(), working));
     }
@@ -115,7 +115,7 @@ impl Memory {
         let delay = self.environment.file_index_delay;
         let life = move || {
             while let Some(work) = indexer.next(delay) {
-                if catch_unwind(AssertUnwindSafe(|| carry_out(&memory, &indexer, work))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| run_work(&memory, &indexer, work))).is_err() {
                     log::error!("the indexing of files ended in an internal error and is tried again later");
                 }
             }
@@ -130,12 +130,12 @@ impl Memory {
     /// Tells the indexer of files to end, and waits until it has.
     pub(in crate::memory) fn stop_file_indexer(&self) {
         self.maintenance.file_indexer.stop();
-        self.maintenance.file_indexer.rest();
+        self.maintenance.file_indexer.wait_until_idle();
     }
 
     /// Waits until the files that were written so far are indexed.
     pub fn wait_files_indexed(&self) {
-        self.maintenance.file_indexer.rest();
+        self.maintenance.file_indexer.wait_until_idle();
     }
 
     /// Indexes some of what a branch has; returns whether there may be more.
@@ -252,7 +252,7 @@ impl Memory {
 }
 
 /// Indexes what is new in some branches, or in all, until nothing is or the thread is told to end.
-fn carry_out(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
+fn run_work(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
     let Some(store) = memory.upgrade() else { return };
     if work.refresh {
         store.refresh_file_views(|| indexer.is_stopping());

@@ -174,14 +174,14 @@ impl Memory {
 
     /// Tells the root branches that earlier states went for a full disk: in their lineage, or where not even an entry
     /// has room, those who listen. Called with no lock held.
-    pub(in crate::memory) fn tell_kept_dropped(&self) {
+    pub(in crate::memory) fn announce_dropped_states(&self) {
         let told = Error::from(LimitError::KeptDropped);
         log::warn!("{told}; {}", told.hint());
         for (_, branch) in self.roots() {
             let command = || Ok(Command::KeptDropped(branch));
             if let Err(error) = self.transact_in_room(&self.environment.owner, &[Some(branch)], command) {
                 log::warn!("the lineage does not say so: {error}; {}", error.hint());
-                self.tell(BranchEvent::of_root(branch, KEPT_DROPPED));
+                self.notify(BranchEvent::of_root(branch, KEPT_DROPPED));
             }
         }
     }

@@ -113,7 +113,7 @@ impl Indexer {
     }
 
     /// Waits until the thread is at rest: it has nothing to do, or was told to end and did.
-    fn rest(&self) {
+    fn wait_until_idle(&self) {
         let resting = |requests: &mut IndexRequests| requests.is_busy || (requests.has_work && !requests.stop);
         drop(self.0.1.wait_while(self.lock(), resting));
     }
@@ -170,7 +170,7 @@ impl Memory {
     /// Tells the indexer to end, and waits until it has.
     pub(in crate::memory) fn stop_indexer(&self) {
         self.maintenance.indexer.stop();
-        self.maintenance.indexer.rest();
+        self.maintenance.indexer.wait_until_idle();
     }
 
     /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
@@ -178,8 +178,8 @@ impl Memory {
     /// Returns at once where nothing is built: on a store opened for reading.
     pub fn wait_indexed(&self) {
         if !self.read_only {
-            self.maintenance.thread.rest();
-            self.maintenance.indexer.rest();
+            self.maintenance.thread.wait_until_idle();
+            self.maintenance.indexer.wait_until_idle();
         }
     }
 

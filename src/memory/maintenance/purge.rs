@@ -118,7 +118,7 @@ impl Memory {
         for _ in 0..PLAN_ROUNDS_MAX {
             search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
             let catalog = self.catalog().clone();
-            search.look(self, &catalog, branch)?;
+            search.scan_catalog(self, &catalog, branch)?;
             let left = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
             drop(catalog);
             if left.holders.is_empty() && !search.has_rows() {
@@ -133,7 +133,7 @@ impl Memory {
     /// Returns what a purge would do.
     fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
-        search.look(self, &catalog, branch)?;
+        search.scan_catalog(self, &catalog, branch)?;
         let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
             return Err(nothing_found(&search.not_found()));
@@ -156,7 +156,7 @@ impl Memory {
     ) -> Result<(), Error> {
         self.commit_all_pending()?;
         let catalog = self.catalog().clone();
-        search.look(self, &catalog, branch)?;
+        search.scan_catalog(self, &catalog, branch)?;
         let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
         let purged = purge.apply(&catalog)?;
         self.check_owner(who, &catalog, &purged.holders)?;
@@ -193,7 +193,7 @@ impl Memory {
             })?
         };
         report.entry.get_or_insert(entry.hash);
-        self.tell(change);
+        self.notify(change);
         self.forget_derived();
         self.forget_events(&holders);
         self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
@@ -432,7 +432,7 @@ mod tests {
         memory.commit_all_pending().unwrap();
         let items = ["leak", "files/dump.jsonl"].map(Arc::from);
         let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
-        search.look(&memory, &catalog, main).unwrap();
+        search.scan_catalog(&memory, &catalog, main).unwrap();
         let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
         let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
         assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));

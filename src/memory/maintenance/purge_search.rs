@@ -70,7 +70,7 @@ impl PurgeSearch {
     }
 
     /// Looks at all that a catalog has, from a branch on.
-    pub fn look(&mut self, memory: &Memory, catalog: &Catalog, branch: BranchId) -> Result<(), Error> {
+    pub fn scan_catalog(&mut self, memory: &Memory, catalog: &Catalog, branch: BranchId) -> Result<(), Error> {
         let branch = catalog.branch(branch)?;
         let root = branch.root;
         for path in self.paths.clone() {

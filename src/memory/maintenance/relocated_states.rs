@@ -61,7 +61,7 @@ impl Relocations<'_> {
     pub(in crate::memory) fn retained(&mut self, retained: &mut RetainedStates, branches: &Branches) {
         let recent = retained.recent.clone();
         self.recent(recent.iter(), branches, &mut retained.recent);
-        let files = retained.files.iter().map(|file| Arc::new(file.moved(|state| self.state(state))));
+        let files = retained.files.iter().map(|file| Arc::new(file.relocated(|state| self.state(state))));
         retained.files = Arc::new(files.collect());
     }
 

@@ -26,8 +26,8 @@ const SEGMENTS_LEFT: usize = 4;
 pub(in crate::memory) const COMPACTED_ROWS_MAX: u32 = 1 << 20;
 /// Records of a root branch from which on no segment holds rows of it and of others.
 const OWN_SEGMENT_RECORDS: u64 = 16_384;
-/// Stands for a row that nobody sees any longer.
-const NOWHERE: u32 = u32::MAX;
+/// In a row map: a row of an older segment that no state sees any longer, and that got no new row.
+const UNREFERENCED: u32 = u32::MAX;
 
 /// Which older segments a seal compacts into the new one.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,21 +41,21 @@ pub(in crate::memory) enum Compaction {
     Sparse(Arc<Sparse>),
 }
 
-/// A new segment, and what moved into it. The rows are held, so that no address of a version can
-/// come to mean another one.
+/// A new segment, and which rows moved into it. The rows are held, so that no version is freed whose address is a key here:
+/// another one could get the same address.
 pub(in crate::memory) struct FlushedSegment {
     segment: Arc<Segment>,
-    /// Where each version stands that was unsealed, by its address.
-    places: HashMap<*const Version, u32>,
-    /// Where each row of each older segment stands.
-    compacted: HashMap<Hash, Vec<u32>>,
+    /// The new row of each version that was unsealed, by its address.
+    rows_of_versions: HashMap<*const Version, u32>,
+    /// For each older segment the new row of each of its rows, or [`UNREFERENCED`].
+    row_maps: HashMap<Hash, Vec<u32>>,
     _held: Vec<Row>,
 }
 
 impl FlushedSegment {
     /// Returns whether rows of older segments moved.
     pub(in crate::memory) fn compacts(&self) -> bool {
-        !self.compacted.is_empty()
+        !self.row_maps.is_empty()
     }
 }
 
@@ -137,24 +137,24 @@ impl Memory {
             }
             let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
             self.derive_sealed(&segment);
-            let mut places = HashMap::new();
+            let mut rows_of_versions = HashMap::new();
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
-                (*name, vec![NOWHERE; segment.rows() as usize])
+                (*name, vec![UNREFERENCED; segment.rows() as usize])
             };
-            let mut compacted: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
+            let mut row_maps: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
             for (row, number) in rows.iter().zip(0..) {
                 match row {
                     Row::Unsealed(version) => {
-                        places.insert(Arc::as_ptr(version), number);
+                        rows_of_versions.insert(Arc::as_ptr(version), number);
                     }
                     Row::Sealed(segment, old) => {
-                        if let Some(places) = compacted.get_mut(&segment.name()) {
-                            places[*old as usize] = number;
+                        if let Some(new_rows) = row_maps.get_mut(&segment.name()) {
+                            new_rows[*old as usize] = number;
                         }
                     }
                 }
             }
-            sealed.push(FlushedSegment { segment, places, compacted, _held: rows });
+            sealed.push(FlushedSegment { segment, rows_of_versions, row_maps, _held: rows });
         }
         Ok(sealed)
     }
@@ -252,12 +252,12 @@ pub(in crate::memory) struct Relocations<'a> {
     sealed: &'a [FlushedSegment],
     packed: &'a mut Packed,
     repacked: Option<&'a mut Repacked>,
-    /// Old state to new; the old one is held so that its address stays its own.
+    /// Old state to new, by the old one's address, which it keeps while it is held here.
     done: HashMap<*const BranchVersion, (Arc<BranchVersion>, Arc<BranchVersion>)>,
 }
 
 impl<'a> Relocations<'a> {
-    /// Begins with no state moved.
+    /// Begins with no state relocated.
     pub(in crate::memory) fn new(
         sealed: &'a [FlushedSegment],
         packed: &'a mut Packed,
@@ -328,54 +328,54 @@ impl<'a> Relocations<'a> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
-        let new = self.moved(old);
+        let new = self.relocated(old);
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }
 
-    fn moved(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    fn relocated(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         let mut new = old.clone();
         for sealed in self.sealed {
             if !new.unsealed().is_empty() {
-                let place = |version: &Arc<Version>| sealed.places.get(&Arc::as_ptr(version)).copied();
-                new = Arc::new(new.settled(&sealed.segment, place));
+                let place = |version: &Arc<Version>| sealed.rows_of_versions.get(&Arc::as_ptr(version)).copied();
+                new = Arc::new(new.with_versions_sealed(&sealed.segment, place));
             }
-            if new.layers().iter().any(|layer| sealed.compacted.contains_key(&layer.segment.name())) {
+            if new.layers().iter().any(|layer| sealed.row_maps.contains_key(&layer.segment.name())) {
                 let place = |name: &Hash, row: u32| {
-                    sealed.compacted.get(name)?.get(row as usize).copied().filter(|row| *row != NOWHERE)
+                    sealed.row_maps.get(name)?.get(row as usize).copied().filter(|row| *row != UNREFERENCED)
                 };
-                new = Arc::new(new.moved(&sealed.segment, place));
+                new = Arc::new(new.relocated(&sealed.segment, place));
             }
         }
-        if let Some(files) = self.moved_files(new.files()) {
+        if let Some(files) = self.relocated_files(new.files()) {
             let mut moved = BranchVersion::clone(&new);
-            moved.settle_files(files);
+            moved.replace_by_equal_files(files);
             new = Arc::new(moved);
         }
         new
     }
 
-    /// Returns a tree with its chunks where they are now; nothing where none moves.
-    fn moved_files(&mut self, old: &Tree) -> Option<Tree> {
-        let settled = old.is_unsealed().then(|| self.packed.settle(old));
+    /// Returns a tree that refers to the new places of its chunks; nothing where none moves.
+    fn relocated_files(&mut self, old: &Tree) -> Option<Tree> {
+        let settled = old.is_unsealed().then(|| self.packed.sealed_tree(old));
         match &mut self.repacked {
-            Some(repacked) => Some(repacked.moved(settled.as_ref().unwrap_or(old))),
+            Some(repacked) => Some(repacked.relocated(settled.as_ref().unwrap_or(old))),
             None => settled,
         }
     }
 
-    /// Returns where a version is now; nothing where it is where it was.
-    fn place(&self, row: &Row) -> Option<Row> {
+    /// Returns the new row of a version; nothing where it did not move.
+    fn new_row(&self, row: &Row) -> Option<Row> {
         self.sealed.iter().find_map(|sealed| {
             let number = match row {
-                Row::Unsealed(version) => sealed.places.get(&Arc::as_ptr(version)).copied(),
-                Row::Sealed(segment, row) => sealed.compacted.get(&segment.name())?.get(*row as usize).copied(),
+                Row::Unsealed(version) => sealed.rows_of_versions.get(&Arc::as_ptr(version)).copied(),
+                Row::Sealed(segment, row) => sealed.row_maps.get(&segment.name())?.get(*row as usize).copied(),
             };
-            number.filter(|number| *number != NOWHERE).map(|number| Row::Sealed(sealed.segment.clone(), number))
+            number.filter(|number| *number != UNREFERENCED).map(|number| Row::Sealed(sealed.segment.clone(), number))
         })
     }
 
-    /// Relocates a state that has most in common with another one that was relocated: at the cost of what they have not.
+    /// Relocates a state that has most in common with another one that was relocated. It costs only what they differ in.
     pub(super) fn state_like(
         &mut self,
         old: &Arc<BranchVersion>,
@@ -384,11 +384,13 @@ impl<'a> Relocations<'a> {
         let Some((before, moved)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
             return self.state(old);
         };
-        let Ok(Some(mut new)) = old.moved_like(before, moved, |row| self.place(row)) else { return self.state(old) };
-        if let Some(files) = old.files().like_moved(before.files(), moved.files()) {
-            new.settle_files(files);
-        } else if let Some(files) = self.moved_files(old.files()) {
-            new.settle_files(files);
+        let Ok(Some(mut new)) = old.relocated_like(before, moved, |row| self.new_row(row)) else {
+            return self.state(old);
+        };
+        if let Some(files) = old.files().relocated_like(before.files(), moved.files()) {
+            new.replace_by_equal_files(files);
+        } else if let Some(files) = self.relocated_files(old.files()) {
+            new.replace_by_equal_files(files);
         }
         let new = Arc::new(new);
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));

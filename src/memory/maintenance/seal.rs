@@ -132,7 +132,7 @@ impl MaintenanceThread {
     }
 
     /// Waits until no seal is asked for or under way, or the thread was told to end.
-    pub(in crate::memory) fn rest(&self) {
+    pub(in crate::memory) fn wait_until_idle(&self) {
         let requests = self.0.0.lock();
         let sealing = |requests: &mut MaintenanceRequests| (requests.seal || requests.is_busy) && !requests.stop;
         drop(self.0.1.wait_while(requests, sealing));
@@ -168,7 +168,7 @@ struct DiskBeforeSeal {
 }
 
 impl DiskBeforeSeal {
-    fn look(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
+    fn read(memory: &Memory) -> Result<DiskBeforeSeal, Error> {
         let names = memory.storage.segments.blobs.names();
         let names = names.map_err(|error| Error::io("the segments' folder could not be read", error))?;
         Ok(DiskBeforeSeal { names, manifest: read_file(&*memory.disk, manifest::PATH)? })
@@ -191,11 +191,11 @@ impl Memory {
     /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog that the new manifest names. On a full
     /// disk it uses the reserve.
     pub(in crate::memory) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
-        let before = DiskBeforeSeal::look(self)?;
+        let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
             self.remove_made_since(stored, before)?;
-            if self.admission.room.reserve.give_all() {
+            if self.admission.room.reserve.release_all() {
                 sealed = self.seal_once(stored, compaction, 0);
             }
         }

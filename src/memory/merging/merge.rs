@@ -92,7 +92,7 @@ impl Memory {
         match self.merge_when_closed(request, &terms)? {
             MergeAttempt::Done(entry, change) => {
                 // The lock is let go of by now: a listener looks at the store itself.
-                self.tell(change);
+                self.notify(change);
                 Ok(merged(&entry))
             }
             MergeAttempt::Refused(error, planned) => Err(self.refused(request, error, planned)),
@@ -132,7 +132,7 @@ impl Memory {
             };
             let tried = self.try_merge(request, terms.plan, |context| match plan.holds(context.catalog) {
                 true => Ok(plan.clone()),
-                false => plan.again(context, Some(who), &again).map(Arc::new),
+                false => plan.replan(context, Some(who), &again).map(Arc::new),
             })?;
             let MergeAttempt::TooLong = tried else { return Ok(tried) };
         }

@@ -333,7 +333,7 @@ impl MergePlan {
     }
 
     /// Works it out again for what has changed since, as far as that is possible, and else as a whole.
-    pub fn again(
+    pub fn replan(
         &self,
         context: MergeContext<'_>,
         who: Option<&Actor>,
@@ -346,7 +346,7 @@ impl MergePlan {
         }
         let records = match pair.parent.has_state_of(&self.parent) {
             true => self.records.clone(),
-            false => self.records.again(
+            false => self.records.replan(
                 &self.parent.state,
                 &pair.sides(),
                 pair.strategy(),

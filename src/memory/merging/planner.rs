@@ -138,7 +138,7 @@ impl Memory {
         let job = self.merging.planner.add(purpose);
         let (memory, doing, actor) = (self.weak_self.clone(), job.clone(), who.clone());
         self.merging.planner.pool.run(who.uid, move || {
-            let plan = || work_out(&memory, purpose, &actor, earlier);
+            let plan = || make_plan(&memory, purpose, &actor, earlier);
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
             doing.finish(caught.unwrap_or_else(|_| Err(Error::Internal("planning a merge"))));
         });
@@ -147,7 +147,7 @@ impl Memory {
 }
 
 /// Makes a plan of this moment, out of an earlier one as far as that is still right.
-fn work_out(
+fn make_plan(
     memory: &Weak<Memory>,
     purpose: PlanKey,
     who: &Actor,
@@ -162,7 +162,7 @@ fn work_out(
     let catalog = memory.catalog().clone();
     let context = MergeContext { catalog: &catalog, packs: &memory.storage.trees, time: memory.now() };
     let planned = match &earlier {
-        Some(earlier) => earlier.again(context, Some(who), &merge_budget),
+        Some(earlier) => earlier.replan(context, Some(who), &merge_budget),
         None => MergePlan::new(context, purpose.branch, purpose.merge, Some(who), &merge_budget),
     };
     Ok(Arc::new(planned?))

@@ -78,7 +78,7 @@ impl RecordMerge {
     }
 
     /// Works it out again for a parent that has gone on from `before`; it costs what the parent changed.
-    pub fn again(
+    pub fn replan(
         &self,
         before: &BranchVersion,
         sides: &Sides<'_>,

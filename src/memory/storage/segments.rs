@@ -40,7 +40,7 @@ impl Segments {
     /// Opens a new segment and prefetches its vector columns, so that the first query is not cold.
     pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
-        segment.bring()?;
+        segment.prefetch()?;
         Ok(segment)
     }
 

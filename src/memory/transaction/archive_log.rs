@@ -73,7 +73,7 @@ impl Memory {
                 prepare(catalog, log_record, catalog.branch(branch)?, (totals, Some(live)))
             })?;
             drop(writer);
-            self.tell(change);
+            self.notify(change);
             return Ok(answer(totals));
         }
         Err(BranchError::Moves.into())

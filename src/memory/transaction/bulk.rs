@@ -58,7 +58,7 @@ impl Bulk {
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
     /// `most` records, nothing where one of them is a record that the outcome `relies` on.
-    pub fn again(
+    pub fn replan(
         &self,
         catalog: &Catalog,
         most: usize,

@@ -113,7 +113,7 @@ impl Memory {
             };
             self.execute_planned(&mut writer, log_record, prepare)?.1
         };
-        self.tell(change);
+        self.notify(change);
         report["clock"] = self.clock_state().into();
         report["reset"] = true.into();
         Ok(report)

@@ -191,7 +191,7 @@ impl Memory {
             return Ok(None);
         }
         drop(catalog);
-        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.again(catalog, most, relied.contains);
+        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.replan(catalog, most, relied.contains);
         for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
@@ -223,7 +223,7 @@ impl Memory {
             let (entry, change) =
                 self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
             drop(writer);
-            self.tell(change);
+            self.notify(change);
             return Ok(Some(entry));
         }
         Err(BranchError::Moves.into())

@@ -15,7 +15,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::no_longer_hurried;
 use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, PathChange, RangeOp, Tree, TreeError};
@@ -237,7 +237,7 @@ impl Memory {
             FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
             _ => None,
         };
-        let _room = match self.gives(branch, &edit.op) {
+        let _room = match self.frees_room(branch, &edit.op) {
             true => self.give_room().map(|()| None)?,
             false => {
                 let bytes = content_bytes(&edit.op);
@@ -269,8 +269,8 @@ impl Memory {
     }
 
     /// Returns whether an operation gives room back.
-    fn gives(&self, branch: BranchId, op: &FileOp<'_>) -> bool {
-        self.catalog().branches.get(&branch).is_some_and(|branch| gives(branch.state.files(), op))
+    fn frees_room(&self, branch: BranchId, op: &FileOp<'_>) -> bool {
+        self.catalog().branches.get(&branch).is_some_and(|branch| frees_room(branch.state.files(), op))
     }
 
     /// Lets go of a file without a name that is not open any more, soon.
@@ -288,8 +288,8 @@ impl Memory {
         stretch: Option<&DirectWrite<'_>>,
         files: FilesBefore,
     ) -> Result<(Tree, FileOutcome), EditError> {
-        let lasts = lasts(&files.tree, &edit.op)?;
-        if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, lasts) {
+        let is_replayable = is_replayable(&files.tree, &edit.op)?;
+        if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, is_replayable) {
             let after = log_tail.write_content(self, journal, edit, stretch, files)?;
             return Ok((after, FileOutcome { inode: *inode, unlinked: None }));
         }
@@ -297,10 +297,10 @@ impl Memory {
         let outcome = after.apply(&edit.op, edit.author.time, &self.storage.trees)?;
         self.admit_files(&self.catalog(), edit.author.branch, &files.tree, &after)?;
         let (head, content) = edit.to_bytes();
-        if lasts {
+        if is_replayable {
             no_longer_hurried();
             let code = log_tail.code(Frame::FileOp, &[&head, content]);
-            self.append(journal, Frame::FileOp, &[&code.0, &head, content], gives(&files.tree, &edit.op))?;
+            self.append(journal, Frame::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
             // Not before: a frame that could not be written binds none that follows.
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
@@ -390,7 +390,7 @@ impl Memory {
 
     fn announce_files(&self, branch: BranchId) {
         let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
-        self.tell(crate::memory::BranchEvent { branch, parent, op: "files", files: Vec::new(), previous: Vec::new() });
+        self.notify(BranchEvent { branch, parent, op: "files", files: Vec::new(), previous: Vec::new() });
     }
 }
 
@@ -442,7 +442,7 @@ pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
 }
 
 /// Returns whether an operation makes less of the files.
-fn gives(tree: &Tree, op: &FileOp<'_>) -> bool {
+fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
     match op {
         FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
         FileOp::Range { what: RangeOp::Punch, .. } => true,
@@ -477,7 +477,7 @@ fn moves_folder(tree: &Tree, op: &FileOp<'_>) -> bool {
 /// What is done to a file without a name does not, and the journal never speaks of it: a seal stores
 /// no such file, so after it an opening could not do it again. For the same reason none is a source
 /// of bytes for a file that has one: `Stale`.
-fn lasts(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
+fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
     let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
     match op {
         FileOp::Create { .. }
@@ -492,7 +492,7 @@ fn lasts(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
         | FileOp::RemoveXattr { inode, .. } => has_name(*inode),
         FileOp::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
             (false, true) => Err(TreeError::Stale),
-            (_, lasts) => Ok(lasts),
+            (_, is_replayable) => Ok(is_replayable),
         },
         FileOp::Drop { .. } => Ok(false),
     }

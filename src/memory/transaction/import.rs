@@ -30,7 +30,7 @@ impl Memory {
         }
         let (_, change) = self.execute(&mut writer, uid, Command::User(who.name))?;
         drop(writer);
-        self.tell(change);
+        self.notify(change);
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use crate::memory::catalog::LeaseState;
 use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::{Setting, Settings, parse_duration};
 use crate::memory::catalog::{
-    Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource, given,
-    without_orphans,
+    Branch, BranchId, Catalog, CatalogChange, Checkpoint, EmbedderRecord, LineageStart, Resolution, StateSource,
+    with_owner, without_orphans,
 };
 use crate::memory::command::log_record::{Command, LogRecord};
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
@@ -195,7 +195,7 @@ fn fork(
     // Root brings a branch back for whom it belonged to.
     let whoever = ended.filter(|_| log_record.uid == 0).map_or(log_record.uid, |ended| ended.uid);
     let owner = owner.unwrap_or(whoever);
-    let state = given(&state, ended.map_or(parent.uid, |ended| ended.uid), owner);
+    let state = with_owner(&state, ended.map_or(parent.uid, |ended| ended.uid), owner);
     let mut branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
     if let Some(cursor) = from_state.as_ref().and_then(|from| from.cursor) {
         branch.cursor = cursor;

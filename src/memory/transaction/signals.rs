@@ -352,7 +352,7 @@ impl Memory {
             }
             owner.id
         };
-        self.tell(BranchEvent::of_root(owner, CHANGED));
+        self.notify(BranchEvent::of_root(owner, CHANGED));
         Ok(())
     }
 

@@ -188,7 +188,7 @@ impl Memory {
             let command = command()?;
             self.execute(&mut writer, who.uid, command)?
         };
-        self.tell(change);
+        self.notify(change);
         Ok(entry)
     }
 
@@ -264,7 +264,7 @@ impl Memory {
         // Nothing is repeated elsewhere from here on, so this thread may wait.
         no_longer_hurried();
         // All that can refuse comes before the frame: once it is written, the command has happened.
-        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.gives())?;
+        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
@@ -346,7 +346,7 @@ impl Memory {
     }
 
     /// Tells all listeners of a change, and wakes the threads that have something to do then. No lock may be held.
-    pub(in crate::memory) fn tell(&self, change: BranchEvent) {
+    pub(in crate::memory) fn notify(&self, change: BranchEvent) {
         // Taken out: a listener looks at the store itself.
         let listeners = self.listeners.lock().clone();
         for listener in listeners {

@@ -134,7 +134,7 @@ impl Memory {
                     drop(writer);
                     match done {
                         Ok((entry, change)) => {
-                            self.tell(change);
+                            self.notify(change);
                             return Ok(Receipt::of(&entry));
                         }
                         Err(error) if looks.again_after(&error) => earlier = Some(planned),

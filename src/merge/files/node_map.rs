@@ -240,14 +240,14 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns whether a folder of the base is on both sides, at the path that it has in the base.
-    pub(super) fn stands(&self, folder: u64) -> bool {
+    pub(super) fn is_in_place(&self, folder: u64) -> bool {
         let path = self.base.path(folder);
         let stays = |side: &Tree| self.is_shared(side, folder) && side.path(folder) == path;
         path.is_some() && stays(self.child) && (self.parent_is_base() || stays(self.parent))
     }
 
     /// Returns whether the child has a file under the number and the names that it has in the base.
-    fn stayed(&self, id: Id) -> bool {
+    fn keeps_names_in_child(&self, id: Id) -> bool {
         let Id::Base(inode) = id else { return false };
         let is_same = |old: &FileNode, new: &FileNode| {
             old.names().eq(new.names()) && new.names().all(|(folder, _)| self.is_shared(self.child, folder))
@@ -260,7 +260,7 @@ impl<'a> NodeMap<'a> {
     /// had it.
     pub(super) fn replaced(&self, id: Id) -> Vec<Id> {
         let mut found = Vec::new();
-        if self.stayed(id) {
+        if self.keeps_names_in_child(id) {
             return found;
         }
         let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, FileName)> {

@@ -34,7 +34,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
         if !stayed || !old.names().eq(new.names()) || !Arc::ptr_eq(self.trees.parent.node(*inode).ok()?, old) {
             return None;
         }
-        if !self.stands(old.names().next()?.0) {
+        if !self.is_in_place(old.names().next()?.0) {
             return None;
         }
         if self.rules.of(&difference.path).kind.is_never() {
@@ -47,7 +47,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
     }
 
     /// Returns whether a folder is the same on all sides, at the same path.
-    fn stands(&mut self, folder: u64) -> bool {
-        *self.folders.entry(folder).or_insert_with(|| self.trees.stands(folder))
+    fn is_in_place(&mut self, folder: u64) -> bool {
+        *self.folders.entry(folder).or_insert_with(|| self.trees.is_in_place(folder))
     }
 }

@@ -72,7 +72,7 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
     let file = create(&mut tree, ROOT, b"f");
     let bytes: Vec<u8> = (0..70_000u32).map(|number| (number * 7 % 251) as u8 + 1).collect();
     write(&mut tree, file, 0, &bytes);
-    let tree = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap().settle(&tree);
+    let tree = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap().sealed_tree(&tree);
     let pack = packs_of(std::iter::once(&tree)).into_iter().next().unwrap();
     let snapshot = write_snapshot(&pack_store.blobs, &tree).unwrap();
     let mut random = Random(4);

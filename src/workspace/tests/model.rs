@@ -71,7 +71,7 @@ fn random_ops_do_what_a_plain_tree_does_and_fail_where_it_fails() {
 
 /// Returns the same tree with all its chunks in packs.
 fn sealed(tree: &Tree, pack_store: &PackStore) -> Tree {
-    let sealed = write_packs(&pack_store.blobs, pack_store, std::iter::once(tree)).unwrap().settle(tree);
+    let sealed = write_packs(&pack_store.blobs, pack_store, std::iter::once(tree)).unwrap().sealed_tree(tree);
     assert!(!sealed.is_unsealed());
     assert_eq!(sealed.hash(), tree.hash());
     sealed

@@ -33,7 +33,8 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
             for time in 0..random.below(100) {
                 let _ = fork.apply(&random_op(&mut random, fork.next_inode()), Time(time as i64), &pack_store);
                 if random.chance(40) {
-                    *fork = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&*fork)).unwrap().settle(fork);
+                    *fork =
+                        write_packs(&pack_store.blobs, &pack_store, std::iter::once(&*fork)).unwrap().sealed_tree(fork);
                 }
             }
         }
@@ -78,13 +79,13 @@ fn equal_content_is_stored_once_also_across_packs() {
     let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
     let length = super::super::Pack::open(&pack_store.blobs, packed.name().unwrap()).unwrap().length();
     assert!(length < 70_000, "{length}");
-    let mut tree = packed.settle(&tree);
+    let mut tree = packed.sealed_tree(&tree);
     let file = create(&mut tree, ROOT, b"later");
     write(&mut tree, file, 0, &block);
     write(&mut tree, file, 65_536, &[0; 65_536]);
     let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
     assert_eq!(packed.name(), None);
-    let tree = packed.settle(&tree);
+    let tree = packed.sealed_tree(&tree);
     assert!(!tree.is_unsealed());
     assert_eq!(packs_of(std::iter::once(&tree)).len(), 1);
     assert_eq!(tree.read(file, 0, 65_536, &pack_store).unwrap(), block);
@@ -107,7 +108,7 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     write(&mut one, appended, 100, b"since");
     create(&mut other, ROOT, b"empty");
     let (head_one, head_other) = (one.hash(), other.hash());
-    let settled = [&base, &one, &other].map(|tree| packed.settle(tree));
+    let settled = [&base, &one, &other].map(|tree| packed.sealed_tree(tree));
     assert_eq!(settled[1].unsealed.iter().copied().collect::<Vec<_>>(), [appended, new]);
     assert!(!settled[0].is_unsealed() && !settled[2].is_unsealed());
     assert_eq!((settled[1].hash(), settled[2].hash()), (head_one, head_other));

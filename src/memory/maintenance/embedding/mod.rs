@@ -78,6 +78,6 @@ impl Memory {
 
     /// Waits until every text that can be embedded is.
     pub fn wait_embedded(&self) {
-        self.maintenance.embedding.slots().iter().for_each(|slot| slot.rest());
+        self.maintenance.embedding.slots().iter().for_each(|slot| slot.wait_until_idle());
     }
 }

@@ -105,7 +105,7 @@ impl EmbedderSlot {
     }
 
     /// Waits until there is nothing to do, or the embedder does not answer.
-    pub(super) fn rest(&self) {
+    pub(super) fn wait_until_idle(&self) {
         let works =
             |state: &mut SlotState| (state.has_work || state.is_busy) && !state.stop && state.embed_error.is_none();
         drop(self.changed.wait_while(self.lock(), works));

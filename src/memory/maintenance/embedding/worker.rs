@@ -60,7 +60,7 @@ pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
             match catch_unwind(AssertUnwindSafe(|| worker.work())) {
                 Ok(Ok(())) => retry = RETRY_MIN,
                 Ok(Err(interruption)) => {
-                    worker.tell(interruption);
+                    worker.note_interruption(interruption);
                     if !worker.slot.pause(retry) {
                         return;
                     }
@@ -83,7 +83,7 @@ pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
 }
 
 impl EmbeddingWorker {
-    fn tell(&self, interruption: Interruption) {
+    fn note_interruption(&self, interruption: Interruption) {
         match interruption {
             Interruption::Embedder(error) => {
                 log::warn!("{error}; {}", error.hint());

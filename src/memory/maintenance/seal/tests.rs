@@ -13,7 +13,7 @@ fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
     maintenance.request(|requests| requests.seal = true);
     let ((tell, told), waiting) = (channel(), maintenance.clone());
     let waiter = std::thread::spawn(move || {
-        waiting.rest();
+        waiting.wait_until_idle();
         tell.send(()).unwrap();
     });
     let moment = Duration::from_millis(50);

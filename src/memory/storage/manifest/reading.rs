@@ -206,7 +206,7 @@ impl States<'_> {
         if *transfers != Transfers::default() {
             let plain = self.state((*number, Transfers::default()))?;
             let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
-            state.settle_files(files.with_transfers(transfers.clone()));
+            state.replace_by_equal_files(files.with_transfers(transfers.clone()));
             let (state, snapshot) = (Arc::new(state), self.states[&(*number, Transfers::default())].1);
             self.states.insert(of, (state.clone(), snapshot));
             return Ok(state);
