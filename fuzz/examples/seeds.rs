@@ -198,9 +198,9 @@ fn files(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
                 corpus.put("segment", &format!("store-{number}"), &bytes)?;
                 Segment::open(&blobs, name)?.version(0, &mut Blocks::default())?;
                 corpus.put("postings", &format!("store-{number}"), &joined(b"the fox", file.section(12)?))?;
-                for (place, question) in ["kind\n\"note\"", "size\n3", "tags\n[\"x\"]"].into_iter().enumerate() {
+                for (place, query) in ["kind\n\"note\"", "size\n3", "tags\n[\"x\"]"].into_iter().enumerate() {
                     let name = format!("store-{number}-{place}");
-                    corpus.put("facets", &name, &joined(question.as_bytes(), file.section(13)?))?;
+                    corpus.put("facets", &name, &joined(query.as_bytes(), file.section(13)?))?;
                 }
             }
             6 => parts.push(file.section(0)?.to_vec()),

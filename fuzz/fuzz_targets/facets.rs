@@ -7,10 +7,10 @@ use engramfs::facet::{Bound, Facets, RowSet};
 use serde_json::Value;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let (question, index) = engramfs_fuzz::split(bytes);
+    let (query, index) = engramfs_fuzz::split(bytes);
     let Ok(facets) = Facets::open(index) else { return };
-    let question = String::from_utf8_lossy(question);
-    let (path, value) = question.split_once('\n').unwrap_or((&question, "1"));
+    let query = String::from_utf8_lossy(query);
+    let (path, value) = query.split_once('\n').unwrap_or((&query, "1"));
     let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
     let check = |rows: RowSet| {
         assert!(rows.sure.is_disjoint(&rows.unsure));

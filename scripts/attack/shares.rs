@@ -40,7 +40,7 @@ pub fn run(quick: bool) {
     };
     let (one, all) = (median(0), median(1));
     row(
-        &format!("a question beside {ASKERS} heavy askers of another user"),
+        &format!("a query beside {ASKERS} heavy askers of another user"),
         &format!("p99 ≤ {FACTOR} × beside one"),
         &format!(
             "p99 {:.2} ms, beside one {:.2} ms: {:.2} ×",

@@ -65,7 +65,7 @@ fn looks() {
     for (words, then, now) in [("all records match", "note agent", "note agent"), ("one does", "54321", "94321")] {
         let (then, now) = (ask(&old, then), ask(&View::Branch(main), now));
         let how = format!("{then:.0} µs, {now:.0} µs; {words}");
-        row("further question there / in the present", "≤ 1.2", &format!("{:.2}", then / now), &how);
+        row("further query there / in the present", "≤ 1.2", &format!("{:.2}", then / now), &how);
     }
 }
 

@@ -121,7 +121,7 @@ fn queries(mount: &Mount, how: &str) {
     };
     let times: Vec<f64> = (0..20).map(ask_once).collect();
     row(
-        "an exact question through the mount, p50",
+        "an exact query through the mount, p50",
         "–",
         &format!("{:.2} ms", p50(times) / 1e3),
         &format!("{how}, random vectors: the bounds rule out little"),

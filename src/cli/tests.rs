@@ -84,7 +84,7 @@ fn wrong_use_is_exit_code_2_and_help_is_0() {
 }
 
 #[test]
-fn a_question_may_be_several_words_and_leaves_the_options_alone() {
+fn a_query_may_be_several_words_and_leaves_the_options_alone() {
     for query in [&["how", "many"][..], &["-"]] {
         let line = [&["engramfs", "query", "t"], query, &["--k", "3", "--json"]].concat();
         let cli = Cli::try_parse_from(line).unwrap();

@@ -23,9 +23,9 @@ pub use spec::EmbedderSpec;
 /// What a text is to an embedder; some models want them marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// A question.
+    /// The text of a query.
     Query,
-    /// What is stored, and found by questions.
+    /// What is stored, and found by queries.
     Document,
 }
 

@@ -1,7 +1,7 @@
 //! What can be asked of a node, and which of the two trees answers.
 //!
 //! The control tree is made of what the memory knows: branches, checkpoints, records, `ctl` and the
-//! like. The trees below `files/` and `scratch/` are POSIX files. Both answer the same questions;
+//! like. The trees below `files/` and `scratch/` are POSIX files. Both answer the same requests;
 //! what a tree has no meaning for it refuses by the defaults here.
 
 use std::ffi::OsStr;

@@ -284,7 +284,7 @@ fn none_one_and_two_rows_make_a_graph() {
 }
 
 #[test]
-fn questions_of_another_dimension_or_metric_find_nothing() {
+fn queries_of_another_dimension_or_metric_find_nothing() {
     let rows = Flat::clustered(100, 4, 13);
     let graph = Graph::open(rows.built(Metric::Cosine)).unwrap();
     assert!(walked(&graph, &PreparedVector::new(Metric::L2, vec![1.0; 4]), |_| true, 10).is_empty());

@@ -47,7 +47,7 @@ pub enum SearchError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The vector is of another length than those it is compared with.
-    #[error("the question's vector has {found} numbers, and vectors here have {expected}")]
+    #[error("the query's vector has {found} numbers, and vectors here have {expected}")]
     Dimension {
         /// Numbers in the query's vector.
         found: usize,
@@ -61,7 +61,7 @@ pub enum SearchError {
     #[error("there is no record {0} to compare with")]
     NoRecord(String),
     /// The time limit was reached.
-    #[error("the question took longer than its {0} ms")]
+    #[error("the query took longer than its {0} ms")]
     Timeout(u64),
 }
 

@@ -32,10 +32,10 @@ pub const ECHO_BYTES_MAX: usize = 80;
 #[non_exhaustive]
 pub enum QueryError {
     /// The line holds nothing, or nothing that could be looked for.
-    #[error("the question asks for nothing")]
+    #[error("the query asks for nothing")]
     Empty,
     /// A line that begins with `{` is no JSON object of the right shape.
-    #[error("the question is not understood: {source}")]
+    #[error("the query is not understood: {source}")]
     Json {
         /// What the JSON reader found, and in which column.
         #[from]
@@ -52,7 +52,7 @@ pub enum QueryError {
         expected: &'static str,
     },
     /// `id` stands beside `vector` or `text`.
-    #[error("\"id\" stands beside {other:?}, and one question has one or the other")]
+    #[error("\"id\" stands beside {other:?}, and one query has one or the other")]
     Both {
         /// The key beside it.
         other: &'static str,

@@ -298,7 +298,7 @@ fn two_states_are_compared_with_both_texts() {
     let newest = lines(&run(&["log", &main, "--json"]).1).pop().unwrap();
     let shown = lines(&run(&["show", &main, &newest["seq"].to_string(), "--changes"]).1);
     assert_eq!((shown.len(), &shown[0]["op"], &shown[1]["id"]), (3, &"commit".into(), &"a".into()));
-    // What can be looked at is listed, and is what a question is asked of.
+    // What can be looked at is listed, and is what a query is asked of.
     let kept = lines(&run(&["log", &main, "--kept", "--json"]).1);
     assert!(kept.iter().any(|line| line["seq"] == newest["seq"]), "{kept:?}");
     let of = |at: &str| lines(&run(&["query", &main, "--at", at, "old", "--json"]).1)[0]["hits"].clone();

@@ -117,7 +117,7 @@ fn a_paraphrase_is_found_and_no_head_changes() {
         // Once unsealed, once out of the segment's file.
         memory.seal().unwrap();
     }
-    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 4, "probes, texts, questions: each text once");
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 4, "probes, texts, queries: each text once");
     assert_eq!(status(&memory, &view)["head"].clone(), head);
     memory.close().unwrap();
     drop(memory);

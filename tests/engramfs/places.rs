@@ -105,7 +105,7 @@ fn words_match_by_their_stems_behind_the_words_themselves() {
     assert_eq!(memory.setting(&View::Branch(fork), Setting::Language).unwrap(), "none");
 }
 
-/// A sentence without spaces was one word, which no question contained.
+/// A sentence without spaces was one word, which no query contained.
 #[test]
 fn a_word_of_a_script_without_spaces_finds_its_records() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
@@ -122,7 +122,7 @@ fn a_word_of_a_script_without_spaces_finds_its_records() {
         if is_sealed {
             memory.seal().unwrap();
         }
-        for (question, expected) in [
+        for (query, expected) in [
             ("数据库", "chinese"),
             ("服务器", "chinese"),
             ("什么时候迁移?", "chinese"),
@@ -135,8 +135,8 @@ fn a_word_of_a_script_without_spaces_finds_its_records() {
             ("std::io", "mixed"),
             ("E0277", "latin"),
         ] {
-            let found = ids(&memory, main, &json!({ "text": question }));
-            assert_eq!(found.first().map(String::as_str), Some(expected), "{question}: {found:?}, sealed {is_sealed}");
+            let found = ids(&memory, main, &json!({ "text": query }));
+            assert_eq!(found.first().map(String::as_str), Some(expected), "{query}: {found:?}, sealed {is_sealed}");
         }
     }
 }

@@ -210,7 +210,7 @@ fn a_root_branch_with_entries_that_nobody_archived_stays() {
 }
 
 #[test]
-fn archived_entries_stay_in_the_files_and_out_of_default_questions() {
+fn archived_entries_stay_in_the_files_and_out_of_default_queries() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let main = main_of(&memory);

@@ -20,7 +20,7 @@ pub fn environment() -> Environment {
         graph_rows: u32::MAX,
         index_delay: std::time::Duration::ZERO,
         idle_interval: std::time::Duration::from_secs(60),
-        // Calls of the disk are counted, and questions index for themselves.
+        // Calls of the disk are counted, and queries index for themselves.
         file_index_delay: std::time::Duration::from_secs(3_600),
         reserve_bytes: 0,
         owner: who(),

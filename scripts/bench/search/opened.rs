@@ -91,7 +91,7 @@ fn opening(corpus: &Corpus, mut closed: Closed) -> Closed {
     let mut ours = Ours::new("", &holder.memory, holder.view(), corpus, None);
     let first = ours.first();
     let us = micros(|| drop(ours.pass(None))) / corpus.queries.len() as f64;
-    let how = format!("{how}; first question {first:.0} µs, then {us:.0} µs a question over {}", corpus.queries.len());
+    let how = format!("{how}; first query {first:.0} µs, then {us:.0} µs a query over {}", corpus.queries.len());
     row("the same, cold page cache", "–", &format!("{cold:.1} ms"), &how);
     holder.close()
 }
@@ -217,5 +217,5 @@ pub fn just_ingested(corpus: &Corpus, bench: &Path) {
     let times: Vec<f64> = corpus.queries.iter().take(100).map(&mut ask).collect();
     let (first, count) = (times[0], times.len());
     let how = format!("{exact} of {count} exact while the graph is being built; p50 {:.2} ms", p50(times) / 1e3);
-    row(&format!("{rows} rows just ingested, first question"), "< 5 ms", &format!("{:.2} ms", first / 1e3), &how);
+    row(&format!("{rows} rows just ingested, first query"), "< 5 ms", &format!("{:.2} ms", first / 1e3), &how);
 }

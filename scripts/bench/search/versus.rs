@@ -40,7 +40,7 @@ pub fn run(corpus: &Corpus, holder: &Holder, bench: &Path, names: &[String]) -> 
     drop(engines);
     let measured = format!("{:.0} µs, recall {:.4}", default.us, default.recall);
     let how = format!("{}, {} questions, {exact} proven exact", corpus.title(), corpus.queries.len());
-    row("a question with default settings", "–", &measured, &how);
+    row("a query with default settings", "–", &measured, &how);
     rows(corpus, &curves);
     table(corpus, bench, &curves, &built)
 }

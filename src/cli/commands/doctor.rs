@@ -57,10 +57,10 @@ fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
 fn finding_of_models(models: &[PathBuf]) -> Finding {
     let (detail, advice) = match models.first() {
         Some(model) => {
-            (format!("a model is there: questions match meaning with mount --embed {}", model.display()), None)
+            (format!("a model is there: queries match meaning with mount --embed {}", model.display()), None)
         }
         None => (
-            "no model is there: questions in words match words".to_owned(),
+            "no model is there: queries in words match words".to_owned(),
             Some("to match meaning run scripts/models.sh, and mount with --embed all-MiniLM-L6-v2".to_owned()),
         ),
     };
@@ -72,7 +72,7 @@ fn finding_of_embedder(embedder: &Value) -> Finding {
     let text = |key: &str| embedder[key].as_str().unwrap_or_default();
     if embedder.is_null() {
         let advice = "to match meaning mount with --embed: a model's folder, URL#MODEL or cmd:COMMAND".to_owned();
-        let detail = "none is set: questions in words match words".to_owned();
+        let detail = "none is set: queries in words match words".to_owned();
         return Finding { name: "embedder", ok: true, detail, advice: Some(advice) };
     }
     let ok = text("state") == "ready";

@@ -15,7 +15,7 @@ use crate::cli::target::{Access, QuerySession, Target};
 #[command(before_help = "Examples:
   engramfs query /mnt/memory/main \"how do I rotate the keys\"
   engramfs query ~/memory:main '{\"text\": \"keys\", \"filter\": {\"team\": \"ops\"}}' --k 3
-  engramfs query ~/memory:main - --json < questions.jsonl")]
+  engramfs query ~/memory:main - --json < queries.jsonl")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
     target: String,

@@ -70,7 +70,7 @@ fn one_handle_writes_and_reads_in_turn_from_wherever() {
 }
 
 #[test]
-fn a_bad_question_fails_in_the_write_and_does_nothing() {
+fn a_bad_query_fails_in_the_write_and_does_nothing() {
     let rig = with_records();
     rig.write("main/query", "apples\n").unwrap();
     let before = rig.read("main/query").unwrap();
@@ -139,7 +139,7 @@ fn a_write_that_was_cut_short_is_told_at_the_close() {
 }
 
 #[test]
-fn a_question_without_a_line_end_is_answered_when_somebody_reads() {
+fn a_query_without_a_line_end_is_answered_when_somebody_reads() {
     let rig = with_records();
     let handle = rig.open("main/query", libc::O_RDWR).unwrap();
     rig.fs.write(handle, 0, b"app").unwrap();
@@ -158,7 +158,7 @@ fn blank_lines_ask_nothing() {
 }
 
 #[test]
-fn a_name_in_search_is_a_question_that_is_asked_at_the_open() {
+fn a_name_in_search_is_a_query_that_is_asked_at_the_open() {
     let rig = with_records();
     assert_eq!(rig.stat("main/search/pears").unwrap().size, 0);
     let handle = rig.open("main/search/pears", libc::O_RDONLY).unwrap();

@@ -122,7 +122,7 @@ impl Memory {
         };
         self.maintenance.file_indexer.request(|requests| requests.all = true);
         if let Err(error) = std::thread::Builder::new().name("file-indexer".to_owned()).spawn(life) {
-            log::warn!("files are indexed by questions alone: {error}");
+            log::warn!("files are indexed by queries alone: {error}");
             self.maintenance.file_indexer.stop();
         }
     }

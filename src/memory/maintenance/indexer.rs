@@ -162,7 +162,7 @@ impl Memory {
         };
         self.maintenance.indexer.wake();
         if let Err(error) = std::thread::Builder::new().name("indexer".to_owned()).spawn(life) {
-            log::warn!("no graphs are built, questions stay scans: {error}");
+            log::warn!("no graphs are built, queries stay scans: {error}");
             self.maintenance.indexer.stop();
         }
     }

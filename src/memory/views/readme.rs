@@ -69,17 +69,17 @@ pub(in crate::memory) fn has_long_log(catalog: &Catalog, branch: &Branch) -> boo
 const LONG_LOG_BYTES: u64 = 1 << 20;
 const LONG_LOG: &str = "The shared log has more than 1 MiB: its owner takes old entries out of queries with echo 'archive-log ID' > ctl.\n\n";
 
-/// Says in one line whether questions in words find what means the same.
+/// Says in one line whether queries in words find what means the same.
 fn meaning(standing: &EmbeddingStanding) -> String {
     match (&standing.obstacle, &standing.record) {
         (None, Some(record)) => {
             format!(
-                "Questions in words match meaning and words: texts are embedded by {} behind each write.",
+                "Queries in words match meaning and words: texts are embedded by {} behind each write.",
                 record.name
             )
         }
-        (Some(obstacle), _) => format!("Questions in words match words: {}.", obstacle.reason()),
-        (None, None) => "Questions in words match words.".to_owned(),
+        (Some(obstacle), _) => format!("Queries in words match words: {}.", obstacle.reason()),
+        (None, None) => "Queries in words match words.".to_owned(),
     }
 }
 

@@ -58,7 +58,7 @@ fn null_is_a_key_left_out() {
 }
 
 #[test]
-fn a_question_for_nothing_or_for_two_things_is_refused() {
+fn a_query_for_nothing_or_for_two_things_is_refused() {
     for line in ["", "  \n", "{}", r#"{"k": 3}"#, r#"{"text": " "}"#, r#"{"id": ""}"#, r#"{"text": null}"#] {
         assert!(matches!(Query::parse(line), Err(QueryError::Empty)), "{line}");
     }

@@ -70,7 +70,7 @@ fn files_are_found_by_what_they_mean_in_one_ranking_with_records() {
     assert_eq!(found(&memory, fork, all), ["files/copy.md", "files/more.md", "files/ops.txt"]);
     assert_eq!(found(&memory, main, all), ["files/brew.md", "files/copy.md", "files/ops.txt"]);
 
-    // Beside a seal, and out of its files: nothing is embedded again but questions.
+    // Beside a seal, and out of its files: nothing is embedded again but queries.
     memory.seal().unwrap();
     assert_eq!(found(&memory, fork, all), ["files/copy.md", "files/more.md", "files/ops.txt"]);
     memory.close().unwrap();
@@ -78,7 +78,7 @@ fn files_are_found_by_what_they_mean_in_one_ranking_with_records() {
     drop(memory);
     let (memory, told) = opened(&disk, 0);
     assert_eq!(found(&memory, main, all), ["files/brew.md", "files/copy.md", "files/ops.txt"]);
-    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 1, "probes and the question");
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 1, "probes and the query");
     let given = r#"{"vector":[1,0,0,0],"k":1,"scope":["files"]}"#;
     assert_eq!(found(&memory, fork, given), ["files/copy.md"]);
 }
@@ -170,13 +170,13 @@ fn nearest_passages_agree_with_a_scan_of_all_files() {
 fn check_order(memory: &Memory, main: BranchId, line: &str, model: &BTreeMap<String, String>) {
     let topics = Topics { told: Arc::default(), turn: 0 };
     let vector = |text: &str| topics.embed(TextKind::Document, &[text], Duration::MAX).unwrap().remove(0);
-    let question = vector("drink the machine");
+    let query = vector("drink the machine");
     let dot = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(a, b)| a * b).sum::<f32>();
     let mut last = f32::INFINITY;
     for hit in ask(memory, &View::Branch(main), line).hits {
         let text = &model[hit.file.unwrap().path.strip_prefix("files/").unwrap()];
         let vector = vector(text);
-        let similarity = dot(&vector, &question) / (dot(&vector, &vector) * dot(&question, &question)).sqrt();
+        let similarity = dot(&vector, &query) / (dot(&vector, &vector) * dot(&query, &query)).sqrt();
         assert!((1.0 - hit.distance.unwrap() - similarity).abs() < 1e-5, "{text}");
         assert!(similarity <= last + 1e-5, "the best first");
         last = similarity;

@@ -9,10 +9,10 @@ use serde_json::{Value, json as value};
 use super::users::{act, assert_refused, shared};
 use super::{Mounted, errno, json, lines, names, run, save};
 
-/// Asks one question of a branch and returns the hits' ids.
-fn ask(mount: &Mounted, branch: &str, question: &Value) -> Vec<String> {
+/// Asks one query of a branch and returns the hits' ids.
+fn ask(mount: &Mounted, branch: &str, query: &Value) -> Vec<String> {
     let mut file = File::options().read(true).write(true).open(mount.at(&format!("{branch}/query"))).unwrap();
-    file.write_all(format!("{question}\n").as_bytes()).unwrap();
+    file.write_all(format!("{query}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     file.read_to_string(&mut answer).unwrap();
     let answer = lines(&answer);
@@ -79,8 +79,8 @@ fn who_may_not_read_a_branch_sees_nothing_of_what_it_was() {
     fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o711)).unwrap();
     assert_refused(&mount, 1001, &look);
     assert_refused(&mount, 1001, &format!("cat main/at/{entry}/files/open.md"));
-    let question = format!("exec 3<>main/query; echo '{{\"text\":\"main\",\"at\":{entry}}}' >&3");
-    assert_refused(&mount, 1001, &question);
+    let query = format!("exec 3<>main/query; echo '{{\"text\":\"main\",\"at\":{entry}}}' >&3");
+    assert_refused(&mount, 1001, &query);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn unmounted(mut mount: Mounted) -> Mounted {
     mount
 }
 
-/// A question by meaning alone.
+/// A query by meaning alone.
 fn near(text: &str, k: usize) -> Value {
     json!({"text": text, "mode": "vector", "k": k})
 }
@@ -88,11 +88,11 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until a question finds this.
+/// Waits until a query finds this.
 #[track_caller]
-fn find(mount: &Mounted, branch: &str, question: &Value, wanted: &[&str]) {
-    let what = format!("{question} in {branch} finds {wanted:?}");
-    wait_until(&what, || found(&ask(mount, branch, question)) == wanted);
+fn find(mount: &Mounted, branch: &str, query: &Value, wanted: &[&str]) {
+    let what = format!("{query} in {branch} finds {wanted:?}");
+    wait_until(&what, || found(&ask(mount, branch, query)) == wanted);
 }
 
 /// Fills a branch with a record and a file, each of which is found by a paraphrase alone.
@@ -117,8 +117,8 @@ fn assert_words_are_matched(mount: &Mounted, branch: &str, why: &str, what_to_do
     assert_eq!(answer[0]["mode"], "text", "{reason}");
     assert_eq!(found(&answer), ["files/brew.md"], "by its words");
     let readme = read(mount.at(&format!("{branch}/README.md")));
-    let line = readme.lines().find(|line| line.starts_with("Questions in words")).unwrap();
-    assert!(line.starts_with("Questions in words match words: "), "{line}");
+    let line = readme.lines().find(|line| line.starts_with("Queries in words")).unwrap();
+    assert!(line.starts_with("Queries in words match words: "), "{line}");
     for said in [reason, line] {
         assert!(said.contains(why) && said.contains(what_to_do), "{said}");
     }
@@ -155,7 +155,7 @@ fn a_command_has_records_and_files_found_by_what_they_mean() {
     assert_eq!(documents.iter().collect::<HashSet<_>>().len(), documents.len(), "nothing twice: {documents:?}");
     assert!(script.texts("query").iter().all(|text| !documents.contains(text)));
 
-    // Another mount embeds questions, and the texts that tell the embedder from others.
+    // Another mount embeds queries, and the texts that tell the embedder from others.
     let child = script.asked()[0]["pid"].to_string();
     let asked = script.asked().len();
     let mount = unmounted(mount).again(&["--embed", &script.command(0)]);
@@ -214,12 +214,12 @@ fn a_closed_file_is_near_to_nobody_else() {
     let script = Script::beside(&mount.site);
     let mount = mount.again(&["--allow-other", "--embed", &script.command(0)]);
     mount.sh("cd main/files; echo 'tea drink beverage' > closed.md; chmod 600 closed.md; echo 'the server is slow' > open.md");
-    let question = json!({"text": "a beverage", "mode": "vector", "k": 9, "scope": ["files"]});
-    find(&mount, "main", &question, &["files/closed.md", "files/open.md"]);
-    let asked = act(&mount, 1001, &format!("echo '{question}' > main/query; cat main/query")).unwrap();
+    let query = json!({"text": "a beverage", "mode": "vector", "k": 9, "scope": ["files"]});
+    find(&mount, "main", &query, &["files/closed.md", "files/open.md"]);
+    let asked = act(&mount, 1001, &format!("echo '{query}' > main/query; cat main/query")).unwrap();
     assert_eq!(found(&lines(&asked)), ["files/open.md"]);
     mount.sh("chmod 644 main/files/closed.md");
-    let asked = act(&mount, 1001, &format!("echo '{question}' > main/query; cat main/query")).unwrap();
+    let asked = act(&mount, 1001, &format!("echo '{query}' > main/query; cat main/query")).unwrap();
     assert_eq!(found(&lines(&asked)), ["files/closed.md", "files/open.md"], "once it is open");
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::users::{act, shared};
 use super::{Mounted, Site, lines, read, succeed};
 
-/// The paths and lines of what a script's question found; fails where something is said not to be indexed.
+/// The paths and lines of what a script's query found; fails where something is said not to be indexed.
 fn found(answer: &str) -> Vec<String> {
     let lines = lines(answer);
     assert_eq!(lines[0].get("reason"), None, "{answer}");
@@ -64,17 +64,17 @@ fn nobody_is_shown_what_he_could_not_read() {
          echo 'tern group' > d.txt; chgrp 77 d.txt; chmod 640 d.txt; chmod 700 shut; chmod 600 c.txt
          mkdir group; echo 'tern not for the group' > group/e.txt; chgrp 78 group; chmod 705 group",
     );
-    let question = "echo '{\"text\":\"tern\",\"k\":10}' > main/query; cat main/query";
+    let query = "echo '{\"text\":\"tern\",\"k\":10}' > main/query; cat main/query";
     let of = |answer: String| {
         let mut found = found(&answer);
         found.sort();
         found.join(" ")
     };
-    assert_eq!(of(mount.sh(question)), "c.txt:1 d.txt:1 group/e.txt:1 open/a.txt:1 shut/b.txt:1");
-    assert_eq!(of(act(&mount, 1001, question).unwrap()), "group/e.txt:1 open/a.txt:1");
+    assert_eq!(of(mount.sh(query)), "c.txt:1 d.txt:1 group/e.txt:1 open/a.txt:1 shut/b.txt:1");
+    assert_eq!(of(act(&mount, 1001, query).unwrap()), "group/e.txt:1 open/a.txt:1");
     let with_groups = |groups: &str| {
         let ids = ["--reuid=1001", "--regid=1001", groups];
-        let mut shell = super::command("setpriv", &[&ids[..], &["bash", "-ec", question]].concat());
+        let mut shell = super::command("setpriv", &[&ids[..], &["bash", "-ec", query]].concat());
         of(succeed(shell.current_dir(mount.at(""))))
     };
     assert_eq!(with_groups("--groups=77,5"), "d.txt:1 group/e.txt:1 open/a.txt:1");

@@ -2,8 +2,8 @@
 
 /// Root, owners, others, groups, user namespaces and sandboxes: a table of who may do what.
 mod identities;
-/// Questions whose nearest answers lie in branches of others.
-mod questions;
+/// Queries whose nearest answers lie in branches of others.
+mod queries;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -98,7 +98,7 @@ fn who_attacks_a_closed_branch_on_any_way_learns_nothing_and_its_owner_reads_wha
         wrong.extend(found.into_iter().map(|finding| json!({"agent": n, "finding": finding})));
     }
     assert!(wrong.is_empty(), "{} findings: {wrong:#?}", wrong.len());
-    let all = "by_path around moves changes by_handle by_process races questions verbs told hold pry doors handles checks bytes";
+    let all = "by_path around moves changes by_handle by_process races queries verbs told hold pry doors handles checks bytes";
     let missing: Vec<&str> = all.split(' ').filter(|what| !done.contains_key(*what)).collect();
     assert!(missing.is_empty(), "never done: {missing:?} of {done:?}");
     let mut root = Agent::start(&mount, (0, 99, 1), "");

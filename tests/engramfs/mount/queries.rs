@@ -116,7 +116,7 @@ fn an_answer_has_one_header_and_its_hits_by_rank() {
 }
 
 #[test]
-fn a_bad_question_fails_in_the_write() {
+fn a_bad_query_fails_in_the_write() {
     let mount = circle();
     for query in [
         r#"{"k":3}"#,
@@ -139,7 +139,7 @@ fn a_bad_question_fails_in_the_write() {
 }
 
 #[test]
-fn search_answers_the_question_in_its_name() {
+fn search_answers_the_query_in_its_name() {
     let mount = circle();
     let path = mount.at("main/search/word7 word9");
     assert_eq!(fs::metadata(&path).unwrap().len(), 0, "it is asked when it is opened");
@@ -212,11 +212,11 @@ fn a_long_conversation_holds_up_no_other_on_the_same_file() {
         meanwhile
     });
     // Where they wait for each other, two or three come before the long one is under way.
-    assert!(meanwhile >= 6, "{meanwhile} questions were answered beside {count} in one write");
+    assert!(meanwhile >= 6, "{meanwhile} queries were answered beside {count} in one write");
     let mut answers = String::new();
     long.read_to_string(&mut answers).unwrap();
     let numbers: Vec<Value> = lines(&answers).iter().step_by(2).map(|header| header["q"].clone()).collect();
-    assert_eq!(numbers, (0..count).map(Value::from).collect::<Vec<_>>(), "in the order of the questions");
+    assert_eq!(numbers, (0..count).map(Value::from).collect::<Vec<_>>(), "in the order of the queries");
 }
 
 /// The kernel makes several requests of a long write(2), and the last one alone sees that the line is bad.

@@ -142,7 +142,7 @@ fn a_server_is_asked_in_batches_and_again_after_failures_and_its_key_stays_secre
 fn what_a_server_answers_wrongly_is_said_and_words_answer() {
     let (mount, server) = served();
     fill(&mount, "main");
-    let question = json!({"text": "green tea", "mode": "vector", "k": 1, "timeout_ms": 1_000});
+    let query = json!({"text": "green tea", "mode": "vector", "k": 1, "timeout_ms": 1_000});
     for (plan, why) in [
         ("short", "0 vectors came for 1 texts"),
         ("garbage", "it is not understood"),
@@ -150,7 +150,7 @@ fn what_a_server_answers_wrongly_is_said_and_words_answer() {
         ("hang", "did not answer within"),
     ] {
         server.plan(plan);
-        let answer = ask(&mount, "main", &question);
+        let answer = ask(&mount, "main", &query);
         let reason = answer[0]["reason"].as_str().unwrap();
         assert!(reason.contains("embedder_missing") && reason.contains(why), "{plan}: {reason}");
         assert_eq!((found(&answer), &answer[0]["mode"]), (vec!["files/brew.md"], &"text".into()), "{plan}");

@@ -197,7 +197,7 @@ def races(number):
     flipper.join()
 
 
-def questions(number):
+def queries(number):
     places = ["branch", "log", "files", "main", f"own{number:02}", f"main/own{number:02}", f"../own{number:02}", "..", ".", "/", "*",
               f"log:own{number:02}", f"log:door{number:02}", f"log:door{number:02}@{state()}", "checkpoints/plain", closed(number)]
     for branch in (SPARE, MNT + "/main") if not ROOT else (closed(number),):
@@ -304,7 +304,7 @@ def pry(number):
         outcome(lambda: load(f"/proc/self/fd/{fd}"))
 
 
-ATTACKS = [by_path, around, moves, changes, by_handle, by_process, races, questions, verbs, told, hold, hold, pry, pry]
+ATTACKS = [by_path, around, moves, changes, by_handle, by_process, races, queries, verbs, told, hold, hold, pry, pry]
 
 
 def main():

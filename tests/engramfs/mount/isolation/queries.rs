@@ -1,4 +1,4 @@
-//! Fifteen users ask at once for what lies in branches of others: the nearest record of each question, and its words.
+//! Fifteen users ask at once for what lies in branches of others: the nearest record of each query, and its words.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -94,9 +94,9 @@ struct Asker<'a> {
     secrets: &'a [Secrets],
 }
 
-/// A question, the user whose records are meant, and whether it can't but be answered with `k` own records.
+/// A query, the user whose records are meant, and whether it can't but be answered with `k` own records.
 struct Attempt {
-    question: Value,
+    query: Value,
     is_plain: bool,
 }
 
@@ -106,11 +106,11 @@ impl Asker<'_> {
         let number = chance.below(RECORDS);
         let mode = ["vector", "hybrid", "text"][chance.below(3)];
         let (vector, text) = (&self.secrets[other].vectors[number], format!("{} of{other}x tea", word(other, number)));
-        let mut question = json!({"vector": vector, "text": text, "mode": mode, "k": 1 + chance.below(RECORDS), "tag": tag, "timeout_ms": 60_000});
+        let mut query = json!({"vector": vector, "text": text, "mode": mode, "k": 1 + chance.below(RECORDS), "tag": tag, "timeout_ms": 60_000});
         let mut is_plain = mode == "vector";
         if chance.one_in(2) {
             is_plain = false;
-            question["filter"] = match chance.below(4) {
+            query["filter"] = match chance.below(4) {
                 0 => json!({"group": number % 4}),
                 1 => json!({"@uid": uid(other)}),
                 2 => json!({"@branch": format!("main/q{other}")}),
@@ -140,30 +140,30 @@ impl Asker<'_> {
                 let (name, whose) = places[chance.below(places.len())];
                 if whose.is_empty() { name.to_owned() } else { format!("{name}{other}") }
             };
-            question["scope"] =
+            query["scope"] =
                 (0..=chance.below(2)).map(|_| place(chance)).collect::<BTreeSet<_>>().into_iter().collect();
         } else if chance.one_in(3) {
             is_plain = false;
             let entries = &self.secrets[other].entries;
             let own = ["mark", "-1s", "-1m"].map(str::to_owned);
             let all = [&own[..], &entries[..]].concat();
-            question["at"] = all[chance.below(all.len())].clone().into();
+            query["at"] = all[chance.below(all.len())].clone().into();
         }
         if chance.one_in(3) {
-            question["include"] = json!(["vector", "stamp"]);
-            question["explain"] = true.into();
+            query["include"] = json!(["vector", "stamp"]);
+            query["explain"] = true.into();
         }
-        Attempt { question, is_plain }
+        Attempt { query, is_plain }
     }
 
-    /// Checks that an answer is that of the question, and of what its asker may read.
+    /// Checks that an answer is that of the query, and of what its asker may read.
     fn check(self, attempt: &Attempt, answer: &[Value]) {
-        let Attempt { question, is_plain } = attempt;
+        let Attempt { query, is_plain } = attempt;
         let (header, hits) = answer.split_first().unwrap();
-        assert_eq!(header["tag"], question["tag"], "the answer to another question: {question} {header}");
-        assert_eq!(header["hits"], hits.len(), "{question} {header}");
+        assert_eq!(header["tag"], query["tag"], "the answer to another query: {query} {header}");
+        assert_eq!(header["hits"], hits.len(), "{query} {header}");
         if *is_plain && header["branch"] != "main" {
-            assert_eq!(header["hits"], question["k"], "{question} {header}");
+            assert_eq!(header["hits"], query["k"], "{query} {header}");
         }
         for hit in hits {
             let own = format!("q{}-", self.user);
@@ -172,32 +172,28 @@ impl Asker<'_> {
             let text = hit["text"].as_str().unwrap_or_default();
             let words =
                 (0..AGENTS).filter(|user| *user != self.user).any(|user| text.contains(&format!("word{user}x")));
-            assert!(is_own && !words, "uid {} asked {question} and got {hit}", uid(self.user));
+            assert!(is_own && !words, "uid {} asked {query} and got {hit}", uid(self.user));
         }
         self.check_nearest(attempt, hits);
     }
 
-    /// Checks a plain question's best record against a look at all of the asker's records.
+    /// Checks a plain query's best record against a look at all of the asker's records.
     fn check_nearest(self, attempt: &Attempt, hits: &[Value]) {
         let best = hits.iter().find(|hit| hit.get("id").is_some());
         let (Some(best), true) = (best, attempt.is_plain) else { return };
-        let asked: Vec<f32> = serde_json::from_value(attempt.question["vector"].clone()).unwrap();
+        let asked: Vec<f32> = serde_json::from_value(attempt.query["vector"].clone()).unwrap();
         let cosine = |vector: &[f32]| -> f64 {
             let product =
                 |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
             product(&asked, vector) / (product(&asked, &asked) * product(vector, vector)).sqrt()
         };
         let nearest = self.secrets[self.user].vectors.iter().map(|vector| cosine(vector)).fold(-1.0, f64::max);
-        assert!(
-            (best["score"].as_f64().unwrap() - nearest).abs() < 1e-4,
-            "{}: {best}, not {nearest}",
-            attempt.question
-        );
+        assert!((best["score"].as_f64().unwrap() - nearest).abs() < 1e-4, "{}: {best}, not {nearest}", attempt.query);
     }
 
-    /// Asks up to three questions by one write, and returns how many were answered. A bad one is refused with those behind it.
+    /// Asks up to three queries by one write, and returns how many were answered. A bad one is refused with those behind it.
     fn ask(self, query: &mut File, attempts: &[Attempt]) -> usize {
-        let text: String = attempts.iter().map(|attempt| attempt.question.to_string() + "\n").collect();
+        let text: String = attempts.iter().map(|attempt| attempt.query.to_string() + "\n").collect();
         let written = write_all(query, text.as_bytes());
         let mut answer = String::new();
         query.read_to_string(&mut answer).unwrap();
@@ -224,7 +220,7 @@ fn open(mount: &Mounted, branch: &str) -> File {
     File::options().read(true).write(true).open(mount.at(&format!("{branch}/query"))).unwrap()
 }
 
-/// Asks as one thread of a user, its own branch and main, until so many questions were answered; returns how many were asked for that.
+/// Asks as one thread of a user, its own branch and main, until so many queries were answered; returns how many were asked for that.
 fn interrogate(mount: &Mounted, asker: Asker<'_>, thread: usize, count: usize) -> usize {
     act_as(asker.user);
     let mut chance = Chance((asker.user * THREADS + thread) as u64);
@@ -241,7 +237,7 @@ fn interrogate(mount: &Mounted, asker: Asker<'_>, thread: usize, count: usize) -
 }
 
 #[test]
-fn no_question_brings_anything_of_a_closed_branch_and_each_handle_gets_its_own_answers() {
+fn no_query_brings_anything_of_a_closed_branch_and_each_handle_gets_its_own_answers() {
     let Some(mount) = shared() else { return };
     let mut chance = Chance(24);
     let secrets: Vec<Secrets> = (0..AGENTS).map(|user| make(&mount, user, &mut chance)).collect();
@@ -269,13 +265,13 @@ fn no_question_brings_anything_of_a_closed_branch_and_each_handle_gets_its_own_a
     every_record_is_found_where_it_is(&mount, &secrets);
 }
 
-/// The control: the same questions, asked where the records are, bring them.
+/// The control: the same queries, asked where the records are, bring them.
 fn every_record_is_found_where_it_is(mount: &Mounted, secrets: &[Secrets]) {
     for (user, own) in secrets.iter().enumerate() {
         for (place, kind) in [(format!("main/branches/q{user}"), "q"), (format!("vault{user}"), "v")] {
             let mut query = open(mount, &place);
-            let question = json!({"vector": own.vectors[user], "k": 1, "scope": ["branch"]});
-            write_all(&mut query, format!("{question}\n").as_bytes()).unwrap();
+            let line = json!({"vector": own.vectors[user], "k": 1, "scope": ["branch"]});
+            write_all(&mut query, format!("{line}\n").as_bytes()).unwrap();
             let mut answer = String::new();
             query.read_to_string(&mut answer).unwrap();
             assert_eq!(lines(&answer)[1]["id"], format!("{kind}{user}-{user}"));
