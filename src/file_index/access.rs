@@ -1,4 +1,4 @@
-//! Who may read a file by its path: modes, owners and groups of the file and of all folders on the way.
+//! Who may read a file by its path: modes, owners and groups of the file and of all directories on the way.
 
 use std::collections::HashMap;
 
@@ -45,14 +45,14 @@ pub(super) fn is_closed(node: &FileNode) -> bool {
 pub(super) struct AccessCheck<'a> {
     tree: &'a Tree,
     reader: &'a FileReader,
-    /// Folders that were looked at: whether the reader may reach what is in them.
-    folders: HashMap<u64, bool>,
+    /// Directories that were looked at: whether the reader may reach what is in them.
+    directories: HashMap<u64, bool>,
 }
 
 impl<'a> AccessCheck<'a> {
     /// Begins with no folder looked at.
     pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
-        AccessCheck { tree, reader, folders: HashMap::new() }
+        AccessCheck { tree, reader, directories: HashMap::new() }
     }
 
     /// Returns whether the reader may read a file under one of its names that is not hidden.
@@ -60,23 +60,23 @@ impl<'a> AccessCheck<'a> {
         let Ok(node) = self.tree.node(inode) else { return false };
         self.has(READ, node)
             && match hidden.hides {
-                None => node.names().any(|(folder, _)| self.may_search(folder)),
+                None => node.names().any(|(directory, _)| self.may_search(directory)),
                 Some(_) => {
-                    paths(self.tree, inode).any(|(folder, path)| self.may_search(folder) && !hidden.hides(&path))
+                    paths(self.tree, inode).any(|(directory, path)| self.may_search(directory) && !hidden.hides(&path))
                 }
             }
     }
 
-    /// Returns whether the reader may reach what is in a folder, by its path.
-    pub fn may_search(&mut self, folder: u64) -> bool {
-        if let Some(known) = self.folders.get(&folder) {
+    /// Returns whether the reader may reach what is in a directory, by its path.
+    pub fn may_search(&mut self, directory: u64) -> bool {
+        if let Some(known) = self.directories.get(&directory) {
             return *known;
         }
-        let Ok(node) = self.tree.node(folder) else { return false };
+        let Ok(node) = self.tree.node(directory) else { return false };
         let above = node.names().next().map(|(above, _)| above);
-        let is_reached = folder == ROOT || above.is_some_and(|above| self.may_search(above));
+        let is_reached = directory == ROOT || above.is_some_and(|above| self.may_search(above));
         let may = is_reached && self.has(SEARCH, node);
-        self.folders.insert(folder, may);
+        self.directories.insert(directory, may);
         may
     }
 

@@ -69,7 +69,7 @@ impl VisibleFiles {
             return Ok(found);
         }
         let mut access = AccessCheck::new(&self.tree, reader);
-        // All that is below a folder that is shut, and files that are shut themselves.
+        // All that is below a directory that is shut, and files that are shut themselves.
         let mut waiting: Vec<u64> = self.restricted.iter().copied().collect();
         let mut seen = HashSet::new();
         while let Some(inode) = waiting.pop() {
@@ -116,8 +116,8 @@ impl PermittedFiles {
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
         let mut access = AccessCheck::new(&self.files.tree, &self.reader);
         let mut path = |inode: u64| {
-            let open = |(folder, path): (u64, Vec<u8>)| {
-                (access.may_search(folder) && !self.files.hidden.hides(&path)).then_some(path)
+            let open = |(directory, path): (u64, Vec<u8>)| {
+                (access.may_search(directory) && !self.files.hidden.hides(&path)).then_some(path)
             };
             paths(&self.files.tree, inode).filter_map(open).min()
         };

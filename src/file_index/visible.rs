@@ -156,7 +156,7 @@ pub struct VisibleFiles {
     pub(super) files: OrdMap<IndexKey, Inodes>,
     /// Contents that no segment has.
     pending: OrdSet<IndexKey>,
-    /// Files and folders that not everybody may read or search.
+    /// Files and directories that not everybody may read or search.
     pub(super) restricted: OrdSet<u64>,
     /// What is shown of each segment.
     pub(super) parts: Vec<VisiblePart>,
@@ -194,7 +194,8 @@ impl VisibleFiles {
     ///
     /// This one stays as it is. After an error begin with [`VisibleFiles::none`].
     pub fn advanced(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> Result<VisibleFiles, SegmentError> {
-        let is_other = self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_folders(&self.tree, tree);
+        let is_other =
+            self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_directories(&self.tree, tree);
         let mut next = if is_other { VisibleFiles::none(hidden.clone()) } else { self.fresh_clone() };
         if next.version != set.version {
             next.follow(set)?;
@@ -370,21 +371,21 @@ impl VisibleFiles {
     }
 }
 
-/// Goes through the paths of a file, each with the folder that it is in.
+/// Goes through the paths of a file, each with the directory that it is in.
 pub(super) fn paths(tree: &Tree, inode: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let names = tree.node(inode).ok().into_iter().flat_map(|node| node.names());
-    names.filter_map(|(folder, name)| {
-        let mut path = tree.path(folder)?;
+    names.filter_map(|(directory, name)| {
+        let mut path = tree.path(directory)?;
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        Some((folder, path))
+        Some((directory, path))
     })
 }
 
-/// Returns whether a folder has another place, so that all below it has another path.
-fn moves_folders(old: &Tree, new: &Tree) -> bool {
+/// Returns whether a directory has another place, so that all below it has another path.
+fn moves_directories(old: &Tree, new: &Tree) -> bool {
     old.unlike(new).any(|unlike| match (unlike.old, unlike.new) {
         (Some(old), Some(new)) => old.directory().is_some() && !old.names().eq(new.names()),
         _ => false,

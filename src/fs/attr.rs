@@ -12,7 +12,8 @@ pub(super) const NEVER: Duration = Duration::ZERO;
 /// The attributes of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
-    /// The node's number, its own as long as it is there.
+    /// The number by which the kernel knows the node (`st_ino`), its own as long as it is there. An `inode` is a file's number in
+    /// its tree.
     pub ino: u64,
     /// What it is; outside of `files/` a directory or a regular file.
     pub kind: FileKind,

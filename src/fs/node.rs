@@ -58,15 +58,15 @@ pub(super) enum SharedNode {
     /// `log/cursor`: how far the branch has read.
     Cursor,
     /// `log/after/`.
-    AfterFolder,
+    AfterDirectory,
     /// The entries after one.
     After(u64),
     /// `log/last/`.
-    LastFolder,
+    LastDirectory,
     /// The last entries, so many.
     Last(u64),
     /// `log/closed/`.
-    ClosedFolder,
+    ClosedDirectory,
     /// The log of a branch that has ended, by its name and the entry that ended it.
     Closed(Arc<str>),
     /// Its entries.
@@ -83,9 +83,9 @@ const LOG_FILES: [(&str, SharedNode); 7] = [
     ("entries.jsonl", SharedNode::Entries),
     ("unread", SharedNode::Unread),
     ("cursor", SharedNode::Cursor),
-    ("after", SharedNode::AfterFolder),
-    ("last", SharedNode::LastFolder),
-    ("closed", SharedNode::ClosedFolder),
+    ("after", SharedNode::AfterDirectory),
+    ("last", SharedNode::LastDirectory),
+    ("closed", SharedNode::ClosedDirectory),
 ];
 
 /// What stands in `shared/`.
@@ -108,9 +108,9 @@ impl SharedNode {
         matches!(
             self,
             SharedNode::Log
-                | SharedNode::AfterFolder
-                | SharedNode::LastFolder
-                | SharedNode::ClosedFolder
+                | SharedNode::AfterDirectory
+                | SharedNode::LastDirectory
+                | SharedNode::ClosedDirectory
                 | SharedNode::Closed(_)
                 | SharedNode::Signals
         )

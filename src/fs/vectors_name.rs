@@ -29,7 +29,7 @@ impl VectorsName {
     }
 }
 
-/// emacs saves to `#…#` by itself, vim tries a folder with `4913`; the others are names of `sed -i`, of mkstemp(3) as most
+/// emacs saves to `#…#` by itself, vim tries a directory with `4913`; the others are names of `sed -i`, of mkstemp(3) as most
 /// languages call it, and of savers that add random letters to the name.
 fn is_temporary(name: &str) -> bool {
     let behind =

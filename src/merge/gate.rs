@@ -195,7 +195,7 @@ fn matches(patterns: &GlobSet, path: &str) -> bool {
     patterns.is_match(path) || (path.starts_with("vectors/") && patterns.is_match(format!("{path}.json")))
 }
 
-/// As in rules: `*` stands for anything but `/`, `**` for any number of folders.
+/// As in rules: `*` stands for anything but `/`, `**` for any number of directories.
 fn patterns_of(patterns: &[&str]) -> Option<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(examine(gate, &["vectors/note-1", "-files/notes/a/b"], 0), GateFindings::default());
         assert_eq!(examine(gate, &["files/other"], 0).reasons.len(), 1);
         assert_eq!(examine("only vectors/*.json", &["vectors/a"], 0), GateFindings::default());
-        assert_eq!(examine("only files/*", &["files/a/b"], 0).reasons.len(), 1, "* leads into no folder");
+        assert_eq!(examine("only files/*", &["files/a/b"], 0).reasons.len(), 1, "* leads into no directory");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::memory::{Error, PurgeOptions};
 
 const ITEMS: Argument = Argument::words(
     "ID|files/PATH|shared/log/NUMBER|shared/signals/KEY",
-    "Ids of records, paths of files or folders, numbers of entries of the shared log, and keys of signals",
+    "Ids of records, paths of files or directories, numbers of entries of the shared log, and keys of signals",
 )
 .accepting(
     |item| !item.is_empty(),

@@ -23,8 +23,8 @@ pub struct TreeDifference {
 }
 
 impl TreeDifference {
-    /// Returns whether there is nothing but a folder on both sides.
-    pub fn is_of_folder(&self) -> bool {
+    /// Returns whether there is nothing but a directory on both sides.
+    pub fn is_of_directory(&self) -> bool {
         [&self.old, &self.new].into_iter().flatten().all(|(_, node)| node.directory().is_some())
     }
 
@@ -98,7 +98,7 @@ impl Tree {
         if self.hash() == newer.hash() {
             return Some(found);
         }
-        // Folders are touched with what is in them, so there may be more inodes than paths.
+        // Directories are touched with what is in them, so there may be more inodes than paths.
         if !self.has_unlike_at_most(newer, limit.saturating_mul(4)) {
             return None;
         }

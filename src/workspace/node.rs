@@ -84,7 +84,7 @@ pub struct FileNode {
     pub(super) uid: u32,
     /// Transfers of its tree until then.
     pub(super) epoch: u32,
-    /// Group, as chown(2) set it or the folder gave it.
+    /// Group, as chown(2) set it or the directory gave it.
     pub gid: u32,
     /// When it was last read, as the caller says.
     pub atime: Time,

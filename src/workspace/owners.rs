@@ -67,7 +67,7 @@ impl Transfers {
 }
 
 impl FileNode {
-    /// Returns whether everybody may read it, and a folder search it, and it can be given to others.
+    /// Returns whether everybody may read it, and a directory search it, and it can be given to others.
     pub fn is_open_to_others(&self) -> bool {
         let needed = if self.kind() == FileKind::Directory { 0o5 } else { 0o4 };
         // Where the group may less than others, the mode is there to shut its members out.

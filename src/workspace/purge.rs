@@ -22,16 +22,16 @@ pub struct PurgedFiles {
 pub struct PurgedFile {
     /// Where it stood; empty for one without a name.
     pub path: Vec<u8>,
-    /// Its hash; none for a folder.
+    /// Its hash; none for a directory.
     pub hash: Option<Hash>,
     /// The hash of its content, where it is a file that has some.
     pub content: Option<Hash>,
-    /// When it was made; none for a folder.
+    /// When it was made; none for a directory.
     pub birth: Option<Time>,
 }
 
 impl FileNode {
-    fn is_no_folder(&self) -> bool {
+    fn is_no_directory(&self) -> bool {
         !matches!(self.body, Body::Directory(_))
     }
 
@@ -53,7 +53,7 @@ impl Tree {
             chosen.extend(below);
         }
         if !contents.is_empty() || !births.is_empty() {
-            let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_no_folder();
+            let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_no_directory();
             let has = |node: &FileNode| {
                 is_one(node) || (!contents.is_empty() && node.said().is_some_and(|hash| contents.contains(&hash)))
             };
@@ -66,7 +66,7 @@ impl Tree {
     pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
         let of = |inode: u64| {
             let node = self.nodes.get(inode)?;
-            let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_folder().then_some(node.crtime));
+            let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_directory().then_some(node.crtime));
             Some(PurgedFile { path, hash: node.hash(), content: node.said(), birth })
         };
         self.chosen(files).into_iter().filter_map(of).collect()
@@ -80,7 +80,7 @@ impl Tree {
             return Ok(None);
         }
         let mut tree = self.clone();
-        // What is in a folder comes behind it.
+        // What is in a directory comes behind it.
         for inode in chosen.into_iter().rev().filter(|inode| *inode != super::ROOT) {
             let Some(node) = tree.nodes.get(inode).cloned() else { continue };
             for (parent, name) in node.names() {

@@ -116,7 +116,7 @@ fn a_write_settles_nothing_where_the_parent_went_on_or_words_had_settled_it() {
 }
 
 #[test]
-fn nobody_is_told_that_a_file_will_replace_a_folder_that_holds_something() {
+fn nobody_is_told_that_a_file_will_replace_a_directory_that_holds_something() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
@@ -219,7 +219,7 @@ fn what_time_removes_settles_no_conflict() {
 }
 
 #[test]
-fn a_write_below_a_folder_does_not_settle_what_contradicts_of_the_folder() {
+fn a_write_below_a_directory_does_not_settle_what_contradicts_of_the_directory() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     write(&memory, main, "core/plan", "base\n");

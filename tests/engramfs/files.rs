@@ -97,7 +97,7 @@ pub fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp<'static> {
 }
 
 #[test]
-fn a_rule_binds_what_is_in_a_folder_that_is_moved() {
+fn a_rule_binds_what_is_in_a_directory_that_is_moved() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     let bob = Actor { uid: 1001, ..who() };

@@ -43,7 +43,7 @@ fn in_a_pull_the_parents_file_wins_where_two_have_equal_times() {
 }
 
 #[test]
-fn a_later_name_in_its_folder_makes_a_delete_look_later() {
+fn a_later_name_in_its_directory_makes_a_delete_look_later() {
     for (later_name, expected) in [(false, Some("of main")), (true, None)] {
         let (memory, main, child) = forked("d/f");
         let parent = memory.files(&View::Branch(child)).unwrap().lookup(FILES_ROOT, b"d").unwrap();

@@ -106,7 +106,7 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
             let events = memory.shared_events(view.branch())?;
             (events.end - events.start, memory.shared_log(view.branch())?.changed)
         }
-        SharedNode::Signals => return signals::folder_attr(mount, view, base),
+        SharedNode::Signals => return signals::directory_attr(mount, view, base),
         SharedNode::Cursor => {
             (cursor_text(memory, view.branch())?.len() as u64, memory.shared_log(view.branch())?.changed)
         }

@@ -176,9 +176,9 @@ fn shared_file(node: &SharedNode, context: &OpenContext, flags: OpenFlags) -> Re
             Box::new(StaticFile(context.log_lines(node)?))
         }
         SharedNode::Log
-        | SharedNode::AfterFolder
-        | SharedNode::LastFolder
-        | SharedNode::ClosedFolder
+        | SharedNode::AfterDirectory
+        | SharedNode::LastDirectory
+        | SharedNode::ClosedDirectory
         | SharedNode::Signals
         | SharedNode::Closed(_) => return Err(Errno::EISDIR.into()),
     })

@@ -84,7 +84,7 @@ pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'
 
 /// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may remove any
 /// signal.
-pub(super) fn folder_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
+pub(super) fn directory_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
     let owner = mount.memory.info(mount.memory.shared_log(view.branch())?.owner)?;
     Ok(Attr { mode: SharedNode::Signals.mode(), uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
 }

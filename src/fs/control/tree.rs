@@ -86,22 +86,22 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
     Ok(found)
 }
 
-/// Returns what stands at a name in a folder of `shared/`.
+/// Returns what stands at a name in a directory of `shared/`.
 fn find_shared(
     mount: &MountContext,
     view: &View,
-    folder: &SharedNode,
+    directory: &SharedNode,
     name: &str,
 ) -> Result<Option<SharedNode>, Failure> {
     let number = || name.parse::<u64>().ok().filter(|number| number.to_string() == name);
-    Ok(match folder {
+    Ok(match directory {
         SharedNode::Log => SharedNode::log_files().find_map(|(known, node)| (known == name).then_some(node)),
-        SharedNode::AfterFolder => {
+        SharedNode::AfterDirectory => {
             let entries = mount.memory.shared_log(view.branch())?.entries();
             number().filter(|entry| *entry <= entries).map(SharedNode::After)
         }
-        SharedNode::LastFolder => number().filter(|count| *count > 0).map(SharedNode::Last),
-        SharedNode::ClosedFolder => {
+        SharedNode::LastDirectory => number().filter(|count| *count > 0).map(SharedNode::Last),
+        SharedNode::ClosedDirectory => {
             let names = mount.memory.closed_logs(view.branch())?;
             names.into_iter().find(|known| **known == *name).map(SharedNode::Closed)
         }
@@ -110,34 +110,34 @@ fn find_shared(
     })
 }
 
-fn list_shared(mount: &MountContext, view: &View, folder: &SharedNode) -> Result<Vec<ListName>, Failure> {
+fn list_shared(mount: &MountContext, view: &View, directory: &SharedNode) -> Result<Vec<ListName>, Failure> {
     let node = |label: &str, node: SharedNode| name(label, FsNode::Shared(view.clone(), node));
-    Ok(match folder {
+    Ok(match directory {
         SharedNode::Log => SharedNode::log_files().map(|(label, shared)| node(label, shared)).collect(),
-        SharedNode::ClosedFolder => {
+        SharedNode::ClosedDirectory => {
             let names = mount.memory.closed_logs(view.branch())?;
             names.into_iter().map(|label| node(&label, SharedNode::Closed(label.clone()))).collect()
         }
         SharedNode::Closed(log) => vec![node("entries.jsonl", SharedNode::ClosedEntries(log.clone()))],
         // They have a name for each number.
-        SharedNode::AfterFolder | SharedNode::LastFolder => Vec::new(),
+        SharedNode::AfterDirectory | SharedNode::LastDirectory => Vec::new(),
         _ => return Err(Errno::ENOTDIR.into()),
     })
 }
 
-/// Returns the folder of `shared/` that holds a node.
+/// Returns the directory of `shared/` that holds a node.
 fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
-    let folder = match node {
+    let directory = match node {
         SharedNode::Log | SharedNode::Signals | SharedNode::Events => {
             return FsNode::Control(view.clone(), ControlNode::Shared);
         }
-        SharedNode::After(_) => SharedNode::AfterFolder,
-        SharedNode::Last(_) => SharedNode::LastFolder,
-        SharedNode::Closed(_) => SharedNode::ClosedFolder,
+        SharedNode::After(_) => SharedNode::AfterDirectory,
+        SharedNode::Last(_) => SharedNode::LastDirectory,
+        SharedNode::Closed(_) => SharedNode::ClosedDirectory,
         SharedNode::ClosedEntries(log) => SharedNode::Closed(log.clone()),
         _ => SharedNode::Log,
     };
-    FsNode::Shared(view.clone(), folder)
+    FsNode::Shared(view.clone(), directory)
 }
 
 fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {

@@ -8,7 +8,7 @@ use crate::fs::{AttrChanges, Errno, FileKind, FsOptions, Kernel, TimeSet};
 use crate::memory::{Time, View};
 use crate::sync::Mutex;
 
-/// A branch with a folder and two files.
+/// A branch with a directory and two files.
 fn filled() -> Rig {
     let rig = Rig::new();
     rig.mkdir("main/files/d").unwrap();
@@ -271,13 +271,13 @@ fn the_kernel_forgets_what_a_merge_changed_and_nothing_else() {
     rig.write("main/branches/x/files/a", "a of x").unwrap();
     rig.write("main/branches/x/files/d/new", "new").unwrap();
     rig.rm("main/branches/x/files/d/b").unwrap();
-    let [root, folder, a, b, same] =
+    let [root, directory, a, b, same] =
         ["", "/d", "/a", "/d/b", "/same"].map(|name| rig.ino(&format!("main/files{name}")).unwrap());
     let told = Told::by(&rig);
     rig.mv("main/branches/x", "main/x").unwrap();
     // The change returns when the kernel has heard.
     let files = told.files.lock().clone();
-    assert!([a, b, folder].iter().all(|ino| files.contains(ino)), "{files:?}");
+    assert!([a, b, directory].iter().all(|ino| files.contains(ino)), "{files:?}");
     assert!(!files.contains(&same) && !files.contains(&root), "{files:?}");
 }
 

@@ -7,7 +7,7 @@ use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDi
 
 /// Refuses an operation that a rule of the branch forbids; only where its settings have binding rules does any.
 ///
-/// A rule binds the paths that an operation makes, changes, moves or removes, with a folder all that
+/// A rule binds the paths that an operation makes, changes, moves or removes, with a directory all that
 /// is in it; a file with several names is bound by the rules of all of them.
 pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &FileOp<'_>) -> Result<(), Error> {
     let touched = TouchedPaths { tree, op };
@@ -66,14 +66,14 @@ impl TouchedPaths<'_> {
     /// Returns the old and the new path of what is moved, and of all that is in it.
     fn moved(&self, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
         let mut paths = vec![from.to_vec(), to.to_vec()];
-        let mut folders: Vec<(u64, Vec<u8>)> =
+        let mut directories: Vec<(u64, Vec<u8>)> =
             self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
-        while let Some((folder, inside)) = folders.pop() {
-            // What is not a folder has no entries.
-            for (name, inode) in self.tree.entries(folder, None).into_iter().flatten() {
+        while let Some((directory, inside)) = directories.pop() {
+            // What is not a directory has no entries.
+            for (name, inode) in self.tree.entries(directory, None).into_iter().flatten() {
                 let inside = [&inside[..], b"/", name].concat();
                 paths.extend([[from, &inside].concat(), [to, &inside].concat()]);
-                folders.push((inode, inside));
+                directories.push((inode, inside));
             }
         }
         paths

@@ -19,8 +19,8 @@ pub enum MergeError {
     /// What was to be resolved is not in conflict.
     #[error("{0} is not in conflict")]
     NoConflict(String),
-    /// The side that was chosen needs the place of a folder.
-    #[error("{0} can't be resolved so: the other side has a folder there that holds something")]
+    /// The side that was chosen needs the place of a directory.
+    #[error("{0} can't be resolved so: the other side has a directory there that holds something")]
     FolderInTheWay(String),
     /// A process has a file of a unit open for writing in the branch that would get another version of it.
     #[error("files/{0} is open for writing in the branch that would get another version of it")]
@@ -67,7 +67,7 @@ impl MergeError {
             MergeError::FolderInTheWay(_) => Advice::new(
                 Kind::Invalid,
                 "folder_in_the_way",
-                "move away what is in the folder, or resolve for the other side",
+                "move away what is in the directory, or resolve for the other side",
             ),
             MergeError::UnitInUse(_) => Advice::new(
                 Kind::Busy,

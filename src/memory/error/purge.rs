@@ -41,9 +41,11 @@ impl PurgeError {
                 "bad_item",
                 "write the id of a record, files/PATH, shared/log/NUMBER or shared/signals/KEY",
             ),
-            PurgeError::TooMany { .. } => {
-                Advice::new(Kind::TooLarge, "too_many_names", "purge them in several steps, or name a folder of files")
-            }
+            PurgeError::TooMany { .. } => Advice::new(
+                Kind::TooLarge,
+                "too_many_names",
+                "purge them in several steps, or name a directory of files",
+            ),
             PurgeError::NothingFound(_) => Advice::new(
                 Kind::NotFound,
                 "nothing_to_purge",

@@ -22,20 +22,20 @@ pub type Quote = (u64, u32);
 /// What a purge takes out, as decisions on merges name it.
 #[derive(Default)]
 pub struct PurgedItems {
-    /// Ids, and paths of files and folders with `files/` in front.
+    /// Ids, and paths of files and directories with `files/` in front.
     pub names: HashSet<Arc<str>>,
     /// Hashes of versions.
     pub versions: HashSet<Hash>,
 }
 
 impl PurgedItems {
-    /// Tells whether a decision is about one of the items, something in one of the folders, or one of the versions.
+    /// Tells whether a decision is about one of the items, something in one of the directories, or one of the versions.
     fn has(&self, decision: &Decision) -> bool {
         let id = &*decision.id;
-        let mut folders = id.match_indices('/').map(|(end, _)| &id[..end]);
+        let mut directories = id.match_indices('/').map(|(end, _)| &id[..end]);
         let versions = [decision.base, decision.child, decision.parent];
         self.names.contains(id)
-            || folders.any(|folder| self.names.contains(folder))
+            || directories.any(|directory| self.names.contains(directory))
             || versions.iter().flatten().any(|version| self.versions.contains(version))
     }
 

@@ -187,8 +187,9 @@ impl Memory {
             let branch = catalog.branch(branch)?;
             let tree = branch.state.files();
             let is_it = tree.lookup(parent, &wanted).is_ok_and(|there| there == inode);
-            let folder = tree.path(parent).unwrap_or_default();
-            let path = if folder.is_empty() { wanted.to_vec() } else { [&folder[..], b"/", &wanted[..]].concat() };
+            let directory = tree.path(parent).unwrap_or_default();
+            let path =
+                if directory.is_empty() { wanted.to_vec() } else { [&directory[..], b"/", &wanted[..]].concat() };
             let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.written.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
@@ -213,20 +214,20 @@ impl Memory {
 /// Returns the files that have outlived their rule, and when the next one will have.
 fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
     let (mut found, mut next) = (Vec::new(), Time(i64::MAX));
-    let mut folders = vec![(ROOT, Vec::new())];
-    while let Some((folder, path)) = folders.pop() {
-        let Ok(entries) = tree.entries(folder, None) else { continue };
+    let mut directories = vec![(ROOT, Vec::new())];
+    while let Some((directory, path)) = directories.pop() {
+        let Ok(entries) = tree.entries(directory, None) else { continue };
         for (name, inode) in entries {
             let Ok(node) = tree.node(inode) else { continue };
             let below = if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() };
             if node.directory().is_some() {
-                folders.push((inode, below));
+                directories.push((inode, below));
                 continue;
             }
             let Some(ttl) = rules.of(&below).ttl else { continue };
             let end = node.written.after(ttl);
             if end <= now {
-                found.push(Expired { parent: folder, name: name.clone(), inode });
+                found.push(Expired { parent: directory, name: name.clone(), inode });
             } else {
                 next = next.min(end);
             }

@@ -15,7 +15,7 @@ use crate::workspace::{FileNode, TreeDifference};
 
 /// Returns what differs between two states; none where that is more than so many records or paths.
 ///
-/// A renamed file is at both of its names. A folder that came or went with what is in it is not named.
+/// A renamed file is at both of its names. A directory that came or went with what is in it is not named.
 pub fn changed_paths(
     before: &BranchVersion,
     after: &BranchVersion,
@@ -23,10 +23,10 @@ pub fn changed_paths(
 ) -> Result<Option<Vec<ChangedPath>>, Error> {
     let Some(records) = differences_at_most(before, after, limit)? else { return Ok(None) };
     let Some(files) = before.files().differences_at_most(after.files(), limit) else { return Ok(None) };
-    let folders = folders_above(&files);
+    let directories = directories_above(&files);
     let is_implied = |change: &TreeDifference| {
         let is_whole = change.old.is_none() || change.new.is_none();
-        is_whole && change.is_of_folder() && folders.contains(&change.path[..])
+        is_whole && change.is_of_directory() && directories.contains(&change.path[..])
     };
     let records = records.into_iter().map(|change| {
         let path: Arc<str> = format!("vectors/{}", change.id).into();
@@ -37,7 +37,7 @@ pub fn changed_paths(
     Ok(Some(records.chain(files).collect()))
 }
 
-/// Returns the first records and files that differ between what the branch that receives was and is; folders are not named.
+/// Returns the first records and files that differ between what the branch that receives was and is; directories are not named.
 pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
     (merge, records): (MergeKind, &RecordMerge),
@@ -55,7 +55,7 @@ pub fn first_items(
     };
     if counts.files > 0 && items.len() < ITEMS_MAX {
         let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
-        let files = files.into_iter().filter(|change| !change.is_of_folder());
+        let files = files.into_iter().filter(|change| !change.is_of_directory());
         items.extend(files.map(|change| id_of_file(&change.path)));
     }
     Ok(Detail::of_items(items).items)
@@ -67,17 +67,17 @@ fn is_lost(change: &TreeDifference) -> bool {
     change.old.is_some() && kind(&change.old) != kind(&change.new)
 }
 
-/// Returns the folders that lie above some of the paths.
-fn folders_above(changes: &[TreeDifference]) -> HashSet<&[u8]> {
-    let mut folders = HashSet::new();
+/// Returns the directories that lie above some of the paths.
+fn directories_above(changes: &[TreeDifference]) -> HashSet<&[u8]> {
+    let mut directories = HashSet::new();
     for change in changes {
         let mut path = &change.path[..];
         while let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
             path = &path[..end];
-            if !folders.insert(path) {
+            if !directories.insert(path) {
                 break;
             }
         }
     }
-    folders
+    directories
 }

@@ -21,7 +21,7 @@ struct ResolvedConflict {
 impl Memory {
     /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
     ///
-    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a folder keeps it from being settled that way
+    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being settled that way
     /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
         self.merging.acks.forget(branch, id);
@@ -106,7 +106,7 @@ impl Memory {
         }
     }
 
-    /// Returns those decisions that a merge would follow: a folder that holds something stays, whoever wants it away.
+    /// Returns those decisions that a merge would follow: a directory that holds something stays, whoever wants it away.
     fn followed(
         &self,
         catalog: &Catalog,

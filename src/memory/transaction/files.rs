@@ -35,7 +35,7 @@ pub(in crate::memory) struct Pending {
     counted_at: u64,
     /// Operations on the branch so far.
     edits: u64,
-    /// Operations on the branch when a folder was moved last, with all that is in it.
+    /// Operations on the branch when a directory was moved last, with all that is in it.
     moved_at: u64,
 }
 
@@ -304,7 +304,7 @@ impl Memory {
             // Not before: a frame that could not be written binds none that follows.
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
-            let (moves, edits) = (moves_folder(&files.tree, &edit.op), files.edits);
+            let (moves, edits) = (moves_directory(&files.tree, &edit.op), files.edits);
             log_tail.note(edit.author, files, bytes + COMMAND_BYTES);
             if moves && let Some(pending) = log_tail.pending.get_mut(&edit.author.branch) {
                 pending.moved_at = edits + 1;
@@ -462,14 +462,14 @@ fn content_bytes(op: &FileOp<'_>) -> u64 {
     }
 }
 
-/// Returns whether an operation moves a folder that holds something.
-fn moves_folder(tree: &Tree, op: &FileOp<'_>) -> bool {
+/// Returns whether an operation moves a directory that holds something.
+fn moves_directory(tree: &Tree, op: &FileOp<'_>) -> bool {
     let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
-    let is_folder = |parent: u64, name: &[u8]| {
+    let is_directory = |parent: u64, name: &[u8]| {
         let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
         node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
     };
-    is_folder(*parent, name) || is_folder(*new_parent, new_name)
+    is_directory(*parent, name) || is_directory(*new_parent, new_name)
 }
 
 /// Returns whether an operation outlives the handles of its file.

@@ -337,8 +337,8 @@ impl Memory {
             if node.size() > bytes_max {
                 return Err(Error::TooLargeToShow(node.size()));
             }
-            if let Some((folder, name)) = node.names().next() {
-                return self.shown_file(state.files(), folder, name, node).map(Some);
+            if let Some((directory, name)) = node.names().next() {
+                return self.shown_file(state.files(), directory, name, node).map(Some);
             }
         }
         Ok(None)
@@ -352,31 +352,31 @@ impl Memory {
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
     fn file_of(&self, state: &BranchVersion, hash: &Hash, bytes_max: u64) -> Result<Option<ShownObject>, Error> {
         let tree = state.files();
-        let mut folders = vec![ROOT];
-        while let Some(folder) = folders.pop() {
-            for (name, inode) in tree.entries(folder, None).map_err(stored)? {
+        let mut directories = vec![ROOT];
+        while let Some(directory) = directories.pop() {
+            for (name, inode) in tree.entries(directory, None).map_err(stored)? {
                 let node = tree.node(inode).map_err(stored)?;
                 if node.directory().is_some() {
-                    folders.push(inode);
+                    directories.push(inode);
                 } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
                     if node.size() > bytes_max {
                         return Err(Error::TooLargeToShow(node.size()));
                     }
-                    return self.shown_file(tree, folder, name, node).map(Some);
+                    return self.shown_file(tree, directory, name, node).map(Some);
                 }
             }
         }
         Ok(None)
     }
 
-    fn shown_file(&self, tree: &Tree, folder: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
+    fn shown_file(&self, tree: &Tree, directory: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
         let content = match node.target() {
             Some(target) => target.to_vec(),
             None => {
                 node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.storage.trees).map_err(stored)?
             }
         };
-        let path = [&tree.path(folder).unwrap_or_default()[..], name].join(&b'/');
+        let path = [&tree.path(directory).unwrap_or_default()[..], name].join(&b'/');
         let path = format!("files/{}", String::from_utf8_lossy(&path).trim_start_matches('/'));
         let value = json!({
             "kind": "file", "path": path, "mode": format!("{:04o}", node.mode), "size": node.size(),

@@ -260,7 +260,7 @@ fn own_records(resolved: &ResolvedView<'_>) -> Result<OwnEdits, Error> {
     Ok(own)
 }
 
-/// The same of files and folders, as `diff` lists them. What shares chunks with the base counts whole.
+/// The same of files and directories, as `diff` lists them. What shares chunks with the base counts whole.
 fn own_files(resolved: &ResolvedView<'_>) -> OwnEdits {
     let (base, files) = (resolved.base.files(), resolved.state.files());
     let totals = files.totals();

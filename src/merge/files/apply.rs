@@ -15,7 +15,7 @@ use crate::workspace::{
 
 /// The merged tree while changes are applied to it.
 ///
-/// Everything that moves first goes into a staging folder and then
+/// Everything that moves first goes into a staging directory and then
 /// to its new place: so two files can change places in any order.
 pub(super) struct TreeEditor<'a, 'b> {
     /// What decides, and has the trees.
@@ -29,8 +29,8 @@ pub(super) struct TreeEditor<'a, 'b> {
     new_owner: Option<NewOwner>,
     /// Inodes of what was grafted.
     grafted: HashMap<Id, u64>,
-    /// Where what moves waits: the folder, and the name of each.
-    staging_folder: Option<u64>,
+    /// Where what moves waits: the directory, and the name of each.
+    staging_directory: Option<u64>,
     staged_names: HashMap<Id, FileName>,
     /// Inodes that lost their last name.
     pub removed: Vec<u64>,
@@ -56,21 +56,21 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             time: how.time,
             new_owner: how.new_owner,
             grafted,
-            staging_folder: None,
+            staging_directory: None,
             staged_names,
             removed: Vec::new(),
             files: BTreeSet::new(),
         }
     }
 
-    /// Carries out all changes; those of folders come before those of what is in them.
+    /// Carries out all changes; those of directories come before those of what is in them.
     pub(super) fn build(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         changes.iter().try_for_each(|change| self.detach(change))?;
-        // The innermost folders go first.
-        changes.iter().rev().try_for_each(|change| self.remove_folder(change))?;
+        // The innermost directories go first.
+        changes.iter().rev().try_for_each(|change| self.remove_directory(change))?;
         changes.iter().try_for_each(|change| self.attach(change))?;
         changes.iter().filter(|change| !change.is_new).try_for_each(|change| self.change(change))?;
-        self.remove_staging_folder()?;
+        self.remove_staging_directory()?;
         self.removed.retain(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() == 0));
         Ok(())
     }
@@ -81,7 +81,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }
 
-    fn is_folder(&self, inode: u64) -> bool {
+    fn is_directory(&self, inode: u64) -> bool {
         self.tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory)
     }
 
@@ -104,19 +104,19 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             return Ok(());
         }
         let Some(inode) = self.inode(change.id) else { return Ok(()) };
-        let is_folder = self.is_folder(inode);
-        if is_folder && change.add.is_empty() {
+        let is_directory = self.is_directory(inode);
+        if is_directory && change.add.is_empty() {
             return Ok(());
         }
-        if !is_folder {
+        if !is_directory {
             self.files.insert(change.id);
         }
-        for (folder, name) in &change.remove {
-            let Some(parent) = self.inode(*folder) else { continue };
+        for (directory, name) in &change.remove {
+            let Some(parent) = self.inode(*directory) else { continue };
             if change.add.is_empty() || self.staged_names.contains_key(&change.id) {
                 self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
-                let staging = self.staging_folder()?;
+                let staging = self.staging_directory()?;
                 let temporary_name = FileName::new(self.staged_names.len().to_string().as_bytes())?;
                 self.rename((parent, name), (staging, &temporary_name))?;
                 self.staged_names.insert(change.id, temporary_name);
@@ -136,14 +136,14 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         })
     }
 
-    fn staging_folder(&mut self) -> Result<u64, TreeError> {
-        if let Some(staging) = self.staging_folder {
+    fn staging_directory(&mut self) -> Result<u64, TreeError> {
+        if let Some(staging) = self.staging_directory {
             return Ok(staging);
         }
         let name = self.free_name(b".moving")?;
         let make = Make::Directory;
         let staging = self.apply(FileOp::Create { parent: ROOT, name, make, mode: 0o700, uid: 0, gid: 0 })?;
-        self.staging_folder = Some(staging);
+        self.staging_directory = Some(staging);
         Ok(staging)
     }
 
@@ -159,8 +159,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
     }
 
-    fn remove_staging_folder(&mut self) -> Result<(), TreeError> {
-        let Some(staging) = self.staging_folder.take() else { return Ok(()) };
+    fn remove_staging_directory(&mut self) -> Result<(), TreeError> {
+        let Some(staging) = self.staging_directory.take() else { return Ok(()) };
         let Some(name) = self.tree.node(staging)?.names().next().map(|(_, name)| name.clone()) else { return Ok(()) };
         self.apply(FileOp::Rmdir { parent: ROOT, name, keep: false }).map(drop)
     }
@@ -168,9 +168,11 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Gives a file its new names.
     fn attach(&mut self, change: &NodeChange) -> Result<(), TreeError> {
         for place in &change.add {
-            let folder = self.folder(place.0)?;
-            let done = match folder {
-                Some(folder) if self.make_room(change, folder, &place.1)? => self.enter(change, folder, &place.1)?,
+            let directory = self.directory(place.0)?;
+            let done = match directory {
+                Some(directory) if self.make_room(change, directory, &place.1)? => {
+                    self.enter(change, directory, &place.1)?
+                }
                 Some(_) => false,
                 None => self.refuse(change),
             };
@@ -184,25 +186,25 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Puts a file to a free place; returns false where it can't be there.
     fn enter(&mut self, change: &NodeChange, parent: u64, name: &FileName) -> Result<bool, TreeError> {
         if let Some(temporary_name) = self.staged_names.get(&change.id).cloned() {
-            let staging = self.staging_folder()?;
+            let staging = self.staging_directory()?;
             return match self.rename((staging, &temporary_name), (parent, name)) {
                 Ok(_) => Ok(self.staged_names.remove(&change.id).is_some()),
-                // The other side moved that folder into this one.
+                // The other side moved that directory into this one.
                 Err(TreeError::Invalid(_)) => Ok(self.refuse(change)),
                 Err(error) => Err(error),
             };
         }
         let is_grafted = self.grafted.contains_key(&change.id);
         match self.inode(change.id).filter(|_| is_grafted || !change.is_new) {
-            // A folder that something below it needed is there already.
-            Some(inode) if self.is_folder(inode) => {}
+            // A directory that something below it needed is there already.
+            Some(inode) if self.is_directory(inode) => {}
             Some(inode) => drop(self.apply(FileOp::Link { inode, parent, name: name.clone() })?),
             None => drop(self.graft(change.id, parent, name)?),
         }
         Ok(true)
     }
 
-    /// Makes the child's file in the result. Of a folder: without what is in it.
+    /// Makes the child's file in the result. Of a directory: without what is in it.
     fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.of_child(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.in_child(id) else { return Ok(None) };
@@ -222,12 +224,12 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.resolver.trees.child.node(self.resolver.trees.in_child(id)?).ok().cloned()
     }
 
-    /// Returns the folder of that id, made again with those above it if it is not there; none where
+    /// Returns the directory of that id, made again with those above it if it is not there; none where
     /// something else is in the way.
-    fn folder(&mut self, id: Id) -> Result<Option<u64>, TreeError> {
+    fn directory(&mut self, id: Id) -> Result<Option<u64>, TreeError> {
         let mut missing = Vec::new();
         let mut at = id;
-        let mut folder = loop {
+        let mut directory = loop {
             if let Some(inode) = self.inode(at) {
                 break inode;
             }
@@ -239,35 +241,35 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             at = above;
         };
         while let Some((id, name)) = missing.pop() {
-            folder = match self.tree.lookup(folder, &name) {
-                // A folder of another origin does as well.
-                Ok(there) if self.is_folder(there) => {
+            directory = match self.tree.lookup(directory, &name) {
+                // A directory of another origin does as well.
+                Ok(there) if self.is_directory(there) => {
                     self.grafted.insert(id, there);
                     there
                 }
                 Ok(_) => return Ok(None),
-                Err(_) => match self.graft(id, folder, &name)? {
+                Err(_) => match self.graft(id, directory, &name)? {
                     Some(inode) => inode,
                     None => return Ok(None),
                 },
             };
         }
-        Ok(self.is_folder(folder).then_some(folder))
+        Ok(self.is_directory(directory).then_some(directory))
     }
 
     /// Frees a place for a file of the child; returns false where what is there stays.
     ///
-    /// What is there is decided about like two versions of a file; but a folder that holds something
+    /// What is there is decided about like two versions of a file; but a directory that holds something
     /// is never removed for the sake of a name.
-    fn make_room(&mut self, change: &NodeChange, folder: u64, name: &FileName) -> Result<bool, TreeError> {
-        let Ok(there) = self.tree.lookup(folder, name) else { return Ok(true) };
+    fn make_room(&mut self, change: &NodeChange, directory: u64, name: &FileName) -> Result<bool, TreeError> {
+        let Ok(there) = self.tree.lookup(directory, name) else { return Ok(true) };
         if self.inode(change.id) == Some(there) {
             return Ok(true);
         }
         let old = self.tree.node(there)?.clone();
         let mut item = self.resolver.item(change.id);
         let Some(child) = item.child.as_ref().map(|child| child.node.clone()) else { return Ok(false) };
-        // An empty folder and a full one, or a new folder and one that is there, are one folder.
+        // An empty directory and a full one, or a new directory and one that is there, are one directory.
         if child.kind() == FileKind::Directory && old.kind() == FileKind::Directory && change.is_new {
             self.grafted.insert(change.id, there);
             return Ok(true);
@@ -280,7 +282,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         if winner != Some(Side::Child) {
             return Ok(false);
         }
-        let (parent, name) = (folder, name.clone());
+        let (parent, name) = (directory, name.clone());
         self.apply(match old.kind() {
             FileKind::Directory => FileOp::Rmdir { parent, name, keep: true },
             _ => FileOp::Unlink { parent, name, keep: true },
@@ -298,17 +300,17 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Moves a staged file back to where the parent has it; where that place is taken, the file is a loser.
     fn move_back(&mut self, change: &NodeChange) -> Result<(), TreeError> {
         let Some(temporary_name) = self.staged_names.remove(&change.id) else { return Ok(()) };
-        let staging = self.staging_folder()?;
-        for (folder, name) in &change.remove {
-            let Some(folder) = self.inode(*folder) else { continue };
-            match self.rename((staging, &temporary_name), (folder, name)) {
+        let staging = self.staging_directory()?;
+        for (directory, name) in &change.remove {
+            let Some(directory) = self.inode(*directory) else { continue };
+            match self.rename((staging, &temporary_name), (directory, name)) {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Exists | TreeError::Invalid(_) | TreeError::NotDirectory | TreeError::Stale) => {}
                 Err(error) => return Err(error),
             }
         }
         let inode = self.tree.lookup(staging, &temporary_name)?;
-        if self.is_folder(inode) {
+        if self.is_directory(inode) {
             // What is in it must not be lost for a name.
             let name = self.free_name(b"moved")?;
             return self.rename((staging, &temporary_name), (ROOT, &name)).map(drop);
@@ -363,15 +365,15 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(())
     }
 
-    /// Removes a folder that the child removed, if nothing is in it.
-    fn remove_folder(&mut self, change: &NodeChange) -> Result<(), TreeError> {
+    /// Removes a directory that the child removed, if nothing is in it.
+    fn remove_directory(&mut self, change: &NodeChange) -> Result<(), TreeError> {
         if change.is_new || change.remove.is_empty() || !change.add.is_empty() {
             return Ok(());
         }
         let Some(inode) = self.inode(change.id) else { return Ok(()) };
-        for (folder, name) in &change.remove {
+        for (directory, name) in &change.remove {
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
-            if let Some(parent) = self.inode(*folder).filter(|_| is_empty) {
+            if let Some(parent) = self.inode(*directory).filter(|_| is_empty) {
                 self.apply(FileOp::Rmdir { parent, name: name.clone(), keep: true })?;
             }
         }

@@ -16,7 +16,7 @@ const NEWEST: KindSpec =
     KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), merging: Merging::Whole };
 /// Both changed is a conflict.
 const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, merging: Merging::Whole };
-/// A folder, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
+/// A directory, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
 const UNIT: KindSpec =
     KindSpec { name: "unit", takes_key: false, strategy: Some(Strategy::Manual), merging: Merging::Whole };
 /// The file does not merge at all.

@@ -1,4 +1,4 @@
-//! One file or folder on three sides, and what to do with it.
+//! One file or directory on three sides, and what to do with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{ContentVersion, Side};
 use crate::object::{Hash, Time};
 use crate::workspace::{FileKind, FileNode};
 
-/// A file or folder that both sides changed, and what became of it.
+/// A file or directory that both sides changed, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDecision {
     /// Its path in the child, or where it is not there in the parent, or else in the base.
@@ -93,7 +93,7 @@ impl NodeChange {
 
 impl MergeItem {
     /// Returns whether it is a folder on the first side that has it, of child, parent and base.
-    pub(super) fn is_folder(&self) -> bool {
+    pub(super) fn is_directory(&self) -> bool {
         let seen = self.child.as_ref().or(self.parent.as_ref()).or(self.base.as_ref());
         seen.is_some_and(|seen| seen.node.kind() == FileKind::Directory)
     }

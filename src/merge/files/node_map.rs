@@ -24,7 +24,7 @@ pub struct MergeTrees<'a> {
     pub parent: &'a Tree,
 }
 
-/// One file or folder, on whatever side.
+/// One file or directory, on whatever side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Id {
     /// It was in the base, with that inode number.
@@ -35,13 +35,14 @@ pub(super) enum Id {
     Parent(u64),
 }
 
-/// A name in a folder.
+/// A name in a directory.
 pub(super) type EntryKey = (Id, FileName);
 
-/// Whether two inodes may be one file: a folder and a file never are.
+/// Whether two inodes may be one file: a directory and a file never are.
 fn same_kind(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
-    let is_folder = |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory);
-    is_folder(one) == is_folder(other)
+    let is_directory =
+        |(tree, inode): (&Tree, u64)| tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory);
+    is_directory(one) == is_directory(other)
 }
 
 fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -143,8 +144,8 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the inode of a name if the base does not have it.
-    fn added(&self, side: &Tree, folder: u64, name: &[u8]) -> Option<u64> {
-        let inode = side.lookup(folder, name).ok()?;
+    fn added(&self, side: &Tree, directory: u64, name: &[u8]) -> Option<u64> {
+        let inode = side.lookup(directory, name).ok()?;
         self.origin(side, inode).is_none().then_some(inode)
     }
 
@@ -183,19 +184,19 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns what an inode is that a side has at a place, where the base had it.
-    fn successor_id(&self, side: &Tree, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
+    fn successor_id(&self, side: &Tree, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
         if let Some(origin) = self.origin(side, inode) {
             return Some(Id::Base(origin));
         }
-        let Id::Base(folder) = folder else { return None };
-        let old = self.base.lookup(folder, name).ok()?;
+        let Id::Base(directory) = directory else { return None };
+        let old = self.base.lookup(directory, name).ok()?;
         (self.successor(side, old) == Some(inode)).then_some(Id::Base(old))
     }
 
     /// Returns what an inode is that the parent added at a place, where the child added one, too.
-    fn added_by_both(&self, folder: Id, name: &[u8], inode: u64) -> Option<Id> {
-        let counterpart = self.added(self.child, self.in_child(folder)?, name)?;
-        let is_new = self.successor_id(self.child, folder, name, counterpart).is_none();
+    fn added_by_both(&self, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
+        let counterpart = self.added(self.child, self.in_child(directory)?, name)?;
+        let is_new = self.successor_id(self.child, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
     }
 
@@ -221,15 +222,15 @@ impl<'a> NodeMap<'a> {
             Id::Child(inode) => inode,
         };
         let path = self.child.path(inode)?;
-        let (mut at, mut own, mut folder) = (ROOT, ROOT, Id::Base(ROOT));
+        let (mut at, mut own, mut directory) = (ROOT, ROOT, Id::Base(ROOT));
         for name in names(&path) {
             own = self.child.lookup(own, name).ok()?;
-            let successor_id = self.successor_id(self.child, folder, name, own);
+            let successor_id = self.successor_id(self.child, directory, name, own);
             at = match successor_id {
                 Some(Id::Base(old)) => self.successor(self.parent, old)?,
-                _ => self.parent_counterpart(folder, at, name, own)?,
+                _ => self.parent_counterpart(directory, at, name, own)?,
             };
-            folder = successor_id.unwrap_or(Id::Child(own));
+            directory = successor_id.unwrap_or(Id::Child(own));
         }
         Some(at)
     }
@@ -239,10 +240,10 @@ impl<'a> NodeMap<'a> {
         self.parent.is_clone_of(self.base)
     }
 
-    /// Returns whether a folder of the base is on both sides, at the path that it has in the base.
-    pub(super) fn is_in_place(&self, folder: u64) -> bool {
-        let path = self.base.path(folder);
-        let stays = |side: &Tree| self.is_shared(side, folder) && side.path(folder) == path;
+    /// Returns whether a directory of the base is on both sides, at the path that it has in the base.
+    pub(super) fn is_in_place(&self, directory: u64) -> bool {
+        let path = self.base.path(directory);
+        let stays = |side: &Tree| self.is_shared(side, directory) && side.path(directory) == path;
         path.is_some() && stays(self.child) && (self.parent_is_base() || stays(self.parent))
     }
 
@@ -250,7 +251,7 @@ impl<'a> NodeMap<'a> {
     fn keeps_names_in_child(&self, id: Id) -> bool {
         let Id::Base(inode) = id else { return false };
         let is_same = |old: &FileNode, new: &FileNode| {
-            old.names().eq(new.names()) && new.names().all(|(folder, _)| self.is_shared(self.child, folder))
+            old.names().eq(new.names()) && new.names().all(|(directory, _)| self.is_shared(self.child, directory))
         };
         self.is_shared(self.child, inode)
             && self.base.node(inode).is_ok_and(|old| self.child.node(inode).is_ok_and(|new| is_same(old, new)))
@@ -265,23 +266,24 @@ impl<'a> NodeMap<'a> {
         }
         let names = |tree: &Tree, inode: Option<u64>| -> Vec<(u64, FileName)> {
             let node = inode.and_then(|inode| tree.node(inode).ok());
-            node.into_iter().flat_map(|node| node.names().map(|(folder, name)| (folder, name.clone()))).collect()
+            node.into_iter().flat_map(|node| node.names().map(|(directory, name)| (directory, name.clone()))).collect()
         };
-        for (folder, name) in names(self.child, self.in_child(id)) {
-            let folder = self.id_in_child(folder).and_then(|folder| self.in_base(folder));
-            found.extend(folder.and_then(|folder| self.base.lookup(folder, &name).ok()).map(Id::Base));
+        for (directory, name) in names(self.child, self.in_child(id)) {
+            let directory = self.id_in_child(directory).and_then(|directory| self.in_base(directory));
+            found.extend(directory.and_then(|directory| self.base.lookup(directory, &name).ok()).map(Id::Base));
         }
-        for (folder, name) in names(self.base, self.in_base(id)) {
-            let there = self.successor(self.child, folder).and_then(|folder| self.child.lookup(folder, &name).ok());
+        for (directory, name) in names(self.base, self.in_base(id)) {
+            let there =
+                self.successor(self.child, directory).and_then(|directory| self.child.lookup(directory, &name).ok());
             found.extend(there.and_then(|inode| self.id_in_child(inode)));
         }
         found
     }
 
     /// Returns what the parent added where the child added an inode.
-    fn parent_counterpart(&self, folder: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
+    fn parent_counterpart(&self, directory: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
         let counterpart = self.added(self.parent, at, name)?;
-        let is_new = self.successor_id(self.parent, folder, name, counterpart).is_none();
+        let is_new = self.successor_id(self.parent, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, own), (self.parent, counterpart))).then_some(counterpart)
     }
 }
@@ -295,8 +297,8 @@ pub(super) fn places(
 ) -> (BTreeSet<EntryKey>, Option<Vec<u8>>) {
     let (mut places, mut first) = (BTreeSet::new(), None);
     let Ok(node) = tree.node(inode) else { return (places, first) };
-    for (folder, name) in node.names() {
-        let Some(mut path) = tree.path(folder) else { continue };
+    for (directory, name) in node.names() {
+        let Some(mut path) = tree.path(directory) else { continue };
         if !path.is_empty() {
             path.push(b'/');
         }
@@ -304,17 +306,17 @@ pub(super) fn places(
         if is_never(rules, &path, node.kind() == FileKind::Directory) {
             continue;
         }
-        if let Some(folder) = id(folder) {
-            places.insert((folder, name.clone()));
+        if let Some(directory) = id(directory) {
+            places.insert((directory, name.clone()));
             first.get_or_insert(path);
         }
     }
     (places, first)
 }
 
-/// Whether a path does not merge. A rule for all that is in a folder is for the folder, too.
-pub(super) fn is_never(rules: &Rules, path: &[u8], is_folder: bool) -> bool {
-    if is_folder {
+/// Whether a path does not merge. A rule for all that is in a directory is for the directory, too.
+pub(super) fn is_never(rules: &Rules, path: &[u8], is_directory: bool) -> bool {
+    if is_directory {
         return rules.of(&[path, b"/"].concat()).kind.is_never();
     }
     rules.of(path).kind.is_never()

@@ -14,14 +14,14 @@ use crate::workspace::{FileKind, FileNode, TreeDifference};
 pub(super) struct OneSided<'a, 'b> {
     trees: &'b NodeMap<'a>,
     rules: &'b Rules,
-    /// Folders that were looked at: whether they are the same on all sides, at the same path.
-    folders: HashMap<u64, bool>,
+    /// Directories that were looked at: whether they are the same on all sides, at the same path.
+    directories: HashMap<u64, bool>,
 }
 
 impl<'a, 'b> OneSided<'a, 'b> {
     /// Begins with no folder looked at.
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'b Rules) -> OneSided<'a, 'b> {
-        OneSided { trees, rules, folders: HashMap::new() }
+        OneSided { trees, rules, directories: HashMap::new() }
     }
 
     /// Returns what becomes of a file that has one name, the same on all sides, and that the parent
@@ -46,8 +46,8 @@ impl<'a, 'b> OneSided<'a, 'b> {
         Some(Some(NodeChange { body, mode, xattrs, ..NodeChange::nothing(Id::Base(*inode)) }))
     }
 
-    /// Returns whether a folder is the same on all sides, at the same path.
-    fn is_in_place(&mut self, folder: u64) -> bool {
-        *self.folders.entry(folder).or_insert_with(|| self.trees.is_in_place(folder))
+    /// Returns whether a directory is the same on all sides, at the same path.
+    fn is_in_place(&mut self, directory: u64) -> bool {
+        *self.directories.entry(directory).or_insert_with(|| self.trees.is_in_place(directory))
     }
 }

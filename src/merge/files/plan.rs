@@ -22,7 +22,7 @@ pub struct FilePlan {
     pub tree: Tree,
     /// What turns the parent's tree into that one.
     pub patch: TreePatch,
-    /// Every file that both sides changed, in bytewise order of paths; of folders those where they
+    /// Every file that both sides changed, in bytewise order of paths; of directories those where they
     /// contradict.
     pub both_changed: Vec<FileDecision>,
     /// The units among them that the sides have differently.
@@ -34,11 +34,11 @@ pub struct FilePlan {
     /// Inodes that have no name any longer and are orphans in the tree: those that no handle has
     /// open are for `Op::Drop`.
     pub removed: Vec<u64>,
-    /// How many files the receiving branch then has otherwise, or no longer; folders not counted.
+    /// How many files the receiving branch then has otherwise, or no longer; directories not counted.
     pub files: u64,
     /// What the child changed and no rule left out: a hash over each path with its versions in base and child.
     pub taken: Hash,
-    /// Paths that the child changed and that a rule left out, in bytewise order. A folder is named where nothing in it
+    /// Paths that the child changed and that a rule left out, in bytewise order. A directory is named where nothing in it
     /// differs.
     pub not_merged: Vec<Vec<u8>>,
 }
@@ -117,7 +117,7 @@ impl<'a> FileMerge<'a> {
 /// path, and the rest is decided by the rule's strategy or else `strategy`: different kinds of things
 /// or different names, a delete against a change, two things at one name. Under `newest-wins` the
 /// times compared are mtime where contents differ and ctime elsewhere; that of a delete is the mtime
-/// of the folder it was in. A folder follows what is in it: removed on one side, it stays or comes
+/// of the directory it was in. A directory follows what is in it: removed on one side, it stays or comes
 /// back for what the other put there, and one that holds something is never removed for a name.
 /// Paths that do not merge stay as the parent has them.
 ///
@@ -247,8 +247,8 @@ fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {
 
 /// Returns the paths that were left out and that would have merged otherwise: those that the parent has differently.
 fn named(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
-    let holds_another = |folder: &TreeDifference| {
-        let inside = [&folder.path[..], b"/"].concat();
+    let holds_another = |directory: &TreeDifference| {
+        let inside = [&directory.path[..], b"/"].concat();
         let next = left_out.partition_point(|other| other.path < inside);
         left_out.get(next).is_some_and(|other| other.path.starts_with(&inside))
     };
@@ -256,7 +256,7 @@ fn named(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
     left_out.iter().filter(is_named).map(|it| it.path.clone()).collect()
 }
 
-/// Everything that has to do with units or some differences between base and child, folders before what is in
+/// Everything that has to do with units or some differences between base and child, directories before what is in
 /// them.
 fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: &UnitPlan) -> Vec<Id> {
     let mut todo: Vec<Id> = units.outcomes.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! What becomes of one file or folder: where it stands, its content, its attributes.
+//! What becomes of one file or directory: where it stands, its content, its attributes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,22 +70,22 @@ impl<'a> Resolver<'a> {
 
     /// Decides what becomes of a file that the child may have changed.
     pub(super) fn decide(&mut self, item: &MergeItem) -> Result<Option<NodeChange>, TreeError> {
-        let is_folder = item.is_folder();
+        let is_directory = item.is_directory();
         match (&item.base, &item.child, &item.parent) {
             (None, Some(child), None) => Ok(Some(item.added(child))),
-            (Some(_), None, None) if !is_folder => {
+            (Some(_), None, None) if !is_directory => {
                 self.record(item.undecided(Some(Side::Both)));
                 Ok(None)
             }
-            // A folder goes when nothing is left in it, and comes back with what is put into it.
-            (Some(_), None, Some(parent)) if is_folder => Ok(Some(item.removed(parent))),
+            // A directory goes when nothing is left in it, and comes back with what is put into it.
+            (Some(_), None, Some(parent)) if is_directory => Ok(Some(item.removed(parent))),
             (Some(base), None, Some(parent)) if parent.is_as(base) => Ok(Some(item.removed(parent))),
             (Some(base), None, Some(parent)) => {
                 let times = [self.deleted_at(self.trees.child, base), parent.changed_at(base)];
                 let winner = self.resolve(item, times);
                 Ok((winner == Some(Side::Child)).then(|| item.removed(parent)))
             }
-            (Some(base), Some(child), None) if !is_folder && !child.is_as(base) => {
+            (Some(base), Some(child), None) if !is_directory && !child.is_as(base) => {
                 let times = [child.changed_at(base), self.deleted_at(self.trees.parent, base)];
                 let winner = self.resolve(item, times);
                 Ok((winner == Some(Side::Child)).then(|| item.added(child)))
@@ -161,7 +161,7 @@ impl<'a> Resolver<'a> {
         let is_same = same_body(&child.node, &parent.node);
         let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
         let mut change = NodeChange::nothing(item.id);
-        if !item.is_folder() {
+        if !item.is_directory() {
             change.body = self.body(item, base, &mut policy)?;
         }
         let mode = |seen: &NodeVersion| seen.node.mode;
@@ -171,7 +171,7 @@ impl<'a> Resolver<'a> {
         change.xattrs = policy.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
         move_names(&mut change, base, child, parent, &mut policy);
         let both = base.is_none_or(|base| !child.is_as(base) && !parent.is_as(base));
-        if both && (!item.is_folder() || policy.decision != Some(Side::Both)) {
+        if both && (!item.is_directory() || policy.decision != Some(Side::Both)) {
             self.record(item.undecided(policy.decision));
         }
         Ok(change)
@@ -246,15 +246,16 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// When a side deleted a file, as well as the tree knows: when the nearest folder that is left of
+    /// When a side deleted a file, as well as the tree knows: when the nearest directory that is left of
     /// those above it last lost or got an entry.
     fn deleted_at(&self, side: &Tree, base: &NodeVersion) -> Time {
-        let mut folder = base.places.first().and_then(|(folder, _)| self.trees.in_base(*folder));
-        while let Some(inode) = folder {
+        let mut directory = base.places.first().and_then(|(directory, _)| self.trees.in_base(*directory));
+        while let Some(inode) = directory {
             if let Some(node) = self.trees.successor(side, inode).and_then(|inode| side.node(inode).ok()) {
                 return node.mtime;
             }
-            folder = self.trees.base.node(inode).ok().and_then(|node| node.names().next().map(|(folder, _)| folder));
+            directory =
+                self.trees.base.node(inode).ok().and_then(|node| node.names().next().map(|(directory, _)| directory));
         }
         Time::default()
     }

@@ -72,7 +72,7 @@ impl Rules {
     /// Parses the text of `config/rules`: one rule a line, blank lines and `#` comments allowed.
     ///
     /// A line is `PATTERN KIND [KEY] [OPTION …]`. In patterns `*` and `?` stand for anything but
-    /// `/`, `**` for any number of folders, `[a-z]` for one of these characters and `[!a-z]` for any
+    /// `/`, `**` for any number of directories, `[a-z]` for one of these characters and `[!a-z]` for any
     /// other, `{a,b}` for either, `\` takes the next character as it is; blanks are written `?`. A
     /// pattern that begins with `/` starts at `files/`, all others match at any depth. The line
     /// `include workspace` stands for the rules of a layout. Fails at the first bad line.
@@ -172,7 +172,7 @@ fn glob(pattern: &str) -> Result<Glob, RuleFault> {
     if pattern.ends_with('/') {
         return Err(RuleFault::new(
             format_args!("'{}' ends in a slash", shown(pattern)),
-            "write core/** for all that is in the folder core",
+            "write core/** for all that is in the directory core",
         ));
     }
     let anchored = match pattern.strip_prefix('/') {

@@ -30,8 +30,8 @@ impl TestFiles {
     }
 
     pub(super) fn place(&self, path: &str) -> Result<(u64, FileName), TreeError> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((self.tree.resolve(folder.as_bytes())?, FileName::new(name.as_bytes())?))
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.tree.resolve(directory.as_bytes())?, FileName::new(name.as_bytes())?))
     }
 
     pub(super) fn make(&mut self, path: &str, make: Make, mode: u32) -> Result<u64, TreeError> {
@@ -102,16 +102,16 @@ impl TestFiles {
     }
 }
 
-/// Every path with what is there: folders end in a slash, links point.
+/// Every path with what is there: directories end in a slash, links point.
 pub(super) fn listing(tree: &Tree) -> BTreeMap<String, String> {
-    let (mut found, mut folders) = (BTreeMap::new(), vec![(ROOT, String::new())]);
-    while let Some((folder, path)) = folders.pop() {
-        for (name, inode) in tree.entries(folder, None).unwrap() {
+    let (mut found, mut directories) = (BTreeMap::new(), vec![(ROOT, String::new())]);
+    while let Some((directory, path)) = directories.pop() {
+        for (name, inode) in tree.entries(directory, None).unwrap() {
             let path = format!("{path}{}", String::from_utf8_lossy(name));
             let node = tree.node(inode).unwrap();
             match node.kind() {
                 FileKind::Directory => {
-                    folders.push((inode, format!("{path}/")));
+                    directories.push((inode, format!("{path}/")));
                     found.insert(format!("{path}/"), String::new());
                 }
                 FileKind::Symlink => {

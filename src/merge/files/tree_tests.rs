@@ -94,7 +94,7 @@ pub(super) fn conflicts(plan: &FilePlan) -> Vec<(String, Option<Side>)> {
     plan.conflicts().map(|it| (String::from_utf8_lossy(&it.path).into_owned(), it.decision)).collect()
 }
 
-/// A base with a folder and two files, and both sides, the parent the later one.
+/// A base with a directory and two files, and both sides, the parent the later one.
 fn three() -> [TestFiles; 3] {
     let mut base = TestFiles::new();
     base.mkdir("d").write("a", "1\n2\n3\n4\n").write("d/b", "b\n");
@@ -249,7 +249,7 @@ fn two_modes_of_one_file_are_a_conflict() {
 }
 
 #[test]
-fn a_folder_follows_what_is_in_it() {
+fn a_directory_follows_what_is_in_it() {
     let [base, mut child, mut parent] = three();
     child.rm("d/b").rmdir("d");
     parent.write("d/new", "n");
@@ -277,14 +277,14 @@ fn two_things_at_one_name_are_a_conflict() {
         assert!(plan.conflicts().count() >= 2 && !plan.losers.is_empty());
     }
     assert!(plan(&base, &child, &parent, Strategy::Manual).is_blocked());
-    // A folder that holds something is not removed for a name.
+    // A directory that holds something is not removed for a name.
     let plan = plan(&base, &parent, &child, Strategy::ChildWins);
     assert_eq!(listing(&plan.tree)["x/c"], "c");
     assert!(plan.losers.iter().any(|lost| lost.path == b"x" && lost.what == Loser::File(Side::Child)));
 }
 
 #[test]
-fn folders_moved_into_each_other_stay_with_the_parent() {
+fn directories_moved_into_each_other_stay_with_the_parent() {
     let [mut base, ..] = three();
     base.mkdir("e");
     let (mut child, mut parent) = (base.later(1), base.later(2));
@@ -329,7 +329,7 @@ fn paths_that_never_merge_stay_as_the_parent_has_them() {
 }
 
 #[test]
-fn an_exception_inside_a_folder_that_never_merges_brings_the_folder() {
+fn an_exception_inside_a_directory_that_never_merges_brings_the_directory() {
     let rules = "/tmp/keep whole\ntmp/** never";
     let [base, mut child, parent] = three();
     child.mkdir("tmp").write("tmp/keep", "k").write("tmp/drop", "d");

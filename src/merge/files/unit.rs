@@ -1,7 +1,7 @@
 //! Files that belong together: what a unit is, told by its rule or by the layout of the databases that are known.
 //!
-//! A unit is a file with its companions or a folder with all below it. Its root, the main file or the folder, stands
-//! for it. The outermost folder that is a unit counts; what has a rule of another kind than `unit` or `text` is no
+//! A unit is a file with its companions or a directory with all below it. Its root, the main file or the directory, stands
+//! for it. The outermost directory that is a unit counts; what has a rule of another kind than `unit` or `text` is no
 //! member of any.
 
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 /// What a DuckDB database has behind a checksum of 8 bytes.
 const DUCKDB: &[u8] = b"DUCK";
 const DUCKDB_OFFSET: usize = 8;
-/// What makes a folder one of PostgreSQL.
+/// What makes a directory one of PostgreSQL.
 const POSTGRES: &[u8] = b"PG_VERSION";
-/// The database of a Chroma folder.
+/// The database of a Chroma directory.
 const CHROMA: &[u8] = b"chroma.sqlite3";
-/// How the folder of a Lance table is called, and what is in it.
+/// How the directory of a Lance table is called, and what is in it.
 const LANCE: &[u8] = b".lance";
 const LANCE_VERSIONS: &[u8] = b"_versions";
 
@@ -35,16 +35,16 @@ const SHARED_MEMORY: &[u8] = b"-shm";
 pub(super) enum UnitLayout {
     /// The file's companions.
     Companions,
-    /// All that is below the folder.
-    Folder,
-    /// Of what is in the folder Chroma's database, its companions and the indexes.
+    /// All that is below the directory.
+    Directory,
+    /// Of what is in the directory Chroma's database, its companions and the indexes.
     Chroma,
 }
 
 /// The unit of a file in one tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitRoot {
-    /// The main file or the folder.
+    /// The main file or the directory.
     pub inode: u64,
     /// What belongs to it.
     pub layout: UnitLayout,
@@ -56,88 +56,89 @@ pub(super) struct UnitFinder<'a> {
     pub tree: &'a Tree,
     rules: &'a Rules,
     packs: &'a dyn Packs,
-    /// Folders that were looked at: the outermost unit that they are in.
-    folders: HashMap<u64, Option<UnitRoot>>,
+    /// Directories that were looked at: the outermost unit that they are in.
+    directories: HashMap<u64, Option<UnitRoot>>,
 }
 
 impl<'a> UnitFinder<'a> {
     /// Begins with no folder looked at.
     pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
-        UnitFinder { tree, rules, packs, folders: HashMap::new() }
+        UnitFinder { tree, rules, packs, directories: HashMap::new() }
     }
 
-    /// Returns the unit that a file or folder is in. A file without companions is looked into only where `alone`
+    /// Returns the unit that a file or directory is in. A file without companions is looked into only where `alone`
     /// says that it matters. Fails where a file has to be looked into and can't be read.
     pub(super) fn root(&mut self, inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
         let Ok(node) = self.tree.node(inode) else { return Ok(None) };
-        let Some((folder, name)) = node.names().next() else { return Ok(self.folder_root(inode)) };
-        let is_folder = node.directory().is_some();
-        if let Some(root) = self.folder_root(if is_folder { inode } else { folder }) {
+        let Some((directory, name)) = node.names().next() else { return Ok(self.directory_root(inode)) };
+        let is_directory = node.directory().is_some();
+        if let Some(root) = self.directory_root(if is_directory { inode } else { directory }) {
             return Ok(Some(root).filter(|root| root.inode == inode || self.is_member(root, inode)));
         }
-        if is_folder { Ok(None) } else { self.file_root(folder, name, inode, alone) }
+        if is_directory { Ok(None) } else { self.file_root(directory, name, inode, alone) }
     }
 
-    /// Returns the outermost unit that a folder is or is in.
-    fn folder_root(&mut self, folder: u64) -> Option<UnitRoot> {
-        if let Some(known) = self.folders.get(&folder) {
+    /// Returns the outermost unit that a directory is or is in.
+    fn directory_root(&mut self, directory: u64) -> Option<UnitRoot> {
+        if let Some(known) = self.directories.get(&directory) {
             return *known;
         }
-        let node = self.tree.node(folder).ok()?;
-        let above = if folder == ROOT { None } else { Some(node.names().next()?.0) };
-        let outer = above.and_then(|above| self.folder_root(above));
-        // What Chroma does not use of its folder may be a unit of its own.
-        let outer = outer.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, folder));
-        let found = outer.or_else(|| self.folder_layout(folder).map(|layout| UnitRoot { inode: folder, layout }));
-        self.folders.insert(folder, found);
+        let node = self.tree.node(directory).ok()?;
+        let above = if directory == ROOT { None } else { Some(node.names().next()?.0) };
+        let outer = above.and_then(|above| self.directory_root(above));
+        // What Chroma does not use of its directory may be a unit of its own.
+        let outer = outer.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, directory));
+        let found =
+            outer.or_else(|| self.directory_layout(directory).map(|layout| UnitRoot { inode: directory, layout }));
+        self.directories.insert(directory, found);
         found
     }
 
-    fn folder_layout(&self, folder: u64) -> Option<UnitLayout> {
-        let path = self.tree.path(folder)?;
-        if folder != ROOT {
+    fn directory_layout(&self, directory: u64) -> Option<UnitLayout> {
+        let path = self.tree.path(directory)?;
+        if directory != ROOT {
             let inside = [&path[..], b"/"].concat();
             if self.rules.of(&inside).kind.is_unit() || self.rules.of(&path).kind.is_unit() {
-                return Some(UnitLayout::Folder);
+                return Some(UnitLayout::Directory);
             }
         }
-        let has = |name: &[u8], is_folder: bool| {
-            let node = self.tree.lookup(folder, name).and_then(|inode| self.tree.node(inode));
-            node.is_ok_and(|node| (node.kind() == FileKind::Directory) == is_folder)
+        let has = |name: &[u8], is_directory: bool| {
+            let node = self.tree.lookup(directory, name).and_then(|inode| self.tree.node(inode));
+            node.is_ok_and(|node| (node.kind() == FileKind::Directory) == is_directory)
         };
         let falls_to_text = |name: &[u8]| {
             let below = if path.is_empty() { name.to_vec() } else { [&path[..], b"/", name].concat() };
             self.rules.of(&below).kind.is_text()
         };
         if has(POSTGRES, false) && falls_to_text(POSTGRES) {
-            return Some(UnitLayout::Folder);
+            return Some(UnitLayout::Directory);
         }
         if path.ends_with(LANCE) && has(LANCE_VERSIONS, true) && falls_to_text(LANCE_VERSIONS) {
-            return Some(UnitLayout::Folder);
+            return Some(UnitLayout::Directory);
         }
         (has(CHROMA, false) && falls_to_text(CHROMA)).then_some(UnitLayout::Chroma)
     }
 
-    /// Returns the unit of a file in no folder that is one.
-    fn file_root(&self, folder: u64, name: &[u8], inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
+    /// Returns the unit of a file in no directory that is one.
+    fn file_root(&self, directory: u64, name: &[u8], inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
         let unit = |inode| Some(UnitRoot { inode, layout: UnitLayout::Companions });
         for companion in COMPANIONS {
             let Some(stem) = name.strip_suffix(companion).filter(|stem| !stem.is_empty()) else { continue };
-            if let Ok(main) = self.tree.lookup(folder, stem)
+            if let Ok(main) = self.tree.lookup(directory, stem)
                 && self.may_be_member(inode)
                 && self.has_companions(main)?
             {
                 return Ok(unit(main));
             }
         }
-        let is_main = (alone || self.companions(folder, name).next().is_some()) && self.has_companions(inode)?;
+        let is_main = (alone || self.companions(directory, name).next().is_some()) && self.has_companions(inode)?;
         Ok(if is_main { unit(inode) } else { None })
     }
 
     /// Goes through the companions that a file would have, each with what is behind the file's name.
-    pub(super) fn companions(&self, folder: u64, name: &[u8]) -> impl Iterator<Item = (&'static [u8], u64)> {
+    pub(super) fn companions(&self, directory: u64, name: &[u8]) -> impl Iterator<Item = (&'static [u8], u64)> {
         COMPANIONS.into_iter().filter_map(move |companion| {
-            let inode = self.tree.lookup(folder, &[name, companion].concat()).ok()?;
+            let inode = self.tree.lookup(directory, &[name, companion].concat()).ok()?;
             self.may_be_member(inode).then_some((companion, inode))
         })
     }
@@ -148,8 +149,9 @@ impl<'a> UnitFinder<'a> {
             let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {
                 continue;
             };
-            let folder = self.tree.node(main).ok().and_then(|node| node.names().next()).map(|(folder, _)| folder);
-            let is_alone = folder.is_some_and(|folder| self.folder_root(folder).is_none());
+            let directory =
+                self.tree.node(main).ok().and_then(|node| node.names().next()).map(|(directory, _)| directory);
+            let is_alone = directory.is_some_and(|directory| self.directory_root(directory).is_none());
             if is_alone && falls_to_units(self.rules, path) && self.has_companions(main)? {
                 return Ok(Some(UnitRoot { inode: main, layout: UnitLayout::Companions }));
             }
@@ -163,8 +165,8 @@ impl<'a> UnitFinder<'a> {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&b""[..], path),
         };
-        let folder = self.tree.resolve(above).ok();
-        folder.into_iter().flat_map(|folder| self.companions(folder, name)).map(|(_, inode)| inode).collect()
+        let directory = self.tree.resolve(above).ok();
+        directory.into_iter().flat_map(|directory| self.companions(directory, name)).map(|(_, inode)| inode).collect()
     }
 
     /// Returns whether a file is the main file of a unit, by its rule or by how it begins.
@@ -180,7 +182,7 @@ impl<'a> UnitFinder<'a> {
         Ok(start == SQLITE || start.get(DUCKDB_OFFSET..).is_some_and(|rest| rest.starts_with(DUCKDB)))
     }
 
-    /// Returns whether something in the folder of a unit belongs to it.
+    /// Returns whether something in the directory of a unit belongs to it.
     pub(super) fn is_member(&self, root: &UnitRoot, inode: u64) -> bool {
         if root.layout == UnitLayout::Chroma && !self.is_of_chroma(root.inode, inode) {
             return false;
@@ -192,14 +194,14 @@ impl<'a> UnitFinder<'a> {
         self.tree.path(inode).is_some_and(|path| falls_to_units(self.rules, &path))
     }
 
-    /// Returns whether something below Chroma's folder is its own: the database and what is in its indexes.
+    /// Returns whether something below Chroma's directory is its own: the database and what is in its indexes.
     fn is_of_chroma(&self, root: u64, inode: u64) -> bool {
         let mut at = inode;
-        while let Some((folder, name)) = self.tree.node(at).ok().and_then(|node| node.names().next()) {
-            if folder == root {
+        while let Some((directory, name)) = self.tree.node(at).ok().and_then(|node| node.names().next()) {
+            if directory == root {
                 return is_chroma_name(name, self.tree.node(at).is_ok_and(|node| node.directory().is_some()));
             }
-            at = folder;
+            at = directory;
         }
         false
     }
@@ -214,8 +216,8 @@ impl<'a> UnitFinder<'a> {
         }
         parts.push((Vec::new(), root.inode));
         let place = self.tree.node(root.inode).ok().and_then(|node| node.names().next());
-        if let (UnitLayout::Companions, Some((folder, name))) = (root.layout, place) {
-            parts.extend(self.companions(folder, name).map(|(companion, inode)| (companion.to_vec(), inode)));
+        if let (UnitLayout::Companions, Some((directory, name))) = (root.layout, place) {
+            parts.extend(self.companions(directory, name).map(|(companion, inode)| (companion.to_vec(), inode)));
         }
         parts
     }
@@ -228,7 +230,7 @@ fn falls_to_units(rules: &Rules, path: &[u8]) -> bool {
 }
 
 impl UnitFinder<'_> {
-    /// Returns the hash of a unit's version: of its only file the file's, of a folder the folder's, else one over all
+    /// Returns the hash of a unit's version: of its only file the file's, of a directory the directory's, else one over all
     /// members that tell a change.
     pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
         let mut parts = self.parts(root);
@@ -249,14 +251,14 @@ impl UnitFinder<'_> {
     }
 }
 
-/// Returns whether Chroma gives something in its folder that name: an index has a UUID's.
-fn is_chroma_name(name: &[u8], is_folder: bool) -> bool {
+/// Returns whether Chroma gives something in its directory that name: an index has a UUID's.
+fn is_chroma_name(name: &[u8], is_directory: bool) -> bool {
     let is_uuid = || {
         let is_hyphen = |at: usize| matches!(at, 8 | 13 | 18 | 23);
         let fits = |(at, byte): (usize, &u8)| if is_hyphen(at) { *byte == b'-' } else { byte.is_ascii_hexdigit() };
         name.len() == 36 && name.iter().enumerate().all(fits)
     };
-    match is_folder {
+    match is_directory {
         true => is_uuid(),
         false => name.strip_prefix(CHROMA).is_some_and(|rest| rest.is_empty() || COMPANIONS.contains(&rest)),
     }

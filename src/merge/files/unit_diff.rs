@@ -19,7 +19,7 @@ pub(super) struct MemberDifference {
 /// A unit in one tree; without a root it is not there.
 pub(super) type UnitVersion<'a, 'b> = (&'b UnitFinder<'a>, Option<UnitRoot>);
 
-/// Returns every member that differs between two versions of a unit. It costs what the folders hold that differ.
+/// Returns every member that differs between two versions of a unit. It costs what the directories hold that differ.
 pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
     let parts = |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.parts(&root)).unwrap_or_default();
     let mut found = Vec::new();
@@ -56,7 +56,7 @@ fn pairs(old: Vec<(Vec<u8>, u64)>, new: Vec<(Vec<u8>, u64)>) -> impl Iterator<It
     all.into_iter()
 }
 
-/// Returns whether two nodes are alike, whatever is in them where they are folders.
+/// Returns whether two nodes are alike, whatever is in them where they are directories.
 fn alike(one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {

@@ -20,7 +20,7 @@ use crate::workspace::{FileNode, Packs, Tree, TreeDifference, TreeError};
 /// A unit that both sides changed differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitConflict {
-    /// The path of its decision: that of the main file or the folder.
+    /// The path of its decision: that of the main file or the directory.
     pub path: Vec<u8>,
     /// The paths of the members that the sides have differently.
     pub members: BTreeSet<Vec<u8>>,
@@ -241,7 +241,7 @@ impl<'a, 'b> Units<'a, 'b> {
         let inode = [self.trees.in_base(root), self.trees.in_child(root), self.trees.in_parent(root)][side];
         let node = inode.and_then(|inode| tree.node(inode).ok());
         let names = node.into_iter().flat_map(|node| node.names());
-        names.map(|(folder, name)| (self.id(side, folder), name.to_vec())).collect()
+        names.map(|(directory, name)| (self.id(side, directory), name.to_vec())).collect()
     }
 }
 

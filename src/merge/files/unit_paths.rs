@@ -7,7 +7,7 @@ use super::unit::UnitFinder;
 use crate::workspace::{Packs, Tree, TreeError};
 
 /// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
-/// merges; of a folder without what is in it. Nothing where the trees differ at more than `limit` paths. Fails where a
+/// merges; of a directory without what is in it. Nothing where the trees differ at more than `limit` paths. Fails where a
 /// file has to be looked into to know what it is, and can't be read.
 pub fn unit_paths(
     rules: &Rules,
@@ -33,7 +33,7 @@ pub fn unit_paths(
             mains.extend(finder.tree.path(root.inode));
             found.extend(finder.parts(&root).into_iter().filter_map(|(_, inode)| finder.tree.path(inode)));
         }
-        // Where one side has no main file, what it has beside its place fits none.
+        // A side without the main file may still have companions beside its path; they belong to the unit as well.
         for (finder, path) in finders.iter().flat_map(|finder| mains.iter().map(move |path| (finder, path))) {
             found.extend(finder.companions_at(path).into_iter().filter_map(|inode| finder.tree.path(inode)));
         }

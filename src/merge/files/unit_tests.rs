@@ -102,41 +102,47 @@ fn what_says_nothing_is_no_change_of_a_unit() {
 
 #[test]
 fn a_unit_is_taken_as_a_whole_from_one_side() {
-    for (folder, files, rules) in [
+    for (directory, files, rules) in [
         ("pg", ["PG_VERSION", "base", "wal"], RULES),
         ("t.lance", ["_versions/1", "data/1", "data/2"], RULES),
         ("ch", ["chroma.sqlite3", "11111111-2222-3333-4444-555555555555/data.bin", "chroma.sqlite3-wal"], RULES),
         ("any", ["a", "b", "c"], "/any/** unit"),
     ] {
         let mut base = TestFiles::new();
-        base.mkdir(folder).write("note", "n");
+        base.mkdir(directory).write("note", "n");
         let mut paths = Vec::new();
         for file in files {
             if let Some((inner, _)) = file.split_once('/')
-                && base.tree.resolve(format!("{folder}/{inner}").as_bytes()).is_err()
+                && base.tree.resolve(format!("{directory}/{inner}").as_bytes()).is_err()
             {
-                base.mkdir(&format!("{folder}/{inner}"));
+                base.mkdir(&format!("{directory}/{inner}"));
             }
-            paths.push(format!("{folder}/{file}"));
+            paths.push(format!("{directory}/{file}"));
             base.write(&paths[paths.len() - 1], "base");
         }
         let (mut child, mut parent) = (base.later(100), base.later(200));
         child.write(&paths[1], "child").rm(&paths[2]).write("note", "child");
         parent.write(&paths[2], "parent");
         let plan = |chosen| plan_by(rules, &base, &child, &parent, Strategy::NewestWins, chosen);
-        assert!(plan(None).is_blocked() && conflicts(&plan(None)).iter().any(|(path, _)| path == folder));
-        assert_eq!(listing(&plan(Some(Side::Child)).tree), listing(&child.tree), "{folder}");
+        assert!(plan(None).is_blocked() && conflicts(&plan(None)).iter().any(|(path, _)| path == directory));
+        assert_eq!(listing(&plan(Some(Side::Child)).tree), listing(&child.tree), "{directory}");
         let mut kept = parent.clone();
         kept.write("note", "child");
-        assert_eq!(listing(&plan(Some(Side::Parent)).tree), listing(&kept.tree), "{folder}");
-        let ruled =
-            plan_by(&format!("/{folder}/** unit child-wins\n{rules}"), &base, &child, &parent, Strategy::Manual, None);
+        assert_eq!(listing(&plan(Some(Side::Parent)).tree), listing(&kept.tree), "{directory}");
+        let ruled = plan_by(
+            &format!("/{directory}/** unit child-wins\n{rules}"),
+            &base,
+            &child,
+            &parent,
+            Strategy::Manual,
+            None,
+        );
         assert_eq!(listing(&ruled.tree), listing(&child.tree), "the rule says who wins");
     }
 }
 
 #[test]
-fn a_unit_follows_its_folder_and_goes_with_it() {
+fn a_unit_follows_its_directory_and_goes_with_it() {
     let mut base = TestFiles::new();
     base.mkdir("d").write("d/m.db", &db("base")).write("d/m.db-wal", "log");
     let (mut child, mut parent) = (base.later(100), base.later(200));

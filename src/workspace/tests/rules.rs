@@ -22,7 +22,7 @@ fn a_file_takes_so_many_links_and_no_more() {
 }
 
 #[test]
-fn a_folder_takes_so_many_folders_and_no_more() {
+fn a_directory_takes_so_many_directories_and_no_more() {
     let mut tree = Tree::default();
     for number in 0..LINKS_MAX - 2 {
         mkdir(&mut tree, ROOT, number.to_string().as_bytes());

@@ -32,7 +32,7 @@ fn notes(mount: &Mounted, count: usize) {
 }
 
 #[test]
-fn a_folder_of_notes_that_is_copied_in_is_found_without_another_step() {
+fn a_directory_of_notes_that_is_copied_in_is_found_without_another_step() {
     let mount = Mounted::new();
     notes(&mount, 300);
     mount.sh("cp -a ../notes main/files/");
