@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::object::{CodecError, Reader, Writer};
 
-/// Rows of one chunk.
+/// Rows of one chunk: 512 bytes of bits, which is what a branch copies to change one row of a shared bitmap.
 const CHUNK_ROWS: u32 = 4096;
 const WORDS: usize = CHUNK_ROWS as usize / 64;
 

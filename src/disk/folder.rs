@@ -72,7 +72,7 @@ impl Folder {
             Err(error) => error,
         };
         let wanted = if flags.contains(OFlags::DIRECTORY) { FileType::Directory } else { FileType::RegularFile };
-        // The kernel says what it could not do, and not what it found.
+        // The errno says which open failed but not what has the name, so its type is looked up.
         let by_type = matches!(error, Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::OPNOTSUPP);
         match self.type_of(name) {
             Ok(found) if by_type && found != wanted => Err(wrong_type(path, found, wanted)),

@@ -40,7 +40,7 @@ impl RealDisk {
     pub fn copy(&self, path: &str, other: &RealDisk) -> io::Result<u64> {
         let from = self.file(path, OFlags::RDONLY)?;
         let mut to = other.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-        // What is added from now on may be what this copy itself writes, where a disk leads back to this one.
+        // Only the present length: where `other` is this same disk, the copy would otherwise chase its own end.
         let length = from.metadata()?.len();
         let copied = io::copy(&mut from.take(length), &mut to)?;
         to.sync_all()?;

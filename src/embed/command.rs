@@ -159,12 +159,12 @@ impl CommandQueue {
         let mut child: Option<RunningChild> = None;
         while let Some(job) = self.next() {
             let mut outcome = self.converse(&mut child, &job);
-            // It may have ended long before: nobody noticed until now.
+            // The command may have died long ago, which only the next use notices: start it again and try once more.
             if matches!(outcome, Err(EmbedError::Unreachable(_))) && !self.state.lock().stop {
                 outcome = self.converse(&mut child, &job);
             }
             self.state.lock().current = None;
-            // Who asked may have given up.
+            // The caller may have given up waiting.
             let _ = job.reply.send(outcome);
         }
         if let Some(child) = child {

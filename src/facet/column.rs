@@ -180,7 +180,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Gathers packed rows.
+    /// Returns the rows that stand at some ranges of the packed rows.
     fn bitmap_of_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {
@@ -194,7 +194,7 @@ impl<'a> Column<'a> {
         self.toggle_rows_before(range.end, &mut bits);
         self.toggle_rows_before(range.start, &mut bits);
         if let Some(last) = bits.last_mut() {
-            // Marks have no rows there unless they are damaged.
+            // Clear the bits beyond the last row: only damaged marks have any.
             *last &= u8::MAX >> (self.rows.next_multiple_of(8) - self.rows);
         }
         RoaringBitmap::from_lsb0_bytes(0, &bits)
@@ -254,7 +254,7 @@ fn first_string(values: &[u8]) -> Option<&[u8]> {
     values.get(2..2 + length)
 }
 
-/// A string of a block.
+/// A string of a block, coded by what it has in common with the one before.
 struct Coded<'a> {
     /// Bytes that it has in common with the one before.
     prefix_length: usize,

@@ -206,7 +206,8 @@ impl<'a> FacetBody<'a> {
         }
         let part = if first.operand.is_number() { FacetPart::Numbers } else { FacetPart::Strings };
         let Some(column) = self.column(part) else { return RowSet::none() };
-        // Ranges of values: certain ones, and possible ones, which have one more at an end that is cut.
+        // Two ranges of values: `sure` match for certain; `possible` has one value more at each end where the stored
+        // value was cut short.
         let (mut sure, mut possible) = (0..column.values, 0..column.values);
         for bound in bounds {
             let Some((inner, outer)) = bound.ranges(&column) else { return RowSet::none() };
@@ -217,7 +218,7 @@ impl<'a> FacetBody<'a> {
             return RowSet::unsure(column.rows_of(&[possible]));
         }
         let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
-        // Of damaged bytes both may name a row.
+        // `or` keeps the two sets disjoint: damaged bytes may name a row in both.
         RowSet::sure(column.rows_of(&[sure])).or(RowSet::unsure(unsure))
     }
 }

@@ -67,7 +67,8 @@ impl RowSet {
     /// Returns the rows below `rows` that don't match.
     pub fn not(self, rows: u32) -> Self {
         let unsure = self.unsure.clone();
-        // Not from a range, which is a run: taking single rows out of bits is many times faster.
+        // Built from bits, since a range would become a run container, out of which single rows are removed many times
+        // more slowly.
         let bits = vec![u8::MAX; rows.div_ceil(8) as usize];
         let mut all = RoaringBitmap::from_lsb0_bytes(0, &bits);
         all.remove_range(rows..);

@@ -60,7 +60,7 @@ impl Numbers {
 
     /// Sorts them.
     pub(super) fn sort(mut self) -> Sorted<NumberKey> {
-        // Not by row: the sort is stable, and quick where numbers come in order.
+        // The rows need no key: they come in ascending order and the sort is stable.
         self.0.sort_by_key(|(number, _)| *number);
         Sorted::new(self.0.into_iter())
     }

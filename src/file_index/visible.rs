@@ -275,7 +275,7 @@ impl VisibleFiles {
         Ok(())
     }
 
-    /// Takes over one inode.
+    /// Brings the visible passages up to a change of one inode; `node` is none for one that is gone.
     fn change(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
         match node.is_some_and(is_closed) {
             true => _ = self.restricted.insert(inode),
@@ -335,7 +335,7 @@ impl VisibleFiles {
 
     /// Shows the passages of a content in so many more files; returns whether some segment has it.
     fn show(&mut self, key: &IndexKey, times: usize, set: &SegmentSet) -> Result<bool, SegmentError> {
-        // Where it is shown already, if it is.
+        // First the segment that shows the content already: its passages must not appear from two segments.
         for part in &mut self.parts {
             if let Some(rows) = part.segment.find(key)?
                 && part.times(rows.start) > 0

@@ -60,7 +60,7 @@ pub(super) fn side_by_side<R: Sync>(
         outcomes
     };
     let mut outcomes = thread::scope(|scope| {
-        // A thread that can't be had is missed by nothing but the clock.
+        // A thread that can't be spawned only costs time: the others do its work.
         let spawn = |_| thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, work).ok();
         let helpers: Vec<_> = (1..threads).filter_map(spawn).collect();
         let mut outcomes = work();

@@ -53,7 +53,7 @@ impl CountedBuffer {
         self.bytes.truncate(length);
         if self.bytes.capacity() > 4096 && self.bytes.len() < self.bytes.capacity() / 2 {
             self.bytes.shrink_to_fit();
-            // Less is always admitted.
+            // Shrinking a reservation can't fail.
             let _ = self.reservation.resize(self.bytes.capacity() as u64);
         }
     }

@@ -38,7 +38,7 @@ impl Filesystem {
             handle.check_alive()?;
             file.write(offset, data)
         })?;
-        // The kernel sends no more than fits.
+        // FUSE counts a write's bytes in a u32, so `taken` always fits.
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 

@@ -184,7 +184,7 @@ impl<S: LineProtocol> LineSession<S> {
         if let Some(failure) = refused.and_then(RefusedLine::into_unreported) {
             return Err(failure);
         }
-        // Whoever is busy has taken the tail with him.
+        // An empty tail may also mean that another thread took it and is working on it.
         if self.state.lock().tail.is_empty() {
             return Ok(());
         }

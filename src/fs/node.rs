@@ -276,10 +276,10 @@ impl ControlNode {
             | ControlNode::Exports
             | ControlNode::Shared
             | ControlNode::Config => 0o755,
-            // Each verb checks its caller.
+            // Everybody may write: each query and verb checks its caller's rights itself.
             ControlNode::Query | ControlNode::Ctl => 0o666,
             ControlNode::Ingest => 0o644,
-            // It says that a process of the owner lives.
+            // For the owner alone: holding the lease says that a process of the owner is alive.
             ControlNode::Lease => 0o600,
             ControlNode::Errors
             | ControlNode::BranchList
@@ -333,7 +333,7 @@ impl FsNode {
             FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => true,
             FsNode::Control(_, fixed) => fixed.is_directory(),
             FsNode::Shared(_, shared) => shared.is_directory(),
-            // The tree knows of the others.
+            // The tree knows which other inodes are directories.
             FsNode::File(_, inode) => *inode == FILES_ROOT,
             FsNode::Record(..)
             | FsNode::Temporary(..)

@@ -216,7 +216,7 @@ impl Filesystem {
 
     /// Removes an extended attribute; ENODATA when there is none of that name.
     pub fn removexattr(&self, caller: Caller, ino: u64, name: &OsStr) -> Result<(), Errno> {
-        // What nobody knows has none.
+        // A node that is gone has no attribute of that name either.
         let node = self.nodes.node(ino).map_err(|_| Errno::ENODATA)?;
         let removed = self.operations(&node).remove_xattr(caller, name);
         self.audit_node(caller, &node, removed)

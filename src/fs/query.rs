@@ -47,7 +47,7 @@ impl LineProtocol for QueryFile {
 
 /// Refuses to search a root branch that the caller can't reach by its path.
 fn check_scope(context: &OpenContext, name: &str) -> Result<(), Failure> {
-    // What is not a root branch the memory refuses.
+    // Whether it is a root branch is checked by `Memory`.
     let Some(root) = context.memory().root(name) else { return Ok(()) };
     let reached = match context.mount.root() {
         Some(mounted) => mounted == root,

@@ -93,7 +93,7 @@ impl Buffer {
 
     /// Returns what all the bytes say, if anything.
     fn record(&mut self, id: &str) -> Result<Option<RecordPatch>, Failure> {
-        // A part of a document would end in the text.
+        // The rest of the old document would become part of the new text.
         if self.has_old_bytes && self.own_end < self.bytes.len() && RecordPatch::is_text(&self.bytes) {
             return Err(InputRefusal::TextInDocument.into());
         }

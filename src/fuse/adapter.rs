@@ -177,7 +177,7 @@ impl fuser::Filesystem for Adapter {
         let rename = move |fs: &Filesystem| fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags);
         let (call, reply) = (Call::of("rename", request), |renamed| answer(reply, renamed));
         if self.fs.may_block(parent.0) {
-            // It may be a merge.
+            // A rename may be a merge, which takes long.
             self.dispatcher.serve_long(call, rename, reply);
         } else {
             self.serve(call, rename, reply);
@@ -438,7 +438,7 @@ impl fuser::Filesystem for Adapter {
     // ENOSYS here would say so for the whole mount and for ever; each file answers for itself.
 
     fn lseek(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        // Behind the end, as is everything that is too far for a number.
+        // An offset that does not fit lies behind the end of any file.
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
         let seek = move |fs: &Filesystem| fs.seek(ino.0, handle.0, offset, whence);
         self.serve(Call::of("lseek", request), seek, |found| match found {

@@ -34,7 +34,7 @@ pub(super) fn negotiate(config: &mut KernelConfig) -> bool {
         .iter()
         .filter_map(|flag| config.add_capabilities(*flag).err())
         .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
-    // Any number but 0 is taken.
+    // The kernel accepts any number but 0.
     let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
     drops_pages(&rustix::system::uname().release().to_string_lossy())
 }

@@ -65,7 +65,7 @@ pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> 
             }
             _ => break,
         }
-        // A mount that stayed would be found dead for ever.
+        // A mount that stays would be found again in each round, without end.
         if mount_at(&path)?.is_some_and(|now| now.id == entry.id) {
             return Err(MountError::Unmount { path, source: io::Error::other("the dead mount is still there") });
         }

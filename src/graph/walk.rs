@@ -61,7 +61,7 @@ pub struct WalkScratch {
     unvisited: Vec<u32>,
     /// Those of the list before, on their way from memory.
     prefetched: Vec<u32>,
-    /// What they are worth.
+    /// Their estimated scores.
     estimates: Estimates,
     /// What a walk has found, between two walks.
     ranked: Vec<RankedNode>,

@@ -141,7 +141,7 @@ impl Replayed {
     /// After an error nothing was appended, and the files may be replayed again.
     pub fn resume(self, disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "removed", source };
-        // Before the cut: behind a whole file their frames would seem to follow.
+        // Later files go before the tail is cut: behind a file that ends cleanly, their frames would seem to follow.
         for number in self.dropped.iter().rev() {
             let path = Journal::path_of(*number);
             disk.remove(&path).map_err(io(path))?;

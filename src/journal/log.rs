@@ -120,7 +120,7 @@ impl Journal {
         let path = Journal::path_of(number);
         let make = || {
             let file = match disk.create(&path) {
-                // What a panic left was never begun.
+                // A panic left this file before it was in use, so nothing in it counts.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     disk.remove(&path)?;
                     disk.create(&path)?

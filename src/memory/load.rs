@@ -126,7 +126,7 @@ impl JournalReading<'_> {
         self.log_tail.clean_end = 0;
         match frame.kind {
             Kind::Mark | Kind::Unknown(_) => {}
-            // Nothing was pending when the file began.
+            // A rotation commits all pending operations first, so a journal file begins without any.
             Kind::Begin => self.log_tail.link = self.log_tail.tip,
             Kind::Command => self.transact(frame.payload)?,
             Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,

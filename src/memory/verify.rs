@@ -89,7 +89,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
-    // Without those that hold the entries of shared logs.
+    // Branches that hold the entries of shared logs are internal and not counted.
     let named = loaded.catalog.branches.values().filter(|branch| branch.log_totals.is_none()).count();
     Ok(json!({
         "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": named,

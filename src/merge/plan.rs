@@ -123,7 +123,7 @@ pub fn plan_one(
         return Ok((Some(taken()), None));
     }
     if strategy == Strategy::KeepBoth && item.base.is_none() && item.child != item.parent {
-        // A child that has nothing where the base had nothing changed nothing.
+        // Without a base, both sides added the record: a child without it would have changed nothing.
         let id = free_id(&item.id, sides, merged)?;
         (item.decision, item.kept_as) = (Some(Side::Both), Some(id.clone()));
         return Ok((Action::kept_as(change, id)?, Some(item)));

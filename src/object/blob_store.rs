@@ -56,7 +56,7 @@ impl Drop for PublishGuard<'_> {
     }
 }
 
-/// A sweep that runs.
+/// Marks a sweep as running until it is dropped, also by a panic.
 struct Sweeping<'a>(&'a BlobStore);
 
 impl Drop for Sweeping<'_> {

@@ -207,7 +207,7 @@ fn without_own_keys(metadata: &str) -> Arc<str> {
     Value::Object(keys).to_string().into()
 }
 
-/// Makes hits of rows.
+/// Turns ranked rows into hits: reads what the query wants shown, of those rows alone that are answered.
 struct HitBuilder<'a> {
     sources: &'a [SearchSource],
     files: Option<&'a FileSource<'a>>,

@@ -89,7 +89,7 @@ impl FileSource<'_> {
             if part.segment.derived().of(&derived.embedder).is_some_and(|file| file.counts().embedded > 0) {
                 return Ok(true);
             }
-            // Those of a segment in memory are all in memory, too.
+            // An unsealed segment has all its vectors in memory, so nothing else has to be looked at.
             if part.segment.name().is_none() && !derived.recent.is_empty() {
                 for row in part.shown() {
                     if derived.recent.contains_key(&part.segment.place(row)?.key.vector_key()) {

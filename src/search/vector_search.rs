@@ -179,10 +179,11 @@ impl Scan<'_> {
         let (k, mut exact) = (pool.k(), true);
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
         let ef_least = k.max(KEPT_MIN).min(ef);
-        // Only what leads there: the best `k` may all be elsewhere.
+        // A smaller beam for walks of other graphs: the best `k` may all have been found already.
         let beside = KEPT_MIN.max(k / KEPT_MIN_FRACTION_OF_K).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
-        // What the walk of a large graph brings tells those of smaller ones what is not worth while, and so it is with places.
+        // The floor that the walk of a large graph finds spares the walks of smaller graphs and of further places what
+        // can't be among the best.
         if let Some(floor) = *floor {
             (beam.floor, beam.kept_min) = (floor, beside);
         }

@@ -88,7 +88,7 @@ impl Budget {
     pub fn watch(&self, limit_bytes: u64, measure: Measure) {
         let gauge =
             Gauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
-        // A second call changes nothing.
+        // Only the first call sets it (OnceLock).
         let _ = self.gauge.set(gauge);
     }
 

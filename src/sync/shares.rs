@@ -69,7 +69,7 @@ impl Shares {
             lane.running += 1;
         }
         drop(lanes);
-        // The next one may have a turn as well.
+        // Several may run at a time, so the next waiter may have a turn as well.
         self.turn.notify_all();
     }
 

@@ -67,7 +67,7 @@ impl Language {
     fn new((code, algorithm): (&'static str, Algorithm)) -> Language {
         let mut stop_words = HashSet::new();
         for word in stop_words::lookup(code).unwrap_or_default() {
-            // As queries are cut: `don't` is two words.
+            // Stop words are tokenized as queries are, where `don't` is two words.
             tokens(word, &mut |term| {
                 stop_words.insert(Box::from(term));
             });

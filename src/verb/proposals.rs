@@ -17,7 +17,7 @@ const PLAN: Argument = Argument::word("HASH", "The plan that is meant, as propos
 
 pub(super) const PROPOSE: VerbSpec = VerbSpec {
     arguments: &[TEXT],
-    // Its plan tells of the parent.
+    // The plan shows parts of the parent, so the caller must be able to read it.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     command: CommandForm::OfTable(CommandHelp {
         about: "Freezes a branch's state and shows it with its plan to the approvers of its parent, in proposals/ there",

@@ -20,7 +20,7 @@ const COPIES: Argument = Argument::flag("--copies", "Takes what has the same con
 
 pub(super) const PURGE: VerbSpec = VerbSpec {
     arguments: &[ITEMS, COPIES, DRY_RUN],
-    // Who may beside the owner is decided by what all branches hold.
+    // `Memory::purge` checks further rights, which depend on what all branches hold.
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     command: CommandForm::OfTable(CommandHelp {
         about: "Takes records, files and entries of the log out of every state of every branch, with all their versions, and their bytes off the \

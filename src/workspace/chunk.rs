@@ -279,7 +279,7 @@ impl Chunk {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
             Chunk::Unsealed(unsealed) => Arc::make_mut(unsealed).length = length,
-            // It has all the bytes that a chunk can have.
+            // Only full chunks are written directly, so it can't be extended.
             Chunk::Written(_) => {}
         }
     }

@@ -165,7 +165,7 @@ fn names<'a>(
 ) -> Vec<&'a FileName> {
     match pair.new.filter(|new| pair.old == Some(*new)) {
         Some(inode) => touched.names(inode).iter().collect(),
-        // Two directories that have nothing to do with each other, or one alone.
+        // Different inodes at the path, or only one: every name on either side may differ.
         None => {
             let all = [old, new].into_iter().flatten().flat_map(|directory| directory.entries.keys());
             all.collect::<BTreeSet<&FileName>>().into_iter().collect()

@@ -41,7 +41,7 @@ pub(super) struct Groups {
     groups: Arc<Vec<Group>>,
 }
 
-/// Some names of a directory.
+/// A run of names that are hashed together, so that a change of one name rehashes its group and not the whole directory.
 #[derive(Clone)]
 struct Group {
     /// The boundary it begins with; the first begins with none.
@@ -126,7 +126,7 @@ impl Memo {
             }
         }
         let mut stale: Vec<usize> = names.iter().map(|name| place_of(&groups, name)).collect();
-        // What a new group got, the one in front of it lost.
+        // A new group took its names from the one before it, whose hash changed with that.
         stale.extend(split.into_iter().map(|name| place_of(&groups, name) - 1));
         stale.sort_unstable();
         stale.dedup();
@@ -166,7 +166,7 @@ fn order(touched: &TouchedNames, nodes: &Nodes) -> Vec<u64> {
     let mut depths = HashMap::from([(ROOT, 0)]);
     for inode in touched.directories() {
         let (mut at, mut chain) = (inode, Vec::new());
-        // Up to what is known of an earlier one: a long chain is climbed once.
+        // Stops at a known depth, so that a long chain is climbed once for all directories in it.
         while !depths.contains_key(&at)
             && let Some((above, _)) = nodes.get(at).and_then(|node| node.names().next())
         {

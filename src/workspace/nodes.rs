@@ -163,7 +163,7 @@ fn take(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<Fi
     taken
 }
 
-/// A block and its level.
+/// A block with its level: together they say which inodes it holds.
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     block: &'a Arc<Block>,

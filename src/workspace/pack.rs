@@ -57,7 +57,7 @@ impl Pack {
         let mut extra = Reader::new(file.extra());
         let damaged =
             || SegmentError::Damaged { name: name.to_string(), reason: "its footer is not a pack's".to_owned() };
-        // Chunks are numbered by a u32.
+        // Chunk numbers are u32, so a larger count is damage.
         let chunks = extra.number().ok().filter(|chunks| *chunks <= u64::from(u32::MAX)).ok_or_else(damaged)?;
         Ok(Pack { file, chunks })
     }

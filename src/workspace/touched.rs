@@ -46,7 +46,7 @@ impl TouchedNames {
     }
 
     fn update(&mut self, inode: u64, old: &FileNode, new: &FileNode) {
-        // Times and owners do not count.
+        // Times and owners are in no hash, so only these changes touch it.
         if old.links != new.links || old.kind() != new.kind() {
             self.node(inode, old);
             self.node(inode, new);

@@ -196,7 +196,7 @@ impl Tree {
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
         let node = self.stored_mut(inode)?;
-        // A mode that changes later changes no owner.
+        // Freeze the owner as of now: it follows from mode and epoch, and a later chmod must not change it.
         (node.uid, node.epoch) = (owner, epoch);
         Ok(node)
     }

@@ -125,7 +125,7 @@ fn count_lines(path: &Path) -> Result<u64, CommandError> {
     lines.try_fold(0, |count, line| line.map(|_| count + 1)).map_err(failed)
 }
 
-/// Returns FILE.ids.
+/// Returns the path of the list of ids that is written beside FILE: FILE.ids.
 fn beside(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".ids");

@@ -134,7 +134,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
         memory.set_embedder(option.root(), embedder);
     }
     let ended = serve_store(args, site, &memory, ready);
-    // In good order whatever came before: after a close no bad byte passes for a torn tail.
+    // Closed whatever ended the session: after a clean close damage at the journal's end can't pass for a torn tail.
     let closed = memory.close();
     let exit = match ended? {
         SessionEnd::Signal(libc::SIGINT) => Exit::Interrupted,

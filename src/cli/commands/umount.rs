@@ -32,9 +32,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    // A dead mount can't be asked; then nobody holds its store either.
+    // A dead mount answers no question, and nobody holds its store then.
     let store = store_of(&args.mnt).ok().flatten();
-    // A mount for reading holds nothing: the lock is that of another one then, which stays.
+    // A read-only mount holds no lock: if the store is locked, another mount has it and keeps it.
     let held = store.as_deref().zip(store.as_deref().and_then(|store| holder_at(store, &args.mnt)));
     let waiting = Waiting::new(format!("{} writes what is left to its store", args.mnt.display()), out.is_json());
     fuse::unmount(&args.mnt, args.lazy, || waiting.tick())?;
@@ -85,7 +85,7 @@ fn lingers(store: &Path, held_by: &str) -> CommandError {
 /// Returns whether a process has the store for writing. What can't be looked at counts as free: it is not ours to wait for.
 fn is_held(store: &Path) -> bool {
     let mut options = File::options();
-    // Whatever has the name is not waited for.
+    // O_NONBLOCK, since an open of a FIFO that has the name would block.
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let Ok(lock) = options.open(store.join("lock")) else { return false };
     // A shared lock that lives for this line only: it tells, and is in nobody's way for longer.

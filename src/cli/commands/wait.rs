@@ -136,9 +136,9 @@ impl Watch<'_> {
         for key in self.candidates()? {
             let value = match fs::read(self.folder.join(&key)) {
                 Ok(value) => value,
-                // The signal ended between the listing and the read: not there, no failure.
+                // The signal ended between the listing and the read, so it counts as absent.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                // That it is there all can see.
+                // Without --value only its existence matters, which everybody may see.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.args.value.is_none() => {
                     Vec::new()
                 }

@@ -171,7 +171,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
             }
             file.sync_all().map_err(failed)
         }
-        // Pipes, sockets and devices stand in the index alone.
+        // Pipes, sockets and devices are lines of the index and have no file in the dump.
         _ => Ok(()),
     }
 }
@@ -227,7 +227,7 @@ impl FileMaker<'_> {
         }
     }
 
-    /// Removes all there is.
+    /// Empties the tree, so that the branch then has the dump's files and no others.
     fn clear(&self, tree: &Tree) -> Result<(), CommandError> {
         for (entry, inode) in list(tree)?.iter().rev().filter(|(_, inode)| *inode != FILES_ROOT) {
             let path = entry.path.bytes()?;
@@ -304,7 +304,7 @@ impl FileMaker<'_> {
     fn fill(&self, entry: &PathEntry, inode: u64) -> Result<(), CommandError> {
         let place = place(self.folder, &entry.path)?;
         let failed = |error: std::io::Error| CommandError::file("read", &place, &error);
-        // Nothing is followed, and nothing waited for, whatever stands there.
+        // A dump may be anybody's: no symbolic link is followed, and no FIFO blocks.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut file = File::options().read(true).custom_flags(flags).open(&place).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {

@@ -38,7 +38,7 @@ pub fn each_value<T: DeserializeOwned>(
     each_line(path, |line, number| {
         let place = format!("{}, line {number}", path.display());
         let value = serde_json::from_slice(line).map_err(|error| {
-            // Its own words count the lines of the one that it was given.
+            // serde_json saw one line only, so its own line number is always 1 and is cut off.
             let words = error.to_string();
             damaged(format!("{place}: {}", words.split(" at line 1 ").next().unwrap_or_default()))
         })?;

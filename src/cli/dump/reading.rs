@@ -91,7 +91,7 @@ impl DumpReader<'_> {
             Some(root) => root,
             None => self.memory.create_root(&self.who, names[0])?,
         };
-        // Before the first vector, which fixes it.
+        // Before the first vector is written: from then on the metric can't change.
         self.set(branch, top, Setting::Metric)?;
         if let [_] = names[..] {
             self.memory.chown(&self.who, branch, top.owner)?;
@@ -106,7 +106,7 @@ impl DumpReader<'_> {
     }
 
     fn grow(&self, dumped: &DumpedBranch, branch: BranchId) -> Result<(), CommandError> {
-        // It can't change once there are branches below.
+        // Before the forks: the setting can't change once there are branches below.
         self.set(branch, dumped, Setting::Log)?;
         let children = self.forks(branch, self.children(&dumped.path))?;
         for checkpoint in &dumped.checkpoints {
@@ -191,7 +191,7 @@ impl DumpReader<'_> {
         for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
             let is_alone = |setting: &Setting| setting.is_shared() || dumped.inherits_rules.is_none();
-            // What an embedder is, is set where it is at work.
+            // The embedder is no part of a dump: the mount that runs one sets it.
             let settings = || Setting::ALL.into_iter().filter(|setting| *setting != Setting::Embedder);
             for setting in settings().filter(is_alone) {
                 self.set(branch, dumped, setting)?;

@@ -51,7 +51,7 @@ struct SignalLine {
 
 /// Writes the names of agents below the root branch of a branch; returns how many there are.
 pub fn write_agents(memory: &Memory, branch: BranchId, path: &Path) -> Result<u64, CommandError> {
-    // What can't be a name may have been barred, to no effect.
+    // What can't be an agent's name may have been barred, to no effect; the dump leaves it out.
     let names = memory.agents(branch)?.into_iter().filter(|(name, _)| is_agent_name(name));
     let line = |(name, uid): (Arc<str>, Option<u32>)| AgentLine { name: name.to_string(), uid, barred: uid.is_none() };
     write_values(path, names.map(|name| Ok(line(name))))
@@ -143,7 +143,7 @@ fn signal(memory: &Memory, line: SignalLine) -> Result<Signal, String> {
     check_setting(Setting::Agent, &line.agent).map_err(|error| error.to_string())?;
     check_setting(Setting::Session, &line.session).map_err(|error| error.to_string())?;
     let mode = u32::from_str_radix(&line.mode, 8).ok().filter(|mode| *mode <= 0o777);
-    // What it was written through may have ended.
+    // The branch through which it was written may have ended.
     let branch = line.branch.and_then(|path| memory.resolve(&path).ok()).unwrap_or(BranchId(0));
     Ok(Signal {
         value: line.value.decode().ok_or("its value is no hex")?.into(),

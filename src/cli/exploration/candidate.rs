@@ -61,7 +61,7 @@ impl Exploration<'_> {
         let mut tries = 0;
         loop {
             let name = format!("explore-{}-{}", unique::tag(6), number + 1);
-            // In one call, so that a branch without a ttl is never left behind.
+            // Fork and ttl in one call: if this process dies between two, a branch without a ttl would stay for ever.
             match Mounted::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
                 Ok(_) => return Ok(name),
                 Err(error) if error.code == "exists" && tries < NAMES_TRIED_MAX => tries += 1,

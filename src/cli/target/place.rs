@@ -31,7 +31,8 @@ fn store_in(line: &[u8], device: &str) -> Option<PathBuf> {
     if fstype != b"fuse" && !fstype.starts_with(b"fuse.") {
         return None;
     }
-    // Two layers: the kernel's octal for what would break its table, over our own percent signs for what would break options.
+    // Escaped twice: we percent-encode what would break mount options, and the kernel writes octal for what would break
+    // its table.
     let source = unescape(rest.next()?, b'\\', 3, 8);
     let store = source.strip_prefix(SOURCE_PREFIX.as_bytes())?;
     Some(OsString::from_vec(unescape(store, b'%', 2, 16)).into())

@@ -23,7 +23,7 @@ impl TextTokenizer {
         if tokenizer.get_vocab_size(true) > words {
             return Err(files.wrong("tokenizer.json has more tokens than the model has word embeddings"));
         }
-        // The shortest of what the files say.
+        // The smallest limit of the model's files: positions, tokenizer truncation and sentence length.
         let truncated = tokenizer.get_truncation().map_or(positions, |truncation| truncation.max_length);
         let max_tokens = files.max_tokens.unwrap_or(positions).min(positions).min(truncated);
         tokenizer.with_padding(None);

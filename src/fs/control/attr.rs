@@ -14,9 +14,9 @@ use crate::memory::{BranchId, BranchInfo, Document, SignalId, Time, View};
 /// Returns how long a name leading to `node` may be kept.
 pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
     match node {
-        // Whether somebody may see it is asked each time.
+        // Permission to see a proposal is checked at each look-up, so the kernel must not cache the name.
         _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
-        // Who opens it next may get another number.
+        // While it is open, the next look-up may get another inode number.
         _ if node.needs_own_inode() => NEVER,
         FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => {
             STABLE_NAME_LIFETIME
@@ -56,7 +56,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
     let (ino, modified) = (base.ino, base.modified);
     match node {
         FsNode::Mount => mount_attr(mount, ino),
-        // Files answer for themselves.
+        // Nodes below `files/` implement this operation in `files/attr.rs`.
         FsNode::File(..) => Err(Errno::ESTALE.into()),
         FsNode::Branch(_) => {
             let lifetime = if info.parent.is_none() { STABLE_NAME_LIFETIME } else { NEVER };
@@ -76,7 +76,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
             let stat = mount.memory.snapshot(view)?.stat(id)?.ok_or(Errno::ENOENT)?;
             Ok(base.sized(stat.length).dated(stat.modified))
         }
-        // It is asked when it is opened.
+        // The query runs at open, so its length is not known before.
         FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
         FsNode::Export(_, export) => {
             let size = mount.memory.snapshot(view)?.export_length(*export);

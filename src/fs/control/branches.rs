@@ -62,7 +62,7 @@ pub(super) fn rename(
         FsNode::Branch(target) if *target == parent && new_name == &*info.name => {
             let merged = merge(mount, handles, caller, &info);
             let line = merged.as_ref().map_or_else(Failure::to_line, |result| format!("{result}\n"));
-            // What gave up is done again where it may wait.
+            // A merge that gave up is repeated by a thread that may wait, which then reports the outcome.
             if !merged.as_ref().is_err_and(Failure::gave_up) {
                 keep_in_ctl(mount, parent, caller, line);
             }

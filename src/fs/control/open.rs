@@ -52,7 +52,7 @@ impl ControlNodeOps<'_> {
         let frozen =
             |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(context.counted(bytes)?))) };
         Ok(match self.node {
-            // Those in files/ have a way of their own.
+            // Nodes below `files/` are opened by `files/open.rs`.
             FsNode::Mount
             | FsNode::Branch(_)
             | FsNode::Checkpoint { .. }
@@ -104,7 +104,7 @@ impl ControlNodeOps<'_> {
                 }
                 Box::new(Ingest::new(context.clone()))
             }
-            // Where nothing changes nobody works.
+            // Nobody can hold a lease in a read-only state, so the file is empty.
             ControlNode::Lease if !flags.write && context.check_writable().is_err() => {
                 Box::new(StaticFile(context.counted(Vec::new())?))
             }
@@ -136,7 +136,7 @@ impl ControlNodeOps<'_> {
             }
             ControlNode::Document(document) => {
                 if document == Document::Conflicts {
-                    // It shows what the parent holds.
+                    // `conflicts` shows the parent's versions, so the caller must be able to read the parent.
                     context.check_parent(READ | SEARCH)?;
                 }
                 Box::new(StaticFile(context.counted(context.memory().document(&context.view, document)?.to_vec())?))

@@ -55,7 +55,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
             Err(Error::Signal(SignalError::Exists(_))) if !flags.exclusive => {}
             Err(error) => return Err(plain(error)),
         }
-        // It may have ended since.
+        // The other signal may have expired in between; then the key is claimed again.
         if let Some(signal) = context.memory().signal(context.branch(), &key)? {
             return Ok(FsNode::Signal(context.view.clone(), key, signal.created));
         }

@@ -58,7 +58,8 @@ fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str
         (ControlNode::Proposals, View::Branch(branch)) => {
             mount.memory.proposal(*branch, name)?.map(|(branch, entry)| FsNode::Proposal { branch, entry })
         }
-        // What has ended by the time of a checkpoint is not in it, and what is in it has none.
+        // Checkpoints, earlier states and proposals are read-only and have no branches, checkpoints or proposals of
+        // their own.
         (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At | ControlNode::Proposals, _) => None,
         (ControlNode::Shared, _) => SharedNode::all()
             .find_map(|(known, node)| (known == name).then_some(node))
@@ -119,7 +120,7 @@ fn list_shared(mount: &MountContext, view: &View, directory: &SharedNode) -> Res
             names.into_iter().map(|label| node(&label, SharedNode::Closed(label.clone()))).collect()
         }
         SharedNode::Closed(log) => vec![node("entries.jsonl", SharedNode::ClosedEntries(log.clone()))],
-        // They have a name for each number.
+        // Every number is a name here, so a listing shows none.
         SharedNode::AfterDirectory | SharedNode::LastDirectory => Vec::new(),
         _ => return Err(Errno::ENOTDIR.into()),
     })

@@ -86,7 +86,7 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
         return Err(Errno::EEXIST.into());
     }
     match kinds {
-        // What is not there is that first, whatever it was to become.
+        // ENOENT comes before any other error, as in rename(2).
         (Record, _) if !is_there(context, &record_id(from)?)? => Err(Errno::ENOENT.into()),
         (kind, _) if kind != Record && temporaries.named(from).is_none() => Err(Errno::ENOENT.into()),
         (_, Other) => Err(no_record(to)),

@@ -83,7 +83,8 @@ impl FileNumbers {
     /// The same for an inode that the kernel is about to be told of, and counts that look-up.
     pub fn remember(&self, files: &FilesOf, inode: u64) -> Option<u64> {
         loop {
-            // Counted before the slot can be given away.
+            // The look-up is counted under the read lock: reclaiming takes the write lock, so the slot can't be reused
+            // in between.
             let known = self.known.read();
             if let Some(slot) = known.slots.get(files) {
                 let number = number(*slot, inode)?;
@@ -100,7 +101,7 @@ impl FileNumbers {
         let known = self.known.read();
         if let Some(view) = slot_of(number).and_then(|slot| known.by_slot.get(&slot)) {
             let less = |held: u64| Some(held.saturating_sub(lookups));
-            // It never refuses.
+            // The closure always returns a value, so the update can't fail.
             let _ = view.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }

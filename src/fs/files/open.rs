@@ -24,7 +24,7 @@ impl FileOps<'_> {
             self.fs.mount.check_mount()?;
             self.check_writer(caller)?;
         }
-        // First the handle, then the look: what is there then stays for this handle.
+        // Register the handle before the tree is read: from then on nothing that this handle sees is dropped.
         let mut file = OpenInode::new(&self.fs.mount, caller, (of, inode), flags.write || flags.truncate)?;
         let tree = self.fs.mount.tree(of)?;
         let node = tree.node(inode)?;
@@ -141,7 +141,7 @@ impl File for OpenInode {
         let written = self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() });
         match written {
             Ok(()) => Ok(data.len()),
-            // It is done again, and the kernel holds its pages until then.
+            // The write is repeated on a thread that may wait; until then the kernel keeps its pages.
             Err(failure) if failure.gave_up() => Err(failure),
             Err(failure) => {
                 self.mount.write_refused(&self.key);

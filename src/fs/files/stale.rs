@@ -47,7 +47,7 @@ impl MountContext {
             (Err(failure), Area::Files) if failure.gave_up() => {
                 self.memory.drop_file_soon(self.actor(caller), files.view.branch(), inode);
             }
-            // Its tree is gone, and it with it; or it goes when the store is opened next.
+            // Either its tree is gone and the file with it, or the next opening of the store removes it.
             (Err(failure), _) => log::debug!("a file without a name stays for now: {:?}", failure.errno()),
             (Ok(_), _) => {}
         }

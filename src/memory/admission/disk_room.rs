@@ -197,7 +197,7 @@ impl Memory {
     /// Asks the disk what it lacks, for what is being written too.
     fn missing(&self) -> Option<Missing> {
         let room = &self.admission.room;
-        // A disk that can't be asked says itself where it is full.
+        // Where statfs(2) fails, the write itself reports a full disk.
         let Ok(space) = self.disk.space() else { return None };
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
         let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
@@ -217,7 +217,7 @@ impl Memory {
         let mut stored = self.storage.manifest.lock();
         self.admission.room.reserve.fill();
         let was_refused = self.admission.room.has_refused.swap(false, Ordering::AcqRel);
-        // Somebody else may have made it meanwhile.
+        // Another thread may have made room while this one waited for the lock.
         if self.missing().is_none() && !was_refused {
             return;
         }

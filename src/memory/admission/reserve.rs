@@ -188,7 +188,7 @@ fn is_filled(disk: &dyn Disk, path: &str) -> Result<bool, Error> {
         Ok(true)
     };
     match read() {
-        // It was given up meanwhile.
+        // The piece was released by another thread meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         filled => filled.map_err(|error| Error::io(format!("the file {path} could not be read"), error)),
     }

@@ -273,7 +273,7 @@ impl Catalog {
         self.end_session(&branch);
         self.drop_signals(&branch);
         match branch.parent {
-            // One that ended with the branch above, of which nothing is left.
+            // The branch that holds a log ends with its parent, which is gone already.
             Some(_) if branch.log_totals.is_some() => {}
             None => {
                 self.roots.remove(&branch.name);
@@ -288,7 +288,7 @@ impl Catalog {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let branch = branch.make_mut();
         let old = std::mem::replace(&mut branch.name, name.clone());
-        // It was proposed under the name before.
+        // A proposal names the branch by its old name, so it ends with a rename.
         branch.proposal = None;
         branch.stamp = seq;
         if let Some(parent) = branch.parent {

@@ -211,7 +211,7 @@ impl Settings {
 
     /// Returns what merges into the branch have to pass.
     pub fn gate(&self) -> &Gate {
-        // What could be no gate was never set.
+        // `check` refuses values that do not parse, so a stored one always does.
         self.0.gate.get_or_init(|| Arc::new(Gate::parse(self.get(Setting::Gate)).unwrap_or_default()))
     }
 

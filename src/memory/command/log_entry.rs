@@ -202,7 +202,7 @@ pub fn parse_cursor_line(line: &[u8]) -> Option<u64> {
     struct CursorLine {
         cursor: u64,
     }
-    // Most lines are records.
+    // Cheap test first: most lines are records, not entries.
     let is_short = line.len() <= LABEL_BYTES_MAX && line.trim_ascii_start().starts_with(b"{");
     is_short.then(|| serde_json::from_slice(line).ok()).flatten().map(|line: CursorLine| line.cursor)
 }

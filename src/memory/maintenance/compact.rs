@@ -83,7 +83,7 @@ impl Memory {
             let files = self.file_usage(&self.catalog().clone())?;
             let length = files.iter().map(|file| file.length_bytes).sum();
             let sparse = self.sparse(files, policy);
-            // A step that made nothing smaller would not do so again.
+            // If the last step did not shrink the files, the next one would not either.
             if sparse == Sparse::default() || length >= before || self.maintenance.thread.is_stopping() {
                 break;
             }

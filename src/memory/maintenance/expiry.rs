@@ -60,7 +60,7 @@ impl Expiry {
     }
 }
 
-/// What a branch was when it was last looked through.
+/// What a branch was when its files were last checked: while nothing of that changes and no file is due, it is skipped.
 #[derive(Clone)]
 struct LastCheck {
     /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time.
@@ -178,7 +178,7 @@ impl Memory {
 
     /// Deletes a file that has outlived its rule, unless it or the rule was changed since; returns whether it did.
     fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
-        // Time wrote this and nobody who knows of a conflict.
+        // Expiry is no write of a user, so it resolves no conflict.
         let path = before.path(file.inode).unwrap_or_default();
         self.merging.acks.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
@@ -198,7 +198,7 @@ impl Memory {
             Ok(_) if self.is_watched() => Ok(true),
             Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
             Err(EditError::Refused(error)) if !matches!(error.kind(), Kind::Busy | Kind::Gone) => Err(error),
-            // It went or was replaced meanwhile, or its branch is gone.
+            // The file was removed or replaced meanwhile, or its branch is gone.
             Err(_) => Ok(false),
         }
     }

@@ -264,7 +264,7 @@ fn run_work(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
             let Some(store) = memory.upgrade().filter(|_| !indexer.is_stopping()) else { return };
             match store.relieve_memory().and_then(|is_relieved| Ok(is_relieved && store.index_step(branch)?)) {
                 Ok(true) => {}
-                // It has ended meanwhile.
+                // The branch has ended meanwhile.
                 Ok(false) | Err(Error::Gone) => break,
                 Err(error) => {
                     store.storage.file_index.drop_broken();

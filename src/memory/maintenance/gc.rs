@@ -46,7 +46,7 @@ impl Memory {
             );
         }
         drop(catalog);
-        // By a clock that was set nothing is too old.
+        // With a clock that jumped ahead, everything would look expired.
         self.check_clock()?;
         let mut paths = Vec::new();
         for branch in expired {
@@ -84,7 +84,7 @@ impl Memory {
         self.admission.room.reserve.fill();
         match compacted {
             Ok(more) => bytes += more,
-            // What went is all that a full disk needs.
+            // The sweep has freed room already, which is what a full disk needed.
             Err(error) if self.admission.room.is_tight() => {
                 log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint());
             }
@@ -101,7 +101,7 @@ impl Memory {
     /// Seals, and removes what that left without use; for the maintenance thread.
     pub(in crate::memory) fn seal_and_thin(&self) -> Result<(), Error> {
         self.commit_all_pending()?;
-        // By a clock that was set nothing is too old.
+        // With a clock that jumped ahead, everything would look expired.
         if self.check_clock().is_ok() {
             self.drop_outdated(self.now())?;
         }
@@ -262,7 +262,7 @@ struct Age {
 
 impl Age {
     fn expires(&self, branch: &Branch) -> bool {
-        // Who works there may not have written for long.
+        // A lease holder may be at work without having written for long.
         let idle_since = match branch.lease {
             LeaseState::Free => branch.changed,
             LeaseState::Held => return false,

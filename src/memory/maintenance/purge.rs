@@ -274,7 +274,7 @@ impl Memory {
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
         }
-        // Last: after a crash before this all of it is done once more.
+        // The mark goes last: after a crash before this the next opening repeats the whole step.
         PurgeMark::remove(&*self.disk)?;
         self.maintenance.purge.is_unfinished.store(false, Ordering::Release);
         Ok(())

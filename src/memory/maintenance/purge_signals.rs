@@ -38,7 +38,7 @@ impl Memory {
                 let catalog = self.catalog();
                 catalog.log_owner(catalog.branch(branch)?)?.id
             };
-            // They show values.
+            // The lines of events in memory show values of signals, so they go, too.
             self.events.drop_lines(owner);
             let _running = Running::begin(&self.maintenance.purge.is_running)?;
             let catalog = self.catalog().clone();

@@ -276,7 +276,7 @@ impl<'a> Relocations<'a> {
         let before = catalog.clone();
         for branch in before.branches.values() {
             let moved = self.branch(branch);
-            // What stays shares its place in the map, too: that is where two catalogs are not compared.
+            // An unchanged branch keeps its node of the persistent map: a diff of two catalogs skips shared nodes.
             if moved != *branch {
                 catalog.branches.insert(branch.id, moved);
             }

@@ -224,7 +224,8 @@ impl Memory {
         let Rotated { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
         let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
-            // The commands that name them are still all there is of their rows.
+            // The log records that name these segments are still the only reference to their rows, so a sweep must keep
+            // them.
             self.storage.journal_segments.lock().extend(&journal_segments);
             // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
             if !is_full(error)
@@ -233,13 +234,13 @@ impl Memory {
                 writer.unsealed_bytes += SEAL_BYTES / 2;
             }
         })?;
-        // Only now, since the manifest names a later one.
+        // Only now: until the manifest names the new journal file, an opening replays these.
         for number in journals {
             if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
                 log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
             }
         }
-        // A collection does so itself, and tells where that fails.
+        // A collection sweeps by itself, and reports failures.
         if replaced
             && !stored.is_kept_together()
             && let Err(error) = self.sweep(stored, &catalog)
@@ -394,7 +395,8 @@ impl Memory {
         if !quiescence.is_now(self.written_bytes()) {
             return Ok(());
         }
-        // The flush of so much takes time in which more may come. A seal would hold up its writer.
+        // Flushing this much takes time, in which more may come; a seal would then slow its writer down. So flush, and
+        // look again.
         self.sync()?;
         if quiescence.is_now(self.written_bytes()) { self.seal_and_thin() } else { Ok(()) }
     }
@@ -416,7 +418,8 @@ impl Memory {
             while let Some(work) = maintenance.next(rest)
                 && let Some(memory) = memory.upgrade()
             {
-                // Where a change was half done, its guard has closed the store.
+                // After a panic in the middle of a change the writer guard has closed the store, so catching it here is
+                // safe.
                 match catch_unwind(AssertUnwindSafe(|| memory.run(&work, &mut quiescence))) {
                     // Closed meanwhile, or told to whoever had to write.
                     Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),

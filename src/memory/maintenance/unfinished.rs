@@ -28,7 +28,7 @@ const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuilder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
-    // It saves time alone: a disk that is nearly full is not filled with it.
+    // A saved build only saves time, so it must not take the last room of a disk.
     if disk.space()?.available_bytes / 4 < bytes.len() as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
     }

@@ -137,7 +137,7 @@ impl Memory {
         for (name, needed_bytes) in marks.packs.needed() {
             match self.storage.trees.pack(&name).map_err(Error::from) {
                 Ok(pack) => found.push(FileUsage { name, is_pack: true, length_bytes: pack.length(), needed_bytes }),
-                // Its damage is told to who reads it, and the others are thinned.
+                // A damaged file is reported to its readers, and must not keep the other files from being compacted.
                 Err(error) if error.kind() == Kind::Damaged => {}
                 Err(error) => return Err(error),
             }

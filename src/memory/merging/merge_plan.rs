@@ -205,7 +205,7 @@ impl<'a> MergeSides<'a> {
     ) -> Hash {
         let mut taken = vec![files.taken];
         if self.merge == MergeKind::Pull {
-            // What it takes is what the parent has and the base has not.
+            // A pull takes what the parent has and the base has not.
             taken.extend([self.child.base.head(), self.parent.state.head()]);
         }
         taken.extend(records.hashes());

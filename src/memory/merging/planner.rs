@@ -109,7 +109,7 @@ impl Planner {
         let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
         self.contents.lock().retain(|((of, _), _)| *of != branch);
         if !jobs.is_empty() {
-            // Their states may be long to free.
+            // Dropped by the pool, since freeing the plans' states may take long.
             self.run(move || drop(jobs));
         }
     }
@@ -181,7 +181,7 @@ impl Memory {
         let ((tell, told), memory) = (mpsc::channel(), self.weak_self.clone());
         self.merging.planner.run(move || {
             let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
-            // Who asked may have gone.
+            // The caller may have stopped waiting.
             let _ = tell.send(settled);
         });
         match told.recv_timeout(deadline.left()) {

@@ -110,7 +110,7 @@ impl Bulk {
     /// Returns the entry of the commit and what it changes in a catalog in which this holds.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
-        // Another branch may have fixed it meanwhile.
+        // Another branch may have fixed the dimension since the plan was made.
         check_dimension(catalog, branch, &self.segment)?;
         let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };

@@ -80,7 +80,7 @@ impl LogTail {
         let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
-        // Not before: a frame that could not be written binds none that follows.
+        // Only after the append: no later operation may be bound to a frame that was not written.
         self.link = code;
         after.place(*inode, stretch, (journal.file(), at), time)?;
         self.note_content(edit.author, files, stretch);

@@ -168,7 +168,7 @@ impl ResolvedEdits {
                 (None, None) => true,
                 (Some(Row::Unsealed(one)), Some(Row::Unsealed(other))) => Arc::ptr_eq(one, &other),
                 (Some(Row::Sealed(one, at)), Some(Row::Sealed(other, row))) => one.name() == other.name() && *at == row,
-                // One that was sealed meanwhile is told apart, and worked out again.
+                // A row that was sealed meanwhile counts as changed, so the plan is made again.
                 _ => false,
             };
             if !same {

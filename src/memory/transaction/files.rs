@@ -301,7 +301,7 @@ impl Memory {
             no_longer_hurried();
             let code = log_tail.code(Frame::FileOp, &[&head, content]);
             self.append(journal, Frame::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
-            // Not before: a frame that could not be written binds none that follows.
+            // Only after the append: no later operation may be bound to a frame that was not written.
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
             let (moves, edits) = (moves_directory(&files.tree, &edit.op), files.edits);
@@ -311,7 +311,7 @@ impl Memory {
             }
         } else {
             no_longer_hurried();
-            // Its chunks go into packs all the same.
+            // A seal writes the chunks of nameless files to packs too, so they count as unsealed.
             log_tail.unsealed_bytes += content.len() as u64;
         }
         Ok((after, outcome))
@@ -340,7 +340,7 @@ impl Memory {
         else {
             return Ok(());
         };
-        // Known to the state from now on, and a help with the hashes of later ones.
+        // Computed here, without the lock: the state caches its head, and later states reuse its hashes.
         state.head();
         let (count, first) = counted(before, state.files());
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)

@@ -65,7 +65,7 @@ impl Memory {
             return Ok(lease);
         }
         let _room = self.take_room(cost_of(0, 0))?;
-        // Where the last holder left a moment ago, that is told first.
+        // A lease that was lost a moment ago gets its entry before the new one.
         self.note_lost_lease(branch)?;
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;

@@ -201,7 +201,7 @@ fn fork(
         branch.cursor = cursor;
     }
     if let (Some(ended), Some(from)) = (ended, from_state) {
-        // As it was: what it had other than its base can still be merged.
+        // The base comes back as well, so that the branch's own edits can still be merged.
         (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
     }
     let text = (owner != log_record.uid).then(|| owner.to_string().into());

@@ -65,7 +65,7 @@ impl Memory {
                 return Err(ProposalError::Missing(request.name.to_owned()).into());
             }
             let (approves, plan, text) = (request.approves, request.plan, request.text.into());
-            // Its time is that of the entry.
+            // Filled in when the command is prepared: a review has its entry's time.
             let review = Review { approves, plan, heads: planned.heads(), time: Time::default(), text };
             Ok(Command::Review { parent, child, review })
         };

@@ -296,7 +296,7 @@ impl Memory {
             Ok(over.map(|(key, signal)| remove(key, end_reason(signal))).collect())
         });
         match swept {
-            // It ended meanwhile.
+            // The signal or its branch is gone already.
             Err(Error::Gone) => Ok(()),
             swept => swept,
         }
@@ -318,7 +318,7 @@ impl Memory {
         bytes: usize,
         plan: impl FnOnce(&SignalContext<'_>) -> Result<Vec<PlannedChange>, SignalError>,
     ) -> Result<(), Error> {
-        // What removes signals always works.
+        // Removing signals frees room, so a full disk must not refuse it.
         let gives = bytes == 0;
         let _room = match gives {
             true => self.give_room().map(|()| None)?,

@@ -261,9 +261,9 @@ impl Memory {
         let signed =
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
-        // Nothing is repeated elsewhere from here on, so this thread may wait.
+        // From here on the request can't be repeated on another thread, so this one may block.
         no_longer_hurried();
-        // All that can refuse comes before the frame: once it is written, the command has happened.
+        // Every check comes before the append: once the frame is written, the command has happened.
         self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
@@ -378,7 +378,7 @@ impl Memory {
     /// Makes everything acknowledged so far durable; all who wait share one device flush. Where the disk fails, its error,
     /// and from then on kind `ReadOnly` for whatever is written.
     pub fn sync(&self) -> Result<(), Error> {
-        // One that is replaced meanwhile is flushed before the one that follows it.
+        // If a seal replaces the file meanwhile, a flush of the new one flushes this one first.
         let Some(journal) = self.journal() else { return Ok(()) };
         Ok(journal.sync(journal.length())?)
     }

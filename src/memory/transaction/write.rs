@@ -296,7 +296,7 @@ impl Memory {
         self.transact_in_room(who, &[Some(branch)], command)?;
         let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
         if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
-            // So that nobody parses them who holds it.
+            // Parse now, without the writer lock, so that no holder of the lock has to.
             settings.rules();
         }
         Ok(())

@@ -60,12 +60,12 @@ impl Memory {
                     let (state, derived) = (resolved.state.clone(), standing.vectors.clone());
                     places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
                 }
-                // What a branch was knows nothing of what came later.
+                // The log is that of the present, so an earlier state is searched without it.
                 "log" if matches!(view, View::Branch(_)) => {
                     let log = catalog.log_of(resolved.branch)?;
                     places.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
                 }
-                // Files are no records.
+                // Scopes that hold no records add no place here.
                 "log" | "files" => {}
                 other if let Some(closed) = other.strip_prefix("log:") => {
                     let log = catalog.closed_log(resolved.branch, closed)?.ok_or_else(|| unknown_scope(other))?;

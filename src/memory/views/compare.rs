@@ -56,7 +56,7 @@ impl Memory {
         let after = source(signed.entry.seq)?.state;
         let before = match signed.entry.op {
             EntryOp::Root => Arc::default(),
-            // What a fork began with is no change of it.
+            // A fork changes nothing: what it began with is the state before it.
             EntryOp::Fork => after.clone(),
             _ => {
                 let before = search.change_before(signed.entry.seq)?;

@@ -60,7 +60,7 @@ impl Memory {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
         let value = |setting: Setting| match setting {
-            // The name that it acts under depends on those of others.
+            // The stored value: the name in effect also depends on who holds it in other branches.
             Setting::Agent => Ok((setting, branch.settings.get(setting).clone())),
             _ => Ok((setting, catalog.setting(branch, setting)?)),
         };

@@ -311,7 +311,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         let inode = self.tree.lookup(staging, &temporary_name)?;
         if self.is_directory(inode) {
-            // What is in it must not be lost for a name.
+            // A directory that fits nowhere goes to the root under a free name, since its content must not be lost.
             let name = self.free_name(b"moved")?;
             return self.rename((staging, &temporary_name), (ROOT, &name)).map(drop);
         }

@@ -191,12 +191,12 @@ pub(super) fn plan_by(
 
 /// What the child changed, sorted by how it is decided.
 struct SortedOut {
-    /// What it alone changed, where it stands.
+    /// Files that the child alone changed, and that are at the same path on all sides: decided without a resolver.
     changes: Vec<NodeChange>,
-    /// What rules leave out.
+    /// Differences that a rule excludes from the merge.
     left_out: Vec<TreeDifference>,
     units: UnitPlan,
-    /// All else.
+    /// All other differences, which the resolver decides.
     others: Vec<TreeDifference>,
     /// The hash of all but what is left out.
     taken_hash: Hash,
@@ -220,7 +220,7 @@ fn sort_out(
             continue;
         }
         let change = one_sided(&mut files, &difference);
-        // Nothing becomes of a file that stands where it stood only if a rule leaves it out.
+        // A change that does nothing means that a rule left the file out.
         let is_left_out = match &change {
             Some(change) => change.is_none(),
             None => is_never(rules, &difference.path, difference.is_directory()),

@@ -177,7 +177,7 @@ impl<'a> Resolver<'a> {
         Ok(change)
     }
 
-    /// Merges content.
+    /// Decides the content of a file: kept, the child's, or merged by its kind.
     fn body(
         &mut self,
         item: &MergeItem,

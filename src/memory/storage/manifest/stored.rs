@@ -71,7 +71,7 @@ impl InternTable {
 
 /// A state that stands in a part.
 struct StoredState {
-    /// Keeps its address its own.
+    /// Keeps the allocation, so that no other state can get the address that it is found by.
     state: Weak<BranchVersion>,
     number: u64,
     /// The snapshot that its tree of files is stored against.
@@ -89,7 +89,7 @@ pub struct Stored {
     pub(super) trees: InternTable,
     /// The same of settings.
     pub(super) settings: InternTable,
-    /// By address.
+    /// By the state's address.
     states: HashMap<usize, StoredState>,
     /// States without transfers of files, those that nothing refers to any longer too.
     pub(super) distinct: InternTable,
