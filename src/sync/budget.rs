@@ -133,7 +133,11 @@ impl Budget {
         let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.share());
         let mut held = self.held.lock();
         let own = held.bytes_by_user.get(&uid).copied().unwrap_or(0);
-        let over = |limit, shared| OverBudget { limit, held: if shared { held.total_bytes } else { own }, shared };
+        let over = |limit_bytes, shared| OverBudget {
+            limit_bytes,
+            held_bytes: if shared { held.total_bytes } else { own },
+            shared,
+        };
         if own.saturating_add(bytes) > share {
             return Err(over(share, false));
         }
@@ -165,7 +169,7 @@ impl Gauge {
         }
         let over = held > self.limit_bytes;
         self.is_over.store(over, Ordering::Relaxed);
-        if over { Err(OverBudget { limit: self.limit_bytes, held, shared: true }) } else { Ok(()) }
+        if over { Err(OverBudget { limit_bytes: self.limit_bytes, held_bytes: held, shared: true }) } else { Ok(()) }
     }
 }
 
@@ -227,9 +231,9 @@ impl Drop for Reservation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverBudget {
     /// The limit in the way.
-    pub limit: u64,
+    pub limit_bytes: u64,
     /// What is held already.
-    pub held: u64,
+    pub held_bytes: u64,
     /// Whether it is the limit of all users together.
     pub shared: bool,
 }
@@ -237,7 +241,7 @@ pub struct OverBudget {
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = if self.shared { "all users together hold" } else { "this user holds" };
-        let (held, limit) = (self.held >> 20, self.limit >> 20);
+        let (held, limit) = (self.held_bytes >> 20, self.limit_bytes >> 20);
         write!(f, "{whose} {held} MiB of the server's memory and may hold {limit} MiB")
     }
 }
@@ -259,7 +263,7 @@ mod tests {
     fn a_user_keeps_within_a_share_and_all_within_the_limit() {
         let budget = budget();
         let mut one = budget.reserve(1, 40).unwrap();
-        assert_eq!(one.grow(1), Err(OverBudget { limit: 40, held: 40, shared: false }));
+        assert_eq!(one.grow(1), Err(OverBudget { limit_bytes: 40, held_bytes: 40, shared: false }));
         let _two = budget.reserve(2, 40).unwrap();
         assert!(budget.reserve(3, 30).is_err_and(|over| over.shared));
         let _three = budget.reserve(3, 20).unwrap();
@@ -287,7 +291,7 @@ mod tests {
         budget.admit(MEASURED_AFTER).unwrap();
         taken.store(101, Ordering::Relaxed);
         budget.admit(1).unwrap();
-        assert!(budget.admit(MEASURED_AFTER).is_err_and(|over| over.shared && over.held == 101));
+        assert!(budget.admit(MEASURED_AFTER).is_err_and(|over| over.shared && over.held_bytes == 101));
         assert!(budget.reserve(1, 1).is_err());
         taken.store(99, Ordering::Relaxed);
         budget.admit(1).unwrap();

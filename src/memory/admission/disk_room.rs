@@ -259,11 +259,11 @@ impl Memory {
         journal: &Journal,
         kind: Frame,
         parts: &[&[u8]],
-        gives: bool,
+        frees_room: bool,
     ) -> Result<u64, Error> {
         loop {
             match journal.append(kind, parts) {
-                Err(error) if gives && error.is_full() && self.admission.room.reserve.release_piece() => {}
+                Err(error) if frees_room && error.is_full() && self.admission.room.reserve.release_piece() => {}
                 done => return done.map_err(|error| self.note_full(error)),
             }
         }

@@ -199,7 +199,7 @@ fn of_copying() -> [CopyError; 5] {
 }
 
 fn of_limits() -> [LimitError; 8] {
-    let over = |shared| OverBudget { limit: 1, held: 1, shared };
+    let over = |shared| OverBudget { limit_bytes: 1, held_bytes: 1, shared };
     [
         LimitError::Quota { path: text(), what: "bytes", held: 1, more: 1, limit: 1 },
         LimitError::Disk { missing_kib: 1, kept_kib: 1 },

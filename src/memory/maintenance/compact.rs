@@ -120,14 +120,14 @@ impl Memory {
             is_sparse || (combines && small.contains(&file.name))
         });
         files.sort_by_key(|file| (file.needed_bytes, file.name));
-        let (mut spare, mut sparse) = (self.compactable_bytes(), Sparse::default());
+        let (mut spare_bytes, mut sparse) = (self.compactable_bytes(), Sparse::default());
         let mut written = 0u64;
         for FileUsage { name, is_pack, needed_bytes, .. } in files {
-            let Some(left) = spare.checked_sub(needed_bytes) else { break };
+            let Some(left) = spare_bytes.checked_sub(needed_bytes) else { break };
             if written > 0 && written.saturating_add(needed_bytes) > policy.step_bytes {
                 break;
             }
-            (spare, written) = (left, written + needed_bytes);
+            (spare_bytes, written) = (left, written + needed_bytes);
             if is_pack {
                 sparse.packs.insert(name)
             } else {

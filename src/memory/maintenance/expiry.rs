@@ -131,7 +131,7 @@ impl Memory {
             let rules = branch.settings.rules();
             let tree = branch.state.files();
             let text = branch.settings.get(crate::memory::Setting::Rules);
-            if tree.totals().files == 0 || !rules.iter().any(|rule| rule.ttl.is_some()) {
+            if tree.totals().files == 0 || !rules.iter().any(|rule| rule.ttl_nanos.is_some()) {
                 continue;
             }
             let now = self.now();
@@ -190,7 +190,7 @@ impl Memory {
             let directory = tree.path(parent).unwrap_or_default();
             let path =
                 if directory.is_empty() { wanted.to_vec() } else { [&directory[..], b"/", &wanted[..]].concat() };
-            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl.map(|ttl| node.written.after(ttl));
+            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl_nanos.map(|ttl| node.written.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
@@ -224,7 +224,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
                 directories.push((inode, below));
                 continue;
             }
-            let Some(ttl) = rules.of(&below).ttl else { continue };
+            let Some(ttl) = rules.of(&below).ttl_nanos else { continue };
             let end = node.written.after(ttl);
             if end <= now {
                 found.push(Expired { parent: directory, name: name.clone(), inode });

@@ -179,11 +179,11 @@ impl Memory {
     /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
     /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
     /// are. The caller holds the lock of `storage.manifest`.
-    pub(in crate::memory) fn flush_file_index(&self, catalog: &Catalog, spare: u64) -> Vec<Hash> {
+    pub(in crate::memory) fn flush_file_index(&self, catalog: &Catalog, spare_bytes: u64) -> Vec<Hash> {
         let flush = || -> Result<(), Error> {
             let index = &self.storage.file_index;
             let memory = in_memory(&index.set());
-            if !memory.is_empty() && index.bytes_in_memory() <= spare {
+            if !memory.is_empty() && index.bytes_in_memory() <= spare_bytes {
                 let live = live_contents(catalog);
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
                 let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
@@ -192,7 +192,7 @@ impl Memory {
                 self.forget_written_passages();
             }
             let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
-            if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare {
+            if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare_bytes {
                 self.rewrite_index(&due, &live_contents(catalog))?;
             }
             Ok(())

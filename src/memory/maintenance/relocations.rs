@@ -70,7 +70,7 @@ pub(super) struct CompactionGroup {
 
 impl CompactionGroup {
     /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
-    fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare: &mut u64) {
+    fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare_bytes: &mut u64) {
         if let Compaction::Sparse(sparse) = compaction {
             self.segments.retain(|name, _| sparse.segments.contains(name));
             return;
@@ -83,8 +83,8 @@ impl CompactionGroup {
         let mut rows = 0u32;
         let fits = |(more, name): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
-            let left = self.segments.get(name).and_then(|(segment, _)| spare.checked_sub(segment.length()));
-            *spare = left.unwrap_or(*spare);
+            let left = self.segments.get(name).and_then(|(segment, _)| spare_bytes.checked_sub(segment.length()));
+            *spare_bytes = left.unwrap_or(*spare_bytes);
             rows <= COMPACTED_ROWS_MAX && left.is_some()
         };
         let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
@@ -121,16 +121,16 @@ impl CompactionGroup {
 
 impl Memory {
     /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch, with the
-    /// rows of the older segments that are compacted, which take at most `spare` bytes.
+    /// rows of the older segments that are compacted, which take at most `spare_bytes`.
     pub(in crate::memory) fn write_segments(
         &self,
         catalog: &Catalog,
         compaction: &Compaction,
-        mut spare: u64,
+        mut spare_bytes: u64,
     ) -> Result<Vec<FlushedSegment>, Error> {
         let mut sealed = Vec::new();
         for ((dim, _), mut group) in groups(catalog) {
-            group.choose(self.environment.graph_rows, compaction, &mut spare);
+            group.choose(self.environment.graph_rows, compaction, &mut spare_bytes);
             let rows = group.rows()?;
             if rows.is_empty() {
                 continue;

@@ -219,21 +219,22 @@ impl Memory {
         swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", error))
     }
 
-    /// Seals once; older segments are compacted for at most `spare` bytes.
-    fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare: u64) -> Result<Catalog, Error> {
+    /// Seals once; older segments are compacted for at most `spare_bytes`.
+    fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare_bytes: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
-        let (catalog, replaced) = self.seal_rotated(stored, manifest, compaction, spare).inspect_err(|error| {
-            // The log records that name these segments are still the only reference to their rows, so a sweep must keep
-            // them.
-            self.storage.journal_segments.lock().extend(&journal_segments);
-            // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
-            if !is_full(error)
-                && let Ok(mut writer) = self.writer()
-            {
-                writer.unsealed_bytes += SEAL_BYTES / 2;
-            }
-        })?;
+        let (catalog, replaced) =
+            self.seal_rotated(stored, manifest, compaction, spare_bytes).inspect_err(|error| {
+                // The log records that name these segments are still the only reference to their rows, so a sweep must keep
+                // them.
+                self.storage.journal_segments.lock().extend(&journal_segments);
+                // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
+                if !is_full(error)
+                    && let Ok(mut writer) = self.writer()
+                {
+                    writer.unsealed_bytes += SEAL_BYTES / 2;
+                }
+            })?;
         // Only now: until the manifest names the new journal file, an opening replays these.
         for number in journals {
             if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
@@ -259,10 +260,10 @@ impl Memory {
         stored: &mut Stored,
         mut manifest: Manifest,
         compaction: &Compaction,
-        spare: u64,
+        spare_bytes: u64,
     ) -> Result<(Catalog, bool), Error> {
         let rotated = manifest.catalog.clone();
-        let sealed = self.write_segments(&manifest.catalog, compaction, spare)?;
+        let sealed = self.write_segments(&manifest.catalog, compaction, spare_bytes)?;
         let before = self.history.archives().len();
         let blobs = &self.storage.segments.blobs;
         let archives = self.history.archive(blobs, manifest.seq)?;
@@ -278,7 +279,7 @@ impl Memory {
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
-        manifest.file_index = self.flush_file_index(&manifest.catalog, spare);
+        manifest.file_index = self.flush_file_index(&manifest.catalog, spare_bytes);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);

@@ -57,16 +57,16 @@ impl Bulk {
     }
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
-    /// `most` records, nothing where one of them is a record that the outcome `relies` on.
+    /// `changes_max` records, nothing where one of them is a record that the outcome `relies` on.
     pub fn replan(
         &self,
         catalog: &Catalog,
-        most: usize,
+        changes_max: usize,
         relies: &dyn Fn(&str) -> bool,
     ) -> Result<Option<Bulk>, PlanError> {
         let branch = catalog.branch_ref(self.branch.id)?.clone();
         check_dimension(catalog, &branch, &self.segment)?;
-        let touched = touched_at_most(&self.branch.state, &branch.state, most)?.ok_or(PlanError::Exceeded)?;
+        let touched = touched_at_most(&self.branch.state, &branch.state, changes_max)?.ok_or(PlanError::Exceeded)?;
         let (mut state, mut deleted) = (self.state.clone(), self.deleted);
         for id in touched {
             if relies(&id) {

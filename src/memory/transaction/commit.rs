@@ -102,9 +102,9 @@ impl Memory {
                 self.commit_bulk(who, branch, (&resolved, cursor))?
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
-                let again =
+                let replan =
                     (edits.len() <= AGAIN_EDITS || round == PLAN_ROUNDS_MAX).then_some(&resolve as &dyn Fn() -> _);
-                self.commit_few(who, branch, (&resolved, cursor), again)?
+                self.commit_few(who, branch, (&resolved, cursor), replan)?
             };
             if let Some(entry) = done {
                 return Ok(Receipt::of(&entry));
@@ -113,14 +113,14 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Commits what edits come to; `again` works it out under the lock where that is little. Nothing where it no longer
+    /// Commits what edits come to; `replan` plans them again under the lock where that is little. Nothing where it no longer
     /// holds.
     fn commit_few(
         &self,
         who: &Actor,
         branch: BranchId,
         (resolved, cursor): (&ResolvedEdits, Option<u64>),
-        again: Option<&dyn Fn() -> Result<ResolvedEdits, Error>>,
+        replan: Option<&dyn Fn() -> Result<ResolvedEdits, Error>>,
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut holds = true;
         let command = || {
@@ -128,7 +128,7 @@ impl Memory {
             let mut changes = resolved.changes();
             if !resolved.holds(&state)? {
                 changes =
-                    again.map(|again| again()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
+                    replan.map(|replan| replan()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
             }
             holds = !changes.is_empty();
             if let Some(entry) = cursor {
@@ -191,7 +191,7 @@ impl Memory {
             return Ok(None);
         }
         drop(catalog);
-        let again = |bulk: &Bulk, catalog: &Catalog, most| bulk.replan(catalog, most, relied.contains);
+        let replan = |bulk: &Bulk, catalog: &Catalog, changes_max| bulk.replan(catalog, changes_max, relied.contains);
         for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.holds(&self.catalog()) {
@@ -204,10 +204,10 @@ impl Memory {
                     bulk = bulk.recompute(&catalog)?;
                     continue;
                 }
-                let newer = match again(&bulk, &catalog, REVALIDATED_UNDER_LOCK_MAX) {
+                let newer = match replan(&bulk, &catalog, REVALIDATED_UNDER_LOCK_MAX) {
                     Err(PlanError::Exceeded) => {
                         drop(writer);
-                        let Some(newer) = again(&bulk, &catalog, usize::MAX)? else { return Ok(None) };
+                        let Some(newer) = replan(&bulk, &catalog, usize::MAX)? else { return Ok(None) };
                         bulk = newer;
                         continue;
                     }

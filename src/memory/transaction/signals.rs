@@ -319,8 +319,8 @@ impl Memory {
         plan: impl FnOnce(&SignalContext<'_>) -> Result<Vec<PlannedChange>, SignalError>,
     ) -> Result<(), Error> {
         // Removing signals frees room, so a full disk must not refuse it.
-        let gives = bytes == 0;
-        let _room = match gives {
+        let frees_room = bytes == 0;
+        let _room = match frees_room {
             true => self.give_room().map(|()| None)?,
             false => Some(self.take_room(cost_of(bytes as u64, 0))?),
         };
@@ -340,7 +340,7 @@ impl Memory {
             let bytes = to_bytes(owner.id, time, &changes);
             let code = writer.code(Frame::Signals, &[&bytes]);
             no_longer_hurried();
-            self.append(&journal, Frame::Signals, &[&code.0, &bytes], gives)?;
+            self.append(&journal, Frame::Signals, &[&code.0, &bytes], frees_room)?;
             (writer.link, writer.time) = (code, time);
             writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
             self.catalog.write().change_signals(owner.id, &changes);

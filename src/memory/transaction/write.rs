@@ -107,9 +107,9 @@ impl Memory {
         source: &StateSource,
         patterns: Option<Vec<Arc<str>>>,
     ) -> Result<Receipt, Error> {
-        let work_out = |catalog: &Catalog, time: Time, most: usize| {
+        let plan = |catalog: &Catalog, time: Time, changes_max: usize| {
             let context = MergeContext { catalog, packs: &self.storage.trees, time };
-            Rollback::new(context, branch, source, patterns.as_deref(), most)
+            Rollback::new(context, branch, source, patterns.as_deref(), changes_max)
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
@@ -119,7 +119,7 @@ impl Memory {
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
             let planned = match earlier.take().filter(|earlier| earlier.holds(&catalog)) {
                 Some(earlier) => Ok(earlier),
-                None => work_out(&catalog, time, PLANNED_UNDER_LOCK_MAX),
+                None => plan(&catalog, time, PLANNED_UNDER_LOCK_MAX),
             };
             match planned {
                 Ok(planned) if !planned.shrinks() && room.is_none() => {
@@ -145,7 +145,7 @@ impl Memory {
                 Err(PlanError::Exceeded) => {
                     rounds += 1;
                     drop(writer);
-                    earlier = Some(work_out(&catalog, self.now(), usize::MAX)?);
+                    earlier = Some(plan(&catalog, self.now(), usize::MAX)?);
                 }
             }
         }

@@ -27,7 +27,7 @@ pub struct Rule {
     /// [`Rule::strategy`].
     pub strategy: Option<Strategy>,
     /// After how many nanoseconds without a write a file is purged; none keeps it.
-    pub ttl: Option<i64>,
+    pub ttl_nanos: Option<i64>,
     /// Who may write; none leaves that to the permissions alone.
     pub write: Option<Arc<[Principal]>>,
     /// Whether only appending writes are allowed.
@@ -39,7 +39,15 @@ pub struct Rule {
 impl Rule {
     /// Returns a rule without options.
     pub(super) fn new(pattern: &str, kind: Kind) -> Rule {
-        Rule { pattern: pattern.into(), kind, strategy: None, ttl: None, write: None, append: false, noindex: false }
+        Rule {
+            pattern: pattern.into(),
+            kind,
+            strategy: None,
+            ttl_nanos: None,
+            write: None,
+            append: false,
+            noindex: false,
+        }
     }
 
     /// Returns how conflicts under this rule are decided, where the branch's strategy is `branch`.
@@ -124,7 +132,7 @@ impl Rule {
     /// Takes one word behind the kind.
     fn option(&mut self, word: &str) -> Result<(), RuleFault> {
         let is_new = if let Some(text) = word.strip_prefix("ttl=") {
-            self.ttl.replace(ttl(text)?).is_none()
+            self.ttl_nanos.replace(ttl_nanos(text)?).is_none()
         } else if let Some(list) = word.strip_prefix("write=") {
             self.write.replace(principals(list)?).is_none()
         } else if word == "append" {
@@ -144,7 +152,7 @@ impl Rule {
 }
 
 /// Parses a duration such as `90s`, `24h` or `7d` into nanoseconds; a day is 24 hours.
-fn ttl(text: &str) -> Result<i64, RuleFault> {
+fn ttl_nanos(text: &str) -> Result<i64, RuleFault> {
     let nanos = text
         .parse::<jiff::Span>()
         .ok()

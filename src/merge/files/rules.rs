@@ -235,7 +235,7 @@ mod tests {
             assert_eq!(kind_of(&rules, path), kind, "{path}");
         }
         assert_eq!(rules.of(b"core/a").strategy, Some(Strategy::Manual));
-        assert_eq!(rules.of(b"memory/episodic/a").ttl, Some(86_400_000_000_000));
+        assert_eq!(rules.of(b"memory/episodic/a").ttl_nanos, Some(86_400_000_000_000));
         assert_eq!(rules.of(b"embeddings/index/a").kind.key(), "artifact_id");
         assert!(rules.of(b".sdlc_ide/logs/audit_trail.jsonl").append && rules.of(b".sdlc_ide/logs/x").append);
         assert!(!rules.of(b".sdlc_ide/x").append);
@@ -298,7 +298,10 @@ mod tests {
             assert_eq!(format!("{:?}", other.of(b"logs/x")), format!("{rule:?}"), "{options:?}");
         }
         assert!(rule.noindex && !rules.turned().of(b"other").noindex && rules.turned().of(b"logs/x").noindex);
-        assert_eq!((rule.append, rule.ttl, rule.strategy), (true, Some(90_000_000_000), Some(Strategy::ChildWins)));
+        assert_eq!(
+            (rule.append, rule.ttl_nanos, rule.strategy),
+            (true, Some(90_000_000_000), Some(Strategy::ChildWins))
+        );
         assert_eq!(rule.write.as_deref(), Some(&[Principal::Uid(1001), Principal::Gid(50)][..]));
         assert!(rule.allows(1001, &[]) && rule.allows(7, &[1, 50]));
         assert!(!rule.allows(50, &[1001]) && !rule.allows(0, &[0]));
