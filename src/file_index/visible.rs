@@ -202,8 +202,8 @@ impl VisibleFiles {
         }
         let before = next.tree.clone();
         next.tree = tree.clone();
-        for unlike in before.unlike(tree) {
-            next.change(unlike.inode, unlike.new.map(|node| &**node), set)?;
+        for changed in before.changed_nodes(tree) {
+            next.change(changed.inode, changed.new.map(|node| &**node), set)?;
         }
         Ok(next)
     }
@@ -386,7 +386,7 @@ pub(super) fn paths(tree: &Tree, inode: u64) -> impl Iterator<Item = (u64, Vec<u
 
 /// Returns whether a directory has another place, so that all below it has another path.
 fn moves_directories(old: &Tree, new: &Tree) -> bool {
-    old.unlike(new).any(|unlike| match (unlike.old, unlike.new) {
+    old.changed_nodes(new).any(|changed| match (changed.old, changed.new) {
         (Some(old), Some(new)) => old.directory().is_some() && !old.names().eq(new.names()),
         _ => false,
     })

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stands_apart_is_given_to_nobody_else_while_it_is_open() {
+    fn an_open_node_that_needs_its_own_inode_shares_the_number_with_nobody() {
         let table = table(FsNode::Mount);
         let node = FsNode::Control(View::Branch(BranchId(4)), ControlNode::Query);
         let first = table.remember(&node);

@@ -1,6 +1,6 @@
 //! Building a graph: row after row is looked for in what there is, and linked with what is found.
 
-use super::growing::Growing;
+use super::growing::GrowingGraph;
 use super::hierarchy::{self, Hierarchy};
 use super::layout::{self, Parts};
 use super::order;
@@ -15,7 +15,7 @@ pub struct GraphBuilder<'a> {
     /// How many links nodes have, and how broadly they are looked for.
     pub(super) params: Params,
     /// The links so far.
-    pub(super) growing: Growing<'a>,
+    pub(super) growing: GrowingGraph<'a>,
     /// The bytes of the hierarchy.
     pub(super) section: Vec<u8>,
     /// Where in them walks descend.
@@ -58,7 +58,7 @@ impl<'a> GraphBuilder<'a> {
         let levels = sample::levels(&space);
         let section = hierarchy::freeze(&levels);
         let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
-        let mut growing = Growing::new(space, params.links);
+        let mut growing = GrowingGraph::new(space, params.links);
         growing.begin(&levels);
         Self { params, growing, section, hierarchy, done: 0, scratch: WalkScratch::default() }
     }

@@ -16,7 +16,7 @@ const DEGREE_SLACK: f32 = 1.5;
 const ALPHA: f32 = 1.05;
 
 /// Every node's neighbours with their distances, in slots of equal number.
-pub(super) struct Growing<'a> {
+pub(super) struct GrowingGraph<'a> {
     /// The rows as points.
     pub space: VectorSpace<'a>,
     slots: usize,
@@ -40,7 +40,7 @@ struct GrowingScratch {
     dropped: Vec<(f32, u32)>,
 }
 
-impl Adjacency for Growing<'_> {
+impl Adjacency for GrowingGraph<'_> {
     #[inline]
     fn nodes(&self) -> usize {
         self.counts.len()
@@ -57,7 +57,7 @@ impl Adjacency for Growing<'_> {
     }
 }
 
-impl<'a> Growing<'a> {
+impl<'a> GrowingGraph<'a> {
     /// Begins without links; a node will have `links_max` of them at last, the last but by mending.
     pub fn new(space: VectorSpace<'a>, links_max: usize) -> Self {
         let links_kept = links_max - 1;

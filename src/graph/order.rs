@@ -1,6 +1,6 @@
 //! Numbering the nodes so that what is near in space lies near in the file.
 
-use super::growing::Growing;
+use super::growing::GrowingGraph;
 use super::walk::Adjacency;
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ const CLUSTER_NODES: usize = 256;
 ///
 /// A walk then meets fewer pages and cache lines. Around a node as many are gathered as its links,
 /// theirs, and so on lead to; the next begins with the first that was seen and not taken.
-pub(super) fn near_together(growing: &Growing<'_>) -> Vec<u32> {
+pub(super) fn near_together(growing: &GrowingGraph<'_>) -> Vec<u32> {
     let nodes = growing.nodes();
     let mut order = Vec::with_capacity(nodes);
     let mut is_placed = vec![false; nodes];

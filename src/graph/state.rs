@@ -1,7 +1,7 @@
 //! A build that is interrupted, as bytes, and its going on.
 
 use super::build::GraphBuilder;
-use super::growing::Growing;
+use super::growing::GrowingGraph;
 use super::hierarchy::Hierarchy;
 use super::layout::{number, put, put_all};
 use super::source::{Params, VectorRows};
@@ -67,7 +67,7 @@ impl<'a> GraphBuilder<'a> {
         let section = bytes.get(HEADER_SIZE..)?.get(..number(bytes, HIERARCHY_AT) as usize)?.to_vec();
         let hierarchy = Hierarchy::open(&section)?;
         let lists = bytes[HEADER_SIZE + section.len()..].as_chunks().0;
-        let mut growing = Growing::new(VectorSpace::new(rows, metric), params.links);
+        let mut growing = GrowingGraph::new(VectorSpace::new(rows, metric), params.links);
         if !growing.restore(lists) {
             return None;
         }

@@ -91,8 +91,8 @@ pub use crate::search::{Answer, Query};
 
 // Trees of files, which `fs` shows node by node.
 pub use crate::workspace::{
-    Attrs, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX, ROOT as FILES_ROOT, RangeOp,
-    RenameHow, Tree, TreeError, Unlike, XattrHow,
+    Attrs, ChangedNode, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX, ROOT as FILES_ROOT,
+    RangeOp, RenameHow, Tree, TreeError, XattrHow,
 };
 
 use crate::disk::{Disk, DiskSpace, Lock};

@@ -22,7 +22,7 @@ use imbl::ordmap::DiffItem;
 use super::chunk::{Chunk, trimmed};
 use super::chunks::Piece;
 use super::node::{Body, Directory, FileNode};
-use super::nodes::Unlike;
+use super::nodes::ChangedNode;
 use super::{FileContent, FileName, HeldChunks, Tree, TreeError};
 use crate::object::{Hash, Writer};
 
@@ -71,7 +71,7 @@ impl Tree {
     fn write_delta(&self, base: &Tree, mut names: ChunkNames<'_>) -> Result<Vec<u8>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
-        for Unlike { inode, .. } in base.nodes.diff(&self.nodes) {
+        for ChangedNode { inode, .. } in base.nodes.diff(&self.nodes) {
             match (is_there(base, inode), is_there(self, inode)) {
                 (_, true) => changed.push(inode),
                 (true, false) => gone.push(inode),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::touched::TouchedNames;
 use super::tree::ROOT;
-use super::{Directory, FileName, FileNode, Tree, Unlike};
+use super::{ChangedNode, Directory, FileName, FileNode, Tree};
 use crate::object::Hash;
 
 /// An inode and its node.
@@ -99,7 +99,7 @@ impl Tree {
             return Some(found);
         }
         // Directories are touched with what is in them, so there may be more inodes than paths.
-        if !self.has_unlike_at_most(newer, limit.saturating_mul(4)) {
+        if !self.has_changed_at_most(newer, limit.saturating_mul(4)) {
             return None;
         }
         let touched = TouchedNames::between(&self.nodes, &newer.nodes);
@@ -122,13 +122,13 @@ impl Tree {
     }
 
     /// Returns whether a newer tree has another node for so many inodes at most.
-    pub fn has_unlike_at_most(&self, newer: &Tree, limit: usize) -> bool {
-        limit == usize::MAX || self.unlike(newer).take(limit.saturating_add(1)).count() <= limit
+    pub fn has_changed_at_most(&self, newer: &Tree, limit: usize) -> bool {
+        limit == usize::MAX || self.changed_nodes(newer).take(limit.saturating_add(1)).count() <= limit
     }
 
     /// Goes through every inode of which a newer tree has another node, whatever differs in it, times
     /// and owners included; orphans count, too. Two nodes may be alike all the same.
-    pub fn unlike<'a>(&'a self, newer: &'a Tree) -> impl Iterator<Item = Unlike<'a>> {
+    pub fn changed_nodes<'a>(&'a self, newer: &'a Tree) -> impl Iterator<Item = ChangedNode<'a>> {
         self.nodes.diff(&newer.nodes)
     }
 

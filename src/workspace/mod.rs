@@ -75,7 +75,7 @@ pub use error::TreeError;
 pub use held::HeldChunks;
 pub use name::{FileName, NAME_BYTES_MAX};
 pub use node::{Body, Directory, FileKind, FileNode};
-pub use nodes::Unlike;
+pub use nodes::ChangedNode;
 pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameHow, XattrHow};
 pub use owners::Transfers;
 pub use pack::{NoPacks, Pack, Packs};

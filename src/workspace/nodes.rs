@@ -28,7 +28,7 @@ enum Block {
 }
 
 /// A number under which two maps do not have the same node.
-pub struct Unlike<'a> {
+pub struct ChangedNode<'a> {
     /// Number of the file in its tree.
     pub inode: u64,
     /// What the older one has under it.
@@ -131,11 +131,11 @@ impl Nodes {
     /// Goes through all nodes by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<FileNode>)> {
         let all = Differing { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
-        all.filter_map(|unlike| Some((unlike.inode, unlike.new?)))
+        all.filter_map(|changed| Some((changed.inode, changed.new?)))
     }
 
     /// Goes through all numbers under which a newer map does not have the very same node.
-    pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = Unlike<'a>> {
+    pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = ChangedNode<'a>> {
         let top = BlockPair::new(self.root(), newer.root(), self.level.max(newer.level));
         Differing { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }
     }
@@ -207,9 +207,9 @@ struct Differing<'a> {
 }
 
 impl<'a> Iterator for Differing<'a> {
-    type Item = Unlike<'a>;
+    type Item = ChangedNode<'a>;
 
-    fn next(&mut self) -> Option<Unlike<'a>> {
+    fn next(&mut self) -> Option<ChangedNode<'a>> {
         loop {
             let pair = self.pairs.last_mut()?;
             let (old, new, level, digit) = (pair.old, pair.new, pair.level, pair.digit);
@@ -223,7 +223,7 @@ impl<'a> Iterator for Differing<'a> {
                 let node = |side: Option<Placed<'a>>| side.and_then(|side| side.node(digit));
                 let (old, new) = (node(old), node(new));
                 if !same(old, new) {
-                    return Some(Unlike { inode: number, old, new });
+                    return Some(ChangedNode { inode: number, old, new });
                 }
                 continue;
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::chunk::{Chunk, PackedChunk};
 use super::hash::Memo;
 use super::node::{Body, FileNode};
-use super::nodes::{Nodes, Unlike};
+use super::nodes::{ChangedNode, Nodes};
 use super::pack::{Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
@@ -81,7 +81,7 @@ impl PackMarks {
 fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<PackedChunk>)) {
     let mut before = Nodes::default();
     for tree in trees {
-        for node in before.diff(&tree.nodes).filter_map(|unlike| unlike.new) {
+        for node in before.diff(&tree.nodes).filter_map(|changed| changed.new) {
             for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
                 if let Chunk::Sealed(sealed) = chunk {
                     look(sealed);
@@ -155,7 +155,7 @@ impl Repacked {
             Some((before, after)) if before.diff(old).nth(ALIKE).is_none() => (before.clone(), after.clone()),
             _ => (Nodes::default(), old.clone()),
         };
-        for Unlike { inode, new: node, .. } in before.diff(old) {
+        for ChangedNode { inode, new: node, .. } in before.diff(old) {
             match node {
                 None => drop(new.remove(inode)),
                 Some(node) => match self.moved_node(node) {

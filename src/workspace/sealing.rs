@@ -8,7 +8,7 @@ use imbl::OrdSet;
 use super::chunk::{CHUNK_BYTES, Chunk, PackedChunk};
 use super::hash::Memo;
 use super::node::{Body, FileNode};
-use super::nodes::{Nodes, Unlike};
+use super::nodes::{ChangedNode, Nodes};
 use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
@@ -121,7 +121,7 @@ pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
     let mut names = HashSet::new();
     let mut before = Nodes::default();
     for tree in trees {
-        for node in before.diff(&tree.nodes).filter_map(|unlike| unlike.new) {
+        for node in before.diff(&tree.nodes).filter_map(|changed| changed.new) {
             for (_, chunk) in node.content().into_iter().flat_map(|content| content.chunks.iter()) {
                 if let Chunk::Sealed(sealed) = chunk {
                     names.insert(sealed.pack);
@@ -163,7 +163,7 @@ impl Packed {
         let mut new = self.beginning(old, unsealed);
         let changed: Vec<(u64, Option<Arc<FileNode>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
-                before.diff(old).map(|Unlike { inode, new, .. }| (inode, new.cloned())).collect()
+                before.diff(old).map(|ChangedNode { inode, new, .. }| (inode, new.cloned())).collect()
             }
             _ => unsealed.iter().map(|inode| (*inode, old.get(*inode).cloned())).collect(),
         };

@@ -17,10 +17,10 @@ impl TouchedNames {
     /// to look at. Every directory above a touched one is touched, too, in both trees.
     pub fn between(old: &Nodes, new: &Nodes) -> TouchedNames {
         let mut touched = TouchedNames::default();
-        for unlike in old.diff(new) {
-            match (unlike.old, unlike.new) {
-                (Some(old), Some(new)) => touched.update(unlike.inode, old, new),
-                (old, new) => old.into_iter().chain(new).for_each(|node| touched.node(unlike.inode, node)),
+        for changed in old.diff(new) {
+            match (changed.old, changed.new) {
+                (Some(old), Some(new)) => touched.update(changed.inode, old, new),
+                (old, new) => old.into_iter().chain(new).for_each(|node| touched.node(changed.inode, node)),
             }
         }
         let directories: Vec<u64> = touched.directories().collect();

@@ -184,7 +184,7 @@ fn branches_are_shown_as_a_tree_and_as_lines() {
 }
 
 #[test]
-fn a_purge_of_names_that_nothing_has_finds_nothing() {
+fn a_purge_of_unknown_names_fails_with_nothing_to_purge() {
     let folder = Folder::new();
     let store = folder.at("store");
     run(&["init", &store]);

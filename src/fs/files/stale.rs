@@ -9,7 +9,7 @@ use super::opened::InodeKey;
 use super::{Area, FilesOf};
 use crate::fs::kernel_notifier::Kernel;
 use crate::fs::mount_context::{Caller, MountContext};
-use crate::memory::{BranchId, FileNode, FileOp, Tree, Unlike};
+use crate::memory::{BranchId, ChangedNode, FileNode, FileOp, Tree};
 
 impl MountContext {
     /// Has the kernel forget what differs between the files of a branch before and after something
@@ -86,7 +86,7 @@ fn forget_owners(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, befor
 /// A file keeps its number wherever it is moved, so inodes are compared and not paths.
 fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
     let mut names_changed = false;
-    for Unlike { inode, old, new } in before.unlike(after) {
+    for ChangedNode { inode, old, new } in before.changed_nodes(after) {
         names_changed |= [old, new].into_iter().flatten().any(|node| node.directory().is_some());
         // The kernel can't know a number that was never given.
         let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };

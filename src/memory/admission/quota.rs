@@ -247,7 +247,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
         own = own.plus(record(&new.state, &new.base, &id)?).minus(record(&old.state, &new.base, &id)?);
     }
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());
-    for inode in files.0.unlike(files.1).map(|unlike| unlike.inode) {
+    for inode in files.0.changed_nodes(files.1).map(|changed| changed.inode) {
         own.bytes += file_bytes(files.1, base, inode) - file_bytes(files.0, base, inode);
     }
     Ok(own)

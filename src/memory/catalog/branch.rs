@@ -208,7 +208,7 @@ pub struct Branch {
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
-    /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
+    /// `seq` of the last entry since the store was opened that gave it another state. ChangedNode the
     /// state's address, this stays when the state moves into new segments.
     pub state_seq: u64,
     /// The same of its base.

@@ -167,7 +167,7 @@ impl<'a> MergeSides<'a> {
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
-        merge_budget.check(base.has_unlike_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
+        merge_budget.check(base.has_changed_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
         Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
     }
 

@@ -332,8 +332,8 @@ impl Memory {
             return Ok(Some(shown_version(&*row.version()?)));
         }
         let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
-        for unlike in before.files().unlike(state.files()) {
-            let Some(node) = unlike.new.filter(|node| is_it(node)) else { continue };
+        for changed in before.files().changed_nodes(state.files()) {
+            let Some(node) = changed.new.filter(|node| is_it(node)) else { continue };
             if node.size() > bytes_max {
                 return Err(Error::TooLargeToShow(node.size()));
             }

@@ -63,13 +63,13 @@ impl Renumbered {
     fn between(base: &Tree, side: &Tree) -> Renumbered {
         let born = |node: &FileNode| (node.nlink() > 0).then_some((node.crtime, node.kind() == FileKind::Directory));
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
-        for unlike in base.unlike(side) {
-            let births = [unlike.old, unlike.new].map(|node| node.and_then(|node| born(node)));
+        for changed in base.changed_nodes(side) {
+            let births = [changed.old, changed.new].map(|node| node.and_then(|node| born(node)));
             if births[0] == births[1] {
                 continue;
             }
-            old.extend(births[0].map(|birth| (birth, unlike.inode)));
-            new.extend(births[1].map(|birth| (birth, unlike.inode)));
+            old.extend(births[0].map(|birth| (birth, changed.inode)));
+            new.extend(births[1].map(|birth| (birth, changed.inode)));
         }
         let pairs = old.into_iter().filter_map(|(birth, here)| Some((here, *new.get(&birth)?)));
         let base_to_side: HashMap<u64, u64> = pairs.collect();

@@ -148,7 +148,7 @@ pub(super) fn plan_by(
         notes,
     };
     let differences = trees.base.differences_at_most(trees.child, paths_max).ok_or(TreeError::Exceeded)?;
-    let sorted = sort_out(&resolver, differences, one_sided)?;
+    let sorted = classify(&resolver, differences, one_sided)?;
     let (mut changes, mut units) = (sorted.changes, sorted.units);
     if units.outcomes.len() / 16 > paths_max {
         return Err(TreeError::Exceeded);
@@ -190,7 +190,7 @@ pub(super) fn plan_by(
 }
 
 /// What the child changed, sorted by how it is decided.
-struct SortedOut {
+struct ClassifiedChanges {
     /// Files that the child alone changed, and that are at the same path on all sides: decided without a resolver.
     changes: Vec<NodeChange>,
     /// Differences that a rule excludes from the merge.
@@ -202,11 +202,11 @@ struct SortedOut {
     taken_hash: Hash,
 }
 
-fn sort_out(
+fn classify(
     resolver: &Resolver<'_>,
     differences: Vec<TreeDifference>,
     one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
-) -> Result<SortedOut, TreeError> {
+) -> Result<ClassifiedChanges, TreeError> {
     let (rules, packs) = (resolver.rules, resolver.packs);
     let (mut changes, mut left_out, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let mut files = OneSided::new(&resolver.trees, rules);
@@ -235,7 +235,7 @@ fn sort_out(
             None => others.push(difference),
         }
     }
-    Ok(SortedOut { changes, left_out, units: units.decide(resolver)?, others, taken_hash: taken.finish() })
+    Ok(ClassifiedChanges { changes, left_out, units: units.decide(resolver)?, others, taken_hash: taken.finish() })
 }
 
 fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {

@@ -56,10 +56,10 @@ fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
 fn same_tree(one: &Tree, other: &Tree, why: &str) {
     assert_eq!(one.hash(), other.hash(), "{why}");
     assert_eq!((one.next_inode(), one.totals()), (other.next_inode(), other.totals()), "{why}");
-    for unlike in one.unlike(other) {
-        let owners = (unlike.old.map(|node| one.owner(node)), unlike.new.map(|node| other.owner(node)));
+    for changed in one.changed_nodes(other) {
+        let owners = (changed.old.map(|node| one.owner(node)), changed.new.map(|node| other.owner(node)));
         assert_eq!(owners.0, owners.1, "{why}");
-        let [one, other] = [unlike.old, unlike.new].map(Option::unwrap);
+        let [one, other] = [changed.old, changed.new].map(Option::unwrap);
         let attributes = |node: &FileNode| (node.mode, node.gid, node.hash());
         let times = |node: &FileNode| [node.atime, node.mtime, node.ctime, node.crtime];
         assert_eq!((attributes(one), times(one)), (attributes(other), times(other)), "{why}");

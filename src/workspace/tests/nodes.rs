@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::node::{Body, FileNode};
-use super::super::nodes::{Nodes, Unlike};
+use super::super::nodes::{ChangedNode, Nodes};
 use super::Random;
 use crate::object::Time;
 
@@ -33,11 +33,11 @@ fn check(nodes: &Nodes, plain: &Plain) {
 }
 
 fn check_diff((old, before): &(Nodes, Plain), (new, after): &(Nodes, Plain)) {
-    let unlike = |inode: &u64| !same(before.get(inode), after.get(inode));
-    let mut expected: Vec<u64> = before.keys().chain(after.keys()).copied().filter(unlike).collect();
+    let changed = |inode: &u64| !same(before.get(inode), after.get(inode));
+    let mut expected: Vec<u64> = before.keys().chain(after.keys()).copied().filter(changed).collect();
     expected.sort_unstable();
     expected.dedup();
-    let found: Vec<Unlike> = old.diff(new).collect();
+    let found: Vec<ChangedNode> = old.diff(new).collect();
     assert!(found.iter().map(|it| it.inode).eq(expected));
     for it in found {
         assert!(same(it.old, before.get(&it.inode)) && same(it.new, after.get(&it.inode)));
