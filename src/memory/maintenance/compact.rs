@@ -65,7 +65,7 @@ impl CompactionPolicy {
 
 /// Files to rewrite, without what nothing references.
 #[derive(Default, PartialEq, Eq)]
-pub(in crate::memory) struct Sparse {
+pub(in crate::memory) struct RewriteSet {
     /// Segments.
     pub segments: HashSet<Hash>,
     /// Packs.
@@ -82,13 +82,13 @@ impl Memory {
         for _ in 0..STEPS_MAX {
             let files = self.file_usage(&self.catalog().clone())?;
             let length = files.iter().map(|file| file.length_bytes).sum();
-            let sparse = self.sparse(files, policy);
+            let rewrite_set = self.choose_files(files, policy);
             // If the last step did not shrink the files, the next one would not either.
-            if sparse == Sparse::default() || length >= before || self.maintenance.thread.is_stopping() {
+            if rewrite_set == RewriteSet::default() || length >= before || self.maintenance.thread.is_stopping() {
                 break;
             }
             before = length;
-            let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
+            let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
             freed += self.sweep(stored, &sealed)?;
         }
         Ok(freed)
@@ -96,18 +96,18 @@ impl Memory {
 
     /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The
     /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names.
-    pub(in crate::memory) fn thin(&self, stored: &mut Stored) -> Result<(), Error> {
+    pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut Stored) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog().clone())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();
         let length: u64 = files.iter().map(|file| file.length_bytes).sum();
-        if is_worth_thinning(dead, length) {
+        if is_mostly_dead(dead, length) {
             self.compact(stored, CompactionPolicy::BUSY)?;
         }
         Ok(())
     }
 
     /// Returns the files that are worth a step: those of which the least is needed, as many as there is room for.
-    fn sparse(&self, mut files: Vec<FileUsage>, policy: CompactionPolicy) -> Sparse {
+    fn choose_files(&self, mut files: Vec<FileUsage>, policy: CompactionPolicy) -> RewriteSet {
         let small: HashSet<Hash> = files
             .iter()
             .filter(|file| file.is_pack && file.length_bytes < SMALL_PACK_BYTES)
@@ -120,7 +120,7 @@ impl Memory {
             is_sparse || (combines && small.contains(&file.name))
         });
         files.sort_by_key(|file| (file.needed_bytes, file.name));
-        let (mut spare_bytes, mut sparse) = (self.compactable_bytes(), Sparse::default());
+        let (mut spare_bytes, mut rewrite_set) = (self.compactable_bytes(), RewriteSet::default());
         let mut written = 0u64;
         for FileUsage { name, is_pack, needed_bytes, .. } in files {
             let Some(left) = spare_bytes.checked_sub(needed_bytes) else { break };
@@ -129,17 +129,17 @@ impl Memory {
             }
             (spare_bytes, written) = (left, written + needed_bytes);
             if is_pack {
-                sparse.packs.insert(name)
+                rewrite_set.packs.insert(name)
             } else {
-                sparse.segments.insert(name)
+                rewrite_set.segments.insert(name)
             };
         }
-        sparse
+        rewrite_set
     }
 }
 
 /// Returns whether so much of files of a length is dead that they are written again while the store is written to.
-fn is_worth_thinning(dead: u64, length: u64) -> bool {
+fn is_mostly_dead(dead: u64, length: u64) -> bool {
     dead >= DEAD_BYTES_MIN && dead >= length / 2
 }
 
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn while_the_store_is_written_to_half_must_be_unused_and_16_mib_at_least() {
-        assert!(is_worth_thinning(16 << 20, 32 << 20) && is_worth_thinning(1 << 30, 2 << 30));
-        assert!(!is_worth_thinning((16 << 20) - 1, 17 << 20), "less than 16 MiB");
-        assert!(!is_worth_thinning(16 << 20, (32 << 20) + 2), "less than half");
+        assert!(is_mostly_dead(16 << 20, 32 << 20) && is_mostly_dead(1 << 30, 2 << 30));
+        assert!(!is_mostly_dead((16 << 20) - 1, 17 << 20), "less than 16 MiB");
+        assert!(!is_mostly_dead(16 << 20, (32 << 20) + 2), "less than half");
     }
 
     fn file(number: u8, is_pack: bool, length_bytes: u64, needed_bytes: u64) -> FileUsage {
@@ -175,11 +175,11 @@ mod tests {
             let length = 16 << 20;
             let needed = length - length / one_in;
             let packs = vec![file(1, true, length, needed), file(2, true, length, needed + 1)];
-            assert_eq!(memory.sparse(packs, policy).packs, HashSet::from([Hash([1; 32])]), "one in {one_in}");
+            assert_eq!(memory.choose_files(packs, policy).packs, HashSet::from([Hash([1; 32])]), "one in {one_in}");
             let of_length = |number, length| file(number, false, length, 0);
             let few = [of_length(3, least), of_length(4, least - 1)];
             let segments = [file(1, false, length, needed), file(2, false, length, needed + 1)].into_iter().chain(few);
-            let chosen = memory.sparse(segments.collect(), policy).segments;
+            let chosen = memory.choose_files(segments.collect(), policy).segments;
             assert_eq!(chosen, HashSet::from([Hash([1; 32]), Hash([3; 32])]), "{least} bytes at least");
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     fn packs_below_1_mib_are_combined_where_more_than_four_are_left_alone_and_by_gc_always() {
         let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
         let small = |count: u8, length: u64| (1..=count).map(|number| file(number, true, length, length)).collect();
-        let combined = |count, length, policy| memory.sparse(small(count, length), policy).packs.len();
+        let combined = |count, length, policy| memory.choose_files(small(count, length), policy).packs.len();
         let (below, one) = ((1 << 20) - 1, 1 << 20);
         assert_eq!((combined(4, below, CompactionPolicy::IDLE), combined(5, below, CompactionPolicy::IDLE)), (0, 5));
         assert_eq!((combined(5, one, CompactionPolicy::IDLE), combined(9, one, CompactionPolicy::COLLECT)), (0, 0));
@@ -200,7 +200,7 @@ mod tests {
 
     /// A pack of which little is left goes with a seal, while the store is written to.
     #[test]
-    fn a_seal_thins_what_is_dead_for_the_most_part() {
+    fn maintenance_compacts_what_is_dead_for_the_most_part() {
         let (who, disk) = (Actor { uid: 0, gid: 0, name: "root".into() }, ForgetfulDisk::new());
         let memory = memory_on(&disk, &who);
         let main = memory.root("main").unwrap();
@@ -212,7 +212,7 @@ mod tests {
         let bytes: Vec<u8> =
             (0..5_u64 << 19).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
         edit(FileOp::Write { inode, offset: 0, bytes: bytes.into() });
-        memory.seal_and_thin().unwrap();
+        memory.seal_and_reclaim().unwrap();
         let used = || {
             let names = disk.list("segments").unwrap();
             names.iter().map(|name| disk.open(&format!("segments/{name}")).unwrap().len().unwrap()).sum::<u64>()
@@ -220,7 +220,7 @@ mod tests {
         assert!(used() > 20 << 20, "a control");
         edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(64 << 10), ..Attrs::default() } });
         // Earlier states go with the first.
-        (0..2).for_each(|_| memory.seal_and_thin().unwrap());
+        (0..2).for_each(|_| memory.seal_and_reclaim().unwrap());
         assert!(used() < 1 << 20, "{}", used());
     }
 }

@@ -99,7 +99,7 @@ impl Memory {
     }
 
     /// Seals, and removes what that left without use; for the maintenance thread.
-    pub(in crate::memory) fn seal_and_thin(&self) -> Result<(), Error> {
+    pub(in crate::memory) fn seal_and_reclaim(&self) -> Result<(), Error> {
         self.commit_all_pending()?;
         // With a clock that jumped ahead, everything would look expired.
         if self.check_clock().is_ok() {
@@ -107,11 +107,11 @@ impl Memory {
         }
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
-        let thinned = self.sweep(&stored, &sealed).and_then(|_| {
+        let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {
             drop(sealed);
-            self.thin(&mut stored)
+            self.compact_if_mostly_dead(&mut stored)
         });
-        if let Err(error) = thinned {
+        if let Err(error) = reclaimed {
             log::warn!("what nobody needs stays on the disk for now: {error}; {}", error.hint());
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use super::compact::Sparse;
+use super::compact::RewriteSet;
 use super::purge_mark::PurgeMark;
 use super::purge_report::PurgeReport;
 use super::purge_search::PurgeSearch;
@@ -269,8 +269,8 @@ impl Memory {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.purge_behind(mark.before)? {
             let quoted = quoted_by(&purge.entry);
-            let sparse = self.to_rewrite(mark, &purge.entry, &quoted)?;
-            self.rewrite(stored, sparse)?;
+            let rewrite_set = self.to_rewrite(mark, &purge.entry, &quoted)?;
+            self.rewrite(stored, rewrite_set)?;
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
         }
@@ -281,11 +281,11 @@ impl Memory {
     }
 
     /// Writes again what holds bytes that are to go, and removes the old files.
-    fn rewrite(&self, stored: &mut Stored, sparse: Sparse) -> Result<(), Error> {
+    fn rewrite(&self, stored: &mut Stored, rewrite_set: RewriteSet) -> Result<(), Error> {
         stored.write_anew();
         self.storage.trees.forget_snapshots();
         self.purge_file_index();
-        let sealed = self.seal_alone(stored, &Compaction::Sparse(Arc::new(sparse)))?;
+        let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
         self.sweep(stored, &sealed)?;
         self.remove_old_journals()
     }
@@ -293,8 +293,8 @@ impl Memory {
     /// Has the bytes go that no state has: what came and went between two seals has no name that could be found.
     pub(super) fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
         self.give_room()?;
-        let sparse = Sparse { packs: self.packs_with_dead_chunks(catalog)?, ..Sparse::default() };
-        self.rewrite(&mut self.storage.manifest.lock(), sparse)
+        let rewrite_set = RewriteSet { packs: self.packs_with_dead_chunks(catalog)?, ..RewriteSet::default() };
+        self.rewrite(&mut self.storage.manifest.lock(), rewrite_set)
     }
 
     /// Returns the entry of the purge behind another one, where there is one.
@@ -310,7 +310,7 @@ impl Memory {
     }
 
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
-    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<Sparse, Error> {
+    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<RewriteSet, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
         for segment in self.storage.segments.all() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
@@ -321,7 +321,7 @@ impl Memory {
         let packs = self.packs_with_dead_chunks(&self.catalog().clone())?;
         let mut quotes = mark.quotes;
         quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, quoted)?);
-        Ok(Sparse { segments, packs, quotes })
+        Ok(RewriteSet { segments, packs, quotes })
     }
 
     /// Removes journal files before the one in use; a seal passes over those that it can't remove.

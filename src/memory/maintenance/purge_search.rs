@@ -74,7 +74,7 @@ impl PurgeSearch {
         let branch = catalog.branch(branch)?;
         let root = branch.root;
         for path in self.paths.clone() {
-            if self.follow(branch.state.files(), &path) {
+            if self.note_births(branch.state.files(), &path) {
                 self.present.insert(path);
             }
         }
@@ -160,7 +160,7 @@ impl PurgeSearch {
                 self.files.extend(file.hash);
             }
             if !self.present.contains(&path) {
-                self.follow(state.files(), &path);
+                self.note_births(state.files(), &path);
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ impl PurgeSearch {
     }
 
     /// Notes which files stand at a path, to find them under other names; returns whether there is anything.
-    fn follow(&mut self, files: &Tree, path: &[u8]) -> bool {
+    fn note_births(&mut self, files: &Tree, path: &[u8]) -> bool {
         let files = files.to_purge(&at(path));
         self.births.extend(files.iter().filter_map(|file| file.birth));
         !files.is_empty()

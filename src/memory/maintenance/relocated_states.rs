@@ -90,7 +90,7 @@ impl Relocations<'_> {
     }
 
     /// Brings relocated earlier states that are in no file up to what has changed.
-    pub(in crate::memory) fn follow_recent(
+    pub(in crate::memory) fn catch_up_recent(
         &mut self,
         moved: &mut OrdMap<(BranchId, u64), RecentState>,
         from: &OrdMap<(BranchId, u64), RecentState>,

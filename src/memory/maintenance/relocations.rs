@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
-use super::compact::Sparse;
+use super::compact::RewriteSet;
 use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, each_state, each_state_of};
@@ -38,7 +38,7 @@ pub(in crate::memory) enum Compaction {
     /// large costs little more, walking two costs twice as much.
     WithoutGraph,
     /// These, and packs with them.
-    Sparse(Arc<Sparse>),
+    Rewrite(Arc<RewriteSet>),
 }
 
 /// A new segment, and which rows moved into it. The rows are held, so that no version is freed whose address is a key here:
@@ -71,8 +71,8 @@ pub(super) struct CompactionGroup {
 impl CompactionGroup {
     /// Leaves those segments that are compacted: the smallest of those that may be, as many as `compaction` says.
     fn choose(&mut self, graph_rows: u32, compaction: &Compaction, spare_bytes: &mut u64) {
-        if let Compaction::Sparse(sparse) = compaction {
-            self.segments.retain(|name, _| sparse.segments.contains(name));
+        if let Compaction::Rewrite(rewrite_set) = compaction {
+            self.segments.retain(|name, _| rewrite_set.segments.contains(name));
             return;
         }
         let may = |segment: &Segment| *compaction == Compaction::Small || segment.graphs().next().is_none();
@@ -175,13 +175,13 @@ impl Memory {
         catalog: &Catalog,
         compaction: &Compaction,
     ) -> Result<Option<Repacked>, Error> {
-        let Compaction::Sparse(sparse) = compaction else { return Ok(None) };
-        if sparse.packs.is_empty() {
+        let Compaction::Rewrite(rewrite_set) = compaction else { return Ok(None) };
+        if rewrite_set.packs.is_empty() {
             return Ok(None);
         }
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));
-        let (trees, from) = (states.iter().map(|state| state.files()), sparse.packs.clone());
+        let (trees, from) = (states.iter().map(|state| state.files()), rewrite_set.packs.clone());
         Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(stored)
     }
 }
@@ -285,7 +285,7 @@ impl<'a> Relocations<'a> {
     }
 
     /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
-    pub(in crate::memory) fn follow(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
+    pub(in crate::memory) fn catch_up(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
         let mut count = 0;
         for item in from.diff(to) {
             count += 1;

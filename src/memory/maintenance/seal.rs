@@ -36,8 +36,8 @@ use crate::workspace::FileOp;
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// The part of the idle interval after which a store is tidied that nobody writes to, so that this is done when it ends.
-const TIDY_SHARE: u32 = 4;
+/// A store that nobody writes to is tidied after the idle interval divided by this, so that the work is done when the interval ends.
+const TIDY_FRACTION: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at
 /// an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
@@ -268,7 +268,7 @@ impl Memory {
         let blobs = &self.storage.segments.blobs;
         let archives = self.history.archive(blobs, manifest.seq)?;
         let archives = match compaction {
-            Compaction::Sparse(sparse) => history::without_quotes(blobs, archives, &sparse.quotes)?,
+            Compaction::Rewrite(rewrite_set) => history::without_quotes(blobs, archives, &rewrite_set.quotes)?,
             _ => archives,
         };
         let drops_moved_entries = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
@@ -312,14 +312,14 @@ impl Memory {
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old)?;
         let max_written_bytes = self.waiting_needs();
-        let (new, manifest, journal_segments) = self.exchange(new)?;
+        let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first.
         new.secure_before()?;
         Ok(Rotated { manifest, journals, journal_segments, max_written_bytes })
     }
 
     /// Puts a new journal file in place of the one in use.
-    fn exchange(&self, new: Journal) -> Result<(Arc<Journal>, Manifest, HashSet<Hash>), Error> {
+    fn swap_journal(&self, new: Journal) -> Result<(Arc<Journal>, Manifest, HashSet<Hash>), Error> {
         let mut writer = match self.writer_with_nothing_pending() {
             Ok(writer) => writer,
             Err(error) => {
@@ -362,8 +362,8 @@ impl Memory {
         let (mut recent, mut seen_recent) = (OrdMap::new(), rotated.retained.recent.clone());
         for _ in 0..PLAN_ROUNDS_MAX {
             let present = self.catalog().clone();
-            let count = moves.follow(&mut moved, &seen, &present.branches)
-                + moves.follow_recent(&mut recent, &seen_recent, &present);
+            let count = moves.catch_up(&mut moved, &seen, &present.branches)
+                + moves.catch_up_recent(&mut recent, &seen_recent, &present);
             (seen, seen_recent) = (present.branches, present.retained.recent);
             if count <= BRANCHES_AT_ONCE {
                 break;
@@ -372,8 +372,8 @@ impl Memory {
         // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
         let writer = self.writer()?;
         let present = self.catalog().clone();
-        moves.follow(&mut moved, &seen, &present.branches);
-        moves.follow_recent(&mut recent, &seen_recent, &present);
+        moves.catch_up(&mut moved, &seen, &present.branches);
+        moves.catch_up_recent(&mut recent, &seen_recent, &present);
         let mut retained = present.retained.clone();
         (retained.recent, retained.files) = (recent, manifest.catalog.retained.files.clone());
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
@@ -399,7 +399,7 @@ impl Memory {
         // Flushing this much takes time, in which more may come; a seal would then slow its writer down. So flush, and
         // look again.
         self.sync()?;
-        if quiescence.is_now(self.written_bytes()) { self.seal_and_thin() } else { Ok(()) }
+        if quiescence.is_now(self.written_bytes()) { self.seal_and_reclaim() } else { Ok(()) }
     }
 
     /// Asks the maintenance thread to seal where enough has gathered.
@@ -412,11 +412,11 @@ impl Memory {
     /// Starts the thread that seals in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
-        let rest = tidy_after(self.environment.idle_interval);
+        let tidy_delay = tidy_after(self.environment.idle_interval);
         let tidied_journal = self.journal().map(|journal| journal.number());
-        let life = move || {
+        let run = move || {
             let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
-            while let Some(work) = maintenance.next(rest)
+            while let Some(work) = maintenance.next(tidy_delay)
                 && let Some(memory) = memory.upgrade()
             {
                 // After a panic in the middle of a change the writer guard has closed the store, so catching it here is
@@ -432,7 +432,7 @@ impl Memory {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("maintenance".to_owned()).spawn(life) {
+        if let Err(error) = std::thread::Builder::new().name("maintenance".to_owned()).spawn(run) {
             log::warn!("sealing in the background is off, the journal will grow: {error}");
             self.maintenance.thread.stop();
         }
@@ -459,7 +459,7 @@ impl Memory {
             quiescence.tidied_journal = self.tidy(quiescence.tidied_journal)?;
             Ok(())
         } else if work.seal {
-            self.seal_and_thin()
+            self.seal_and_reclaim()
         } else if self.written_bytes() >= SEAL_BYTES {
             self.maintenance.thread.commit_pending_soon();
             self.seal_when_quiet(quiescence)
@@ -491,7 +491,7 @@ impl Memory {
 
 /// Returns how long nothing must have been written before a store is tidied.
 fn tidy_after(idle_interval: Duration) -> Duration {
-    idle_interval / TIDY_SHARE
+    idle_interval / TIDY_FRACTION
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl LogTail {
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
-        self.follow(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()))?;
+        self.verify_and_advance(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()))?;
         let files = FilesBefore::of(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);

@@ -420,7 +420,7 @@ impl LogTail {
     ) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.follow(Frame::FileOp, &code, &[bytes])?;
+        self.verify_and_advance(Frame::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.author;
         let files = FilesBefore::of(catalog, by.branch)?;

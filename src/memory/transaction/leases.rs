@@ -129,7 +129,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.follow(Frame::Lease, &code, &[bytes])?;
+        self.verify_and_advance(Frame::Lease, &code, &[bytes])?;
         let branch = Reader::new(bytes).number().map_err(|error| damaged(format!("can't be read: {error}")))?;
         self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         catalog.change(BranchId(branch), |branch| branch.lease = LeaseState::Held);

@@ -118,7 +118,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.follow(Frame::Cursor, &code, &[bytes])?;
+        self.verify_and_advance(Frame::Cursor, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), SharedLogCursor::read(&mut input)?));
         let (branch, cursor) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;

@@ -406,7 +406,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;
-        self.follow(Frame::Signals, &code, &[bytes])?;
+        self.verify_and_advance(Frame::Signals, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || {
             let (owner, time) = (BranchId(input.number()?), Time(input.signed()?));

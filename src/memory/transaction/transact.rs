@@ -138,7 +138,7 @@ impl LogTail {
     }
 
     /// Checks the code of an operation that was read, and moves behind it.
-    pub fn follow(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
+    pub fn verify_and_advance(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
         if self.code(kind, parts) != *code {
             return Err(Error::damaged(format!(
                 "an operation on files in the journal behind entry {} was not written by a process of this store, or \
