@@ -34,13 +34,13 @@ pub(super) trait File: Send + Sync {
 
     /// Tells whether the kernel may keep its pages in the cache: it sees their changes, or is told of
     /// them.
-    fn keeps_pages(&self) -> bool {
+    fn keeps_page_cache(&self) -> bool {
         false
     }
 
-    /// Tells whether what is written may go past the kernel's pages: the handle writes a file whole,
-    /// and nobody could store to it through a mapping when it was opened.
-    fn goes_past_pages(&self) -> bool {
+    /// Tells whether writes may bypass the page cache: the handle writes a file whole, and nobody had the file mapped for
+    /// writing when it was opened.
+    fn writes_directly(&self) -> bool {
         false
     }
 

@@ -43,13 +43,13 @@ impl Filesystem {
     }
 
     /// Tells whether the kernel may keep the pages of an open file in its cache.
-    pub fn keeps_pages(&self, handle: u64) -> bool {
-        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::keeps_pages))
+    pub fn keeps_page_cache(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::keeps_page_cache))
     }
 
-    /// Tells whether what a handle writes may go past the kernel's pages.
-    pub fn goes_past_pages(&self, handle: u64) -> bool {
-        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::goes_past_pages))
+    /// Tells whether writes of a handle may bypass the page cache.
+    pub fn writes_directly(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::writes_directly))
     }
 
     /// Takes setuid and setgid away from an open file, where they are rights: before a write by

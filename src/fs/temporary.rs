@@ -39,7 +39,7 @@ pub(super) struct Temporary {
 struct TemporaryContent {
     bytes: CountedBuffer,
     stat: TemporaryStat,
-    /// It became a record; what is written now would be lost.
+    /// Set once it became a record: a later write would be lost, so it is refused.
     is_committed: bool,
 }
 

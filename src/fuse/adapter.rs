@@ -30,14 +30,14 @@ pub struct Adapter {
     fs: Arc<Filesystem>,
     dispatcher: Dispatcher<Filesystem>,
     /// The kernel drops the pages that a write past them covers.
-    drops_pages: bool,
+    direct_write_invalidates: bool,
 }
 
 impl Adapter {
     /// Wraps a file system; keep the other `Arc` to connect it with the session's notifier.
     pub fn new(fs: Arc<Filesystem>) -> Adapter {
         let dispatcher = Dispatcher::new(Arc::clone(&fs));
-        Adapter { fs, dispatcher, drops_pages: false }
+        Adapter { fs, dispatcher, direct_write_invalidates: false }
     }
 
     /// Does an operation on an open file and has the reply sent.
@@ -92,7 +92,7 @@ impl Adapter {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.drops_pages = kernel::negotiate(config);
+        self.direct_write_invalidates = kernel::negotiate(config);
         Ok(())
     }
 
@@ -216,10 +216,11 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (caller, drops_pages, call) = (caller(request), self.drops_pages, Call::of("open", request));
+        let (caller, direct_write_invalidates, call) =
+            (caller(request), self.direct_write_invalidates, Call::of("open", request));
         let open = move |fs: &Filesystem| {
             let handle = fs.open(caller, ino.0, flags.0)?;
-            Ok((handle, open_flags(fs, drops_pages, handle)))
+            Ok((handle, open_flags(fs, direct_write_invalidates, handle)))
         };
         if self.fs.may_block(ino.0) {
             // What is generated is generated now, and that may take long.
@@ -239,10 +240,10 @@ impl fuser::Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (caller, drops_pages) = (caller(request), self.drops_pages);
+        let (caller, direct_write_invalidates) = (caller(request), self.direct_write_invalidates);
         let create = move |fs: &Filesystem, name: &OsStr| {
             let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
-            Ok((entry, handle, open_flags(fs, drops_pages, handle)))
+            Ok((entry, handle, open_flags(fs, direct_write_invalidates, handle)))
         };
         self.dispatcher.serve(Call::of("create", request), name, create, |created| answer_created(reply, created));
     }
@@ -276,7 +277,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // The kernel sends a flush of its own only after what was written through pages.
-        let lasts = flags.0 & libc::O_DSYNC != 0 && self.fs.goes_past_pages(handle.0);
+        let lasts = flags.0 & libc::O_DSYNC != 0 && self.fs.writes_directly(handle.0);
         let write = move |fs: &Filesystem, data: &[u8]| {
             if strips {
                 fs.drop_rights(handle.0)?;

@@ -36,12 +36,12 @@ pub(super) fn negotiate(config: &mut KernelConfig) -> bool {
         .for_each(|flag| log::info!("this kernel lacks {flag:?}"));
     // The kernel accepts any number but 0.
     let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
-    drops_pages(&rustix::system::uname().release().to_string_lossy())
+    direct_write_invalidates(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// Tells whether a kernel drops the pages that a write past them covers also after the write. Older ones
-/// do so before it alone: who reads a page in between keeps what was there.
-fn drops_pages(release: &str) -> bool {
+/// Tells whether a kernel of that release drops the cached pages that a direct write covers after the write, too. Older ones drop
+/// them before it alone, so that a page that is read in between keeps the old bytes.
+fn direct_write_invalidates(release: &str) -> bool {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     let (major, minor, patch) = (next(), next(), next());
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn releases_are_compared_as_numbers() {
         for new in ["6.18.10", "6.18.44-fc-v669", "6.19.0-rc1", "6.100", "7.0.1", "10.2"] {
-            assert!(drops_pages(new), "{new}");
+            assert!(direct_write_invalidates(new), "{new}");
         }
         for old in ["6.6.0", "6.18.9", "6.18.0-44", "6.12.90", "5.19.20", "6.9.12", "", "odd"] {
-            assert!(!drops_pages(old), "{old}");
+            assert!(!direct_write_invalidates(old), "{old}");
         }
     }
 }

@@ -82,23 +82,23 @@ pub(super) fn kind(kind: FileKind) -> FileType {
     }
 }
 
-/// Returns how an open file in `files/` behaves: it keeps its pages, whose changes the kernel sees
-/// or is told of, and has nothing to do at close(2).
-const PAGED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
-/// The same where what is written goes past the pages. The kernel drops those that it covers.
-const PAST_PAGES: FopenFlags = PAGED.union(FopenFlags::FOPEN_DIRECT_IO);
-/// What is generated is read past the pages.
-const GENERATED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+/// Open flags of a file in `files/`. The page cache stays valid between opens, since the kernel makes every change itself or is
+/// told of it, and close(2) has nothing to flush.
+const CACHED_FILE: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+/// The same for a handle whose writes bypass the page cache; the kernel drops the pages that a write covers.
+const DIRECT_WRITE_FILE: FopenFlags = CACHED_FILE.union(FopenFlags::FOPEN_DIRECT_IO);
+/// Open flags of a generated file: it may change at any moment, so reads bypass the page cache.
+const GENERATED_FILE: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
-/// Returns how an open file behaves. Who writes a file whole has no use for pages, and without them
-/// the kernel copies once less and does not ask for the rights of the file first.
-pub(super) fn open_flags(fs: &fs::Filesystem, drops_pages: bool, handle: u64) -> FopenFlags {
-    if !fs.keeps_pages(handle) {
-        GENERATED
-    } else if drops_pages && fs.goes_past_pages(handle) {
-        PAST_PAGES
+/// Returns the open flags of a handle. A handle that writes a file whole does not need the page cache; without it the kernel
+/// copies once less, and does not ask for `security.capability` before the first write.
+pub(super) fn open_flags(fs: &fs::Filesystem, direct_write_invalidates: bool, handle: u64) -> FopenFlags {
+    if !fs.keeps_page_cache(handle) {
+        GENERATED_FILE
+    } else if direct_write_invalidates && fs.writes_directly(handle) {
+        DIRECT_WRITE_FILE
     } else {
-        PAGED
+        CACHED_FILE
     }
 }
 

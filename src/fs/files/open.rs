@@ -69,7 +69,7 @@ pub(in crate::fs) struct OpenInode {
     key: InodeKey,
     writes: bool,
     intent: Option<OpenIntent>,
-    goes_past_pages: bool,
+    writes_directly: bool,
 }
 
 impl OpenInode {
@@ -84,7 +84,7 @@ impl OpenInode {
         if let View::Branch(_) = of.view {
             mount.opened.open(&key, writes)?;
         }
-        Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, goes_past_pages: false })
+        Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, writes_directly: false })
     }
 
     /// Notes what the handle is for.
@@ -99,7 +99,7 @@ impl OpenInode {
             opened.begin(&self.key, intent);
         }
         let only_writes = flags.write && !flags.read && !flags.append;
-        self.goes_past_pages = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
+        self.writes_directly = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
     }
 
     /// Returns the tree of this moment.
@@ -150,12 +150,12 @@ impl File for OpenInode {
         }
     }
 
-    fn keeps_pages(&self) -> bool {
+    fn keeps_page_cache(&self) -> bool {
         true
     }
 
-    fn goes_past_pages(&self) -> bool {
-        self.goes_past_pages
+    fn writes_directly(&self) -> bool {
+        self.writes_directly
     }
 
     fn drop_rights(&self) -> Result<(), Failure> {

@@ -91,7 +91,7 @@ fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tre
         // The kernel can't know a number that was never given.
         let Some(ino) = number(inode).filter(|_| inode < before.next_inode()) else { continue };
         match (old, new) {
-            (Some(old), Some(new)) if same_pages(old, new) => kernel.forget_attributes(ino),
+            (Some(old), Some(new)) if has_same_content(old, new) => kernel.forget_attributes(ino),
             (Some(_), None) => kernel.forget_attributes(ino),
             // One that comes back may be remembered from before it went.
             (_, Some(_)) => kernel.forget_content(ino),
@@ -105,6 +105,6 @@ fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tre
 }
 
 /// Returns whether the pages that the kernel may hold of a file or a link are still right.
-fn same_pages(old: &FileNode, new: &FileNode) -> bool {
+fn has_same_content(old: &FileNode, new: &FileNode) -> bool {
     old.content_hash() == new.content_hash() && old.target() == new.target()
 }

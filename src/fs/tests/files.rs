@@ -64,7 +64,7 @@ fn only_who_writes_a_file_whole_goes_past_the_pages() {
     let rig = filled();
     let past = |path: &str, flags: i32| {
         let handle = rig.open(path, flags).unwrap();
-        let past = rig.fs.goes_past_pages(handle);
+        let past = rig.fs.writes_directly(handle);
         rig.fs.release(handle);
         past
     };
