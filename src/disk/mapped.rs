@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 use memmap2::Advice;
 
 /// Alignment of the first byte, in bytes: a cache line, and enough for any vector instruction.
-const ALIGNMENT: usize = 64;
+const ALIGNMENT_BYTES: usize = 64;
 
 /// Holds a whole file for reading; derefs to its bytes, whose first is 64-byte aligned.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ impl Mapped {
 
     /// Copies `bytes` to an aligned place in memory, for disks that have nothing to map.
     pub fn copied(bytes: &[u8]) -> Self {
-        let mut buffer = vec![0; bytes.len() + ALIGNMENT - 1].into_boxed_slice();
+        let mut buffer = vec![0; bytes.len() + ALIGNMENT_BYTES - 1].into_boxed_slice();
         // The heap block never moves again, so a range found once stays right.
-        let start = (ALIGNMENT - buffer.as_ptr().addr() % ALIGNMENT) % ALIGNMENT;
+        let start = (ALIGNMENT_BYTES - buffer.as_ptr().addr() % ALIGNMENT_BYTES) % ALIGNMENT_BYTES;
         let range = start..start + bytes.len();
         buffer[range.clone()].copy_from_slice(bytes);
         Self(MappedBytes::Owned(buffer, range))
@@ -71,7 +71,7 @@ mod tests {
             let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
             let mapped = Mapped::copied(&bytes);
             assert_eq!(&*mapped, &bytes[..]);
-            assert_eq!(mapped.as_ptr().addr() % ALIGNMENT, 0, "length {len}");
+            assert_eq!(mapped.as_ptr().addr() % ALIGNMENT_BYTES, 0, "length {len}");
         }
     }
 

@@ -6,8 +6,8 @@ use roaring::RoaringBitmap;
 
 use super::layout::{
     BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, HEAVY_ENTRY_BYTES, KEY_BYTES,
-    MARKS_AT, PACKED_AT, PADDING, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes, piece, size_at,
-    u32_at, u64_at, unpack,
+    MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes, piece,
+    size_at, u32_at, u64_at, unpack,
 };
 use super::number::NumberKey;
 
@@ -58,7 +58,7 @@ impl<'a> Column<'a> {
         let (_, rest) = bytes.split_at_checked(COLUMN_HEADER_BYTES)?;
         let (directory, rest) = rest.split_at_checked((values as usize).div_ceil(BLOCK_VALUES) * BLOCK_ENTRY_BYTES)?;
         let (blocks, rest) = rest.split_at_checked(size_at(bytes, BLOCKS_BYTES_AT)?)?;
-        let packed = packed_bytes(usize::try_from(packed_rows).ok()?, row_width).checked_add(PADDING)?;
+        let packed = packed_bytes(usize::try_from(packed_rows).ok()?, row_width).checked_add(PADDING_BYTES)?;
         let (packed, rest) = rest.split_at_checked(packed)?;
         let (marks, rest) = rest.split_at_checked(usize::from(*bytes.get(MARKS_AT)?) * bit_bytes(rows))?;
         let (heavy, bitmaps) = rest.split_at_checked(heavy.checked_mul(HEAVY_ENTRY_BYTES)?)?;

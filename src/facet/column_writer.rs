@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::layout::{
-    BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, MARKS, MARKS_AT, PACKED_AT, PADDING, ROW_WIDTH_AT,
-    STRING_BYTES_MAX, bit_bytes, bits_of, gather, mark_step, pack, put_bitmap,
+    BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
+    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bits_of, gather, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
 use super::values::Sorted;
@@ -62,7 +62,7 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
     out.extend(blocks);
     let light = all.clone().filter(|i| !is_heavy(i)).flat_map(|i| column.rows(i).iter().copied());
     pack(&mut out, row_width, light.clone().map(u128::from));
-    out.extend([0; PADDING]);
+    out.extend([0; PADDING_BYTES]);
     if marked {
         put_marks(&mut out, light, packed_rows, rows);
     }

@@ -91,7 +91,7 @@ pub(super) const COLUMN_HEADER_BYTES: usize = PACKED_AT + size_of::<u64>();
 pub(super) const BLOCK_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 pub(super) const HEAVY_ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 /// Zeros behind the packed rows, so that each can be read as part of eight bytes.
-pub(super) const PADDING: usize = size_of::<u64>();
+pub(super) const PADDING_BYTES: usize = size_of::<u64>();
 
 /// Bitmaps that say which rows stand in the first parts of a column's packed rows.
 pub(super) const MARKS: usize = 8;

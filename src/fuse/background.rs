@@ -17,7 +17,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 /// The parent's exit code when the child ends without a verdict.
 const NO_VERDICT: i32 = 1;
 /// A longer message is cut.
-const MESSAGE_LIMIT: usize = 64 * 1024;
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The child's side: one verdict is owed to the waiting parent.
 ///
@@ -89,7 +89,7 @@ impl Background {
 }
 
 fn encode(code: i32, message: &str) -> Vec<u8> {
-    let text = message.as_bytes().get(..MESSAGE_LIMIT).unwrap_or(message.as_bytes());
+    let text = message.as_bytes().get(..MESSAGE_BYTES_MAX).unwrap_or(message.as_bytes());
     let length = u32::try_from(text.len()).unwrap_or_default();
     [&code.to_le_bytes()[..], &length.to_le_bytes()[..], text].concat()
 }

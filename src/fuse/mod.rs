@@ -34,5 +34,5 @@ pub use notices::{NoticeChannel, connect};
 pub use probe::readable_within;
 pub use process::{available_memory, close_at_exec, groups_of, measure, tune_allocator};
 pub use session::{SessionEnd, serve};
-pub use signals::{INTERRUPTED, Watcher};
+pub use signals::{INTERRUPTED_EXIT_CODE, Watcher};
 pub use unmount::{clear_stale, unmount};

@@ -11,7 +11,7 @@ use crate::sync::{GiveBack, Measure};
 /// Arenas of the allocator: each reserves 64 MiB of address space.
 const ARENAS: i32 = 2;
 /// Allocations of so many bytes or more are mapped one by one, and go back to the system when they are freed.
-const MAPPED_FROM: i32 = 1 << 20;
+const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
 /// its control groups, and RLIMIT_AS.
@@ -43,7 +43,7 @@ pub fn close_at_exec() -> io::Result<()> {
 /// exists.
 pub fn tune_allocator() {
     #[cfg(target_env = "gnu")]
-    for (option, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, MAPPED_FROM)] {
+    for (option, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, MAPPED_ALLOCATION_BYTES_MIN)] {
         // SAFETY: mallopt takes any numbers.
         unsafe { libc::mallopt(option, value) };
     }

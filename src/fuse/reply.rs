@@ -15,7 +15,7 @@ const BLOCK_BYTES: u32 = 4_096;
 /// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
 const INODES_FREE: u64 = 1 << 32;
 /// Bytes of the longest name.
-const NAME_MAX: u32 = 255;
+const NAME_BYTES_MAX: u32 = 255;
 /// Runs an operation; a panic is EIO for the caller and a line in the log, and the mount lives on.
 pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {
     let outcome = catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
@@ -192,7 +192,7 @@ pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno
             space.inodes + INODES_FREE,
             INODES_FREE,
             BLOCK_BYTES,
-            NAME_MAX,
+            NAME_BYTES_MAX,
             BLOCK_BYTES,
         ),
         Err(error) => reply.error(error),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 
 /// The exit code of a process that a second signal ends at once.
-pub const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED_EXIT_CODE: i32 = 130;
 
 /// How many watchers one process may have at a time; each mount served has one.
 const SLOTS: usize = 32;
@@ -109,7 +109,7 @@ extern "C" fn on_signal(signal: i32) {
             }
         }
         if repeated {
-            libc::_exit(INTERRUPTED);
+            libc::_exit(INTERRUPTED_EXIT_CODE);
         }
         if !watched {
             libc::signal(signal, libc::SIG_DFL);

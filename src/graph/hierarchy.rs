@@ -20,7 +20,7 @@ const LEVELS_AT: usize = 0;
 const ENTRY_AT: usize = LEVELS_AT + 4;
 const COUNTS_AT: usize = ENTRY_AT + 4;
 /// Bytes before the first level.
-pub(super) const HEADER_SIZE: usize = aligned(COUNTS_AT + LEVELS_MAX * 8);
+pub(super) const HEADER_BYTES: usize = aligned(COUNTS_AT + LEVELS_MAX * 8);
 
 /// A list is at most twice 128 links long. What claims to be longer is damaged, and following it
 /// could keep a walk busy for hours.
@@ -66,7 +66,7 @@ pub(super) struct Hierarchy {
 impl Hierarchy {
     /// Reads the header of a section, `None` when it does not fit the section's length.
     pub fn open(section: &[u8]) -> Option<Self> {
-        if section.len() < HEADER_SIZE {
+        if section.len() < HEADER_BYTES {
             return None;
         }
         let (levels, entry) = (number(section, LEVELS_AT) as usize, number(section, ENTRY_AT));
@@ -187,7 +187,7 @@ pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
 /// Counts of u32 cannot overflow the sums: each level takes less than 2^36 bytes.
 fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([LevelOffsets; LEVELS_MAX], usize) {
     let mut places = [LevelOffsets::default(); LEVELS_MAX];
-    let mut at = HEADER_SIZE;
+    let mut at = HEADER_BYTES;
     for (level, place) in places.iter_mut().enumerate().take(levels) {
         let (members, links) = counts(level);
         let (members_at, below_at) = (at, aligned(at + members * 4));

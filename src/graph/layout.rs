@@ -22,7 +22,7 @@ use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 
 const MAGIC: [u8; 8] = *b"EFSGRAPH";
 const VERSION: u32 = 3;
-const ALIGNMENT: usize = 64;
+const ALIGNMENT_BYTES: usize = 64;
 /// What stands in a slot without a link.
 pub(super) const EMPTY: [u8; 4] = u32::MAX.to_le_bytes();
 /// The most slots; what claims more is damaged.
@@ -36,7 +36,7 @@ const DIM_AT: usize = NODES_AT + 4;
 const METRIC_AT: usize = DIM_AT + 4;
 const SLOTS_AT: usize = METRIC_AT + 4;
 const SIZE_AT: usize = SLOTS_AT + 4;
-const HEADER_SIZE: usize = aligned(SIZE_AT + 8);
+const HEADER_BYTES: usize = aligned(SIZE_AT + 8);
 
 /// Says why bytes are not opened as a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,10 +64,10 @@ struct Sections {
 impl Sections {
     /// Returns the places of the sections, `None` when they exceed what memory can hold.
     fn new(nodes: usize, dim: usize, slots: usize) -> Option<Self> {
-        let coarse_end = nodes.checked_mul(CoarseRows::row_size(dim))?.checked_add(HEADER_SIZE)?;
-        let links_at = coarse_end.checked_next_multiple_of(ALIGNMENT)?;
-        let rows_at = nodes.checked_mul(slots * 4)?.checked_add(links_at)?.checked_next_multiple_of(ALIGNMENT)?;
-        let hierarchy_at = rows_at.checked_add(nodes.checked_mul(4)?)?.checked_next_multiple_of(ALIGNMENT)?;
+        let coarse_end = nodes.checked_mul(CoarseRows::row_size(dim))?.checked_add(HEADER_BYTES)?;
+        let links_at = coarse_end.checked_next_multiple_of(ALIGNMENT_BYTES)?;
+        let rows_at = nodes.checked_mul(slots * 4)?.checked_add(links_at)?.checked_next_multiple_of(ALIGNMENT_BYTES)?;
+        let hierarchy_at = rows_at.checked_add(nodes.checked_mul(4)?)?.checked_next_multiple_of(ALIGNMENT_BYTES)?;
         Some(Self { coarse_end, links_at, rows_at, hierarchy_at })
     }
 }
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
     /// their number. The lists themselves are checked as they are walked.
     pub fn open(bytes: B) -> Result<Self, GraphError> {
         let all = bytes.as_ref();
-        if all.len() < HEADER_SIZE || !all.starts_with(&MAGIC) {
+        if all.len() < HEADER_BYTES || !all.starts_with(&MAGIC) {
             return Err(GraphError::NotAGraph);
         }
         if number(all, VERSION_AT) != VERSION {
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
 
     #[inline]
     fn coarse(&self) -> CoarseRows<'_> {
-        CoarseRows::new(self.bytes.as_ref().get(HEADER_SIZE..self.sections.coarse_end).unwrap_or_default(), self.dim)
+        CoarseRows::new(self.bytes.as_ref().get(HEADER_BYTES..self.sections.coarse_end).unwrap_or_default(), self.dim)
     }
 
     #[inline]
@@ -259,7 +259,7 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     let size = bytes.len() as u64;
     bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&size.to_le_bytes());
     let (coarse, links) = bytes[..sections.rows_at].split_at_mut(sections.links_at);
-    let coarse = CoarseRows::places(&mut coarse[HEADER_SIZE..sections.coarse_end], parts.dim);
+    let coarse = CoarseRows::places(&mut coarse[HEADER_BYTES..sections.coarse_end], parts.dim);
     let places = coarse.zip(links.as_chunks_mut::<4>().0.chunks_exact_mut(parts.slots));
     for (node, (coarse, links)) in places.take(nodes).enumerate() {
         links.fill(EMPTY);
@@ -272,7 +272,7 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
 
 /// Returns the next multiple of the alignment.
 pub(super) const fn aligned(at: usize) -> usize {
-    at.next_multiple_of(ALIGNMENT)
+    at.next_multiple_of(ALIGNMENT_BYTES)
 }
 
 /// Returns how many numbers of four bytes from `at` on, fewer when the bytes end.

@@ -24,7 +24,7 @@ const PRINT_AT: usize = MAGIC.len();
 const SUM_AT: usize = PRINT_AT + 8;
 const DONE_AT: usize = SUM_AT + 8;
 const HIERARCHY_AT: usize = DONE_AT + 8;
-const HEADER_SIZE: usize = HIERARCHY_AT + 8;
+const HEADER_BYTES: usize = HIERARCHY_AT + 8;
 
 impl<'a> GraphBuilder<'a> {
     /// Returns what is done so far, for [`GraphBuilder::resume`].
@@ -36,13 +36,13 @@ impl<'a> GraphBuilder<'a> {
             lists.push(list.len() as u32);
             lists.extend(self.growing.neighbours(node));
         }
-        let mut bytes = vec![0; HEADER_SIZE + self.section.len() + lists.len() * 4];
+        let mut bytes = vec![0; HEADER_BYTES + self.section.len() + lists.len() * 4];
         bytes[..PRINT_AT].copy_from_slice(&MAGIC);
         bytes[PRINT_AT..SUM_AT].copy_from_slice(&fingerprint(space.rows, space.metric, self.params).to_le_bytes());
         bytes[DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.done as u64).to_le_bytes());
         put(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
-        bytes[HEADER_SIZE..][..self.section.len()].copy_from_slice(&self.section);
-        put_all(&mut bytes, HEADER_SIZE + self.section.len(), &lists);
+        bytes[HEADER_BYTES..][..self.section.len()].copy_from_slice(&self.section);
+        put_all(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
         let sum = body_sum(&bytes).to_le_bytes();
         bytes[SUM_AT..DONE_AT].copy_from_slice(&sum);
         bytes
@@ -54,7 +54,7 @@ impl<'a> GraphBuilder<'a> {
     /// parameters: then begin again. Only lengths and scales of the rows are compared, not the codes.
     #[must_use]
     pub fn resume(rows: VectorRows<'a>, metric: Metric, params: Params, bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < HEADER_SIZE || !bytes.starts_with(&MAGIC) {
+        if bytes.len() < HEADER_BYTES || !bytes.starts_with(&MAGIC) {
             return None;
         }
         let params = params.limited();
@@ -64,9 +64,9 @@ impl<'a> GraphBuilder<'a> {
             return None;
         }
         let done = usize::try_from(u64::from_le_bytes(*bytes[DONE_AT..].first_chunk()?)).ok()?;
-        let section = bytes.get(HEADER_SIZE..)?.get(..number(bytes, HIERARCHY_AT) as usize)?.to_vec();
+        let section = bytes.get(HEADER_BYTES..)?.get(..number(bytes, HIERARCHY_AT) as usize)?.to_vec();
         let hierarchy = Hierarchy::open(&section)?;
-        let lists = bytes[HEADER_SIZE + section.len()..].as_chunks().0;
+        let lists = bytes[HEADER_BYTES + section.len()..].as_chunks().0;
         let mut growing = GrowingGraph::new(VectorSpace::new(rows, metric), params.links);
         if !growing.restore(lists) {
             return None;

@@ -32,7 +32,7 @@ pub const FRAME_BYTES: usize = CHECK + 8;
 pub(super) const HEAD_LENGTH_BYTES: usize = 4;
 
 /// Largest payload: 1 GiB.
-pub const PAYLOAD_MAX: usize = 1 << 30;
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// Tells what a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -216,7 +216,7 @@ impl Journal {
         }
         let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         let payload = bytes(covered) + bytes(rest);
-        if payload > frame::PAYLOAD_MAX {
+        if payload > frame::PAYLOAD_BYTES_MAX {
             return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
         }
         let flushed = self.flush().flushed_to;

@@ -27,11 +27,11 @@ use crate::object::{BlobStore, Context, Hash, Reader};
 /// What every such file begins and ends with, whatever is in it.
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this.
-pub(super) const ALIGN: u64 = 64;
+pub(super) const ALIGN_BYTES: u64 = 64;
 /// Bytes that are hashed together.
 pub(super) const BLOCK_BYTES: u64 = 64 * 1024;
 /// Bytes behind the footer.
-const TRAILER: u64 = 16;
+const TRAILER_BYTES: u64 = 16;
 pub(super) static FOOTER_CONTEXT: Context = Context::new("engramfs 2026 segment footer v1");
 pub(super) static BLOCK_CONTEXT: Context = Context::new("engramfs 2026 segment block v1");
 
@@ -218,9 +218,11 @@ impl Container {
             self.check(index, 0, section.length)?;
             at = section.offset + section.length;
         }
-        let footer = self.map.len() as u64 - TRAILER - self.footer_length();
+        let footer = self.map.len() as u64 - TRAILER_BYTES - self.footer_length();
         let between = self.map.get(at as usize..footer as usize);
-        if footer != at.next_multiple_of(ALIGN) || !between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+        if footer != at.next_multiple_of(ALIGN_BYTES)
+            || !between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+        {
             return Err(self.damaged(self.sections.len(), "the bytes before the footer are not zero"));
         }
         Ok(())
@@ -272,18 +274,18 @@ pub fn container_kind(blobs: &BlobStore, name: Hash) -> Result<u8, SegmentError>
 fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>, SegmentError> {
     let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };
     let io = |source| SegmentError::Io { name: name.to_string(), what: "read", source };
-    if length < ALIGN + TRAILER {
+    if length < ALIGN_BYTES + TRAILER_BYTES {
         return Err(damaged("it is too short"));
     }
-    let mut trailer = [0; TRAILER as usize];
-    file.read_exact_at(&mut trailer, length - TRAILER).map_err(io)?;
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    file.read_exact_at(&mut trailer, length - TRAILER_BYTES).map_err(io)?;
     let (bytes, magic) = trailer.split_at(8);
     let footer = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    if magic != MAGIC || footer > length - ALIGN - TRAILER {
+    if magic != MAGIC || footer > length - ALIGN_BYTES - TRAILER_BYTES {
         return Err(damaged("its last bytes are not those of a segment"));
     }
     let mut bytes = vec![0; footer as usize];
-    file.read_exact_at(&mut bytes, length - TRAILER - footer).map_err(io)?;
+    file.read_exact_at(&mut bytes, length - TRAILER_BYTES - footer).map_err(io)?;
     if !cfg!(fuzzing) && Hash::of(&FOOTER_CONTEXT, &bytes) != *name {
         return Err(damaged("its footer does not match its name"));
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::SegmentError;
-use super::container::{ALIGN, BLOCK_BYTES, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
+use super::container::{ALIGN_BYTES, BLOCK_BYTES, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
 use crate::object::{BlobStore, Hash, TempBlob, Writer};
 
 /// Bytes of one write, but for the last: so many on their own boundary may lie in one huge page of
@@ -43,7 +43,7 @@ impl<'a> ContainerWriter<'a> {
             open_section: None,
             block,
         };
-        let mut head = [0; ALIGN as usize];
+        let mut head = [0; ALIGN_BYTES as usize];
         head[..8].copy_from_slice(MAGIC);
         writer.append(&head)?;
         Ok(writer)
@@ -98,8 +98,8 @@ impl<'a> ContainerWriter<'a> {
 
     /// Appends zeros up to where a section may begin.
     fn align(&mut self) -> Result<(), SegmentError> {
-        let gap = self.length.next_multiple_of(ALIGN) - self.length;
-        self.append(&[0; ALIGN as usize][..gap as usize])
+        let gap = self.length.next_multiple_of(ALIGN_BYTES) - self.length;
+        self.append(&[0; ALIGN_BYTES as usize][..gap as usize])
     }
 
     /// Appends bytes to the file; they are written once a whole write has come together.

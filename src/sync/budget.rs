@@ -55,7 +55,7 @@ pub enum GiveBack {
 }
 
 /// After so many admitted bytes the process is measured.
-const MEASURED_AFTER: u64 = 4 << 20;
+const MEASURE_INTERVAL_BYTES: u64 = 4 << 20;
 
 #[derive(Default)]
 struct Held {
@@ -98,7 +98,7 @@ impl Budget {
         let Some(gauge) = self.gauge.get() else { return Ok(()) };
         let before = gauge.admitted_bytes.fetch_add(bytes, Ordering::Relaxed);
         if gauge.is_over.load(Ordering::Relaxed)
-            || before / MEASURED_AFTER != before.saturating_add(bytes) / MEASURED_AFTER
+            || before / MEASURE_INTERVAL_BYTES != before.saturating_add(bytes) / MEASURE_INTERVAL_BYTES
         {
             return gauge.check();
         }
@@ -288,10 +288,10 @@ mod tests {
         let (budget, taken) = (Arc::new(Budget::default()), Arc::new(AtomicU64::new(10)));
         let measured = taken.clone();
         budget.watch(100, Box::new(move |_| measured.load(Ordering::Relaxed)));
-        budget.admit(MEASURED_AFTER).unwrap();
+        budget.admit(MEASURE_INTERVAL_BYTES).unwrap();
         taken.store(101, Ordering::Relaxed);
         budget.admit(1).unwrap();
-        assert!(budget.admit(MEASURED_AFTER).is_err_and(|over| over.shared && over.held_bytes == 101));
+        assert!(budget.admit(MEASURE_INTERVAL_BYTES).is_err_and(|over| over.shared && over.held_bytes == 101));
         assert!(budget.reserve(1, 1).is_err());
         taken.store(99, Ordering::Relaxed);
         budget.admit(1).unwrap();

@@ -4,13 +4,13 @@
 //! for. The estimate is not exact; whoever walks keeps more rows than asked for and scores them.
 
 use super::Metric;
-use super::kernels::{self, COARSE as BLOCK, COARSE_BYTES as BLOCK_BYTES, Kernels};
+use super::kernels::{self, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels};
 use super::prefetch;
 
 /// Added to a code before it is stored in a half byte: -8 to 7 becomes 0 to 15.
 const NIBBLE_BIAS: i32 = 8;
 /// Bytes of a row's factors: two f32, weight and size.
-const FACTORS: usize = 8;
+const FACTORS_BYTES: usize = 8;
 
 /// The typical quantization error of four bits, as a share of the vector's length.
 const QUANTIZATION_ERROR: f64 = 0.15;
@@ -24,7 +24,7 @@ const QUANTIZATION_ERROR: f64 = 0.15;
 #[derive(Clone, Copy, Debug)]
 pub struct CoarseRows<'a> {
     codes: &'a [u8],
-    factors: &'a [[u8; FACTORS]],
+    factors: &'a [[u8; FACTORS_BYTES]],
     code_size: usize,
 }
 
@@ -42,7 +42,7 @@ impl<'a> CoarseRows<'a> {
     #[must_use]
     #[inline]
     pub const fn row_size(dim: usize) -> usize {
-        code_size(dim) + FACTORS
+        code_size(dim) + FACTORS_BYTES
     }
 
     /// Returns the places of all rows that so many bytes hold.
@@ -57,7 +57,7 @@ impl<'a> CoarseRows<'a> {
     #[inline]
     pub fn fetch(&self, row: u32) {
         prefetch(self.code(row));
-        prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS]>::as_slice));
+        prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS_BYTES]>::as_slice));
     }
 
     /// Returns the code of one row, empty behind the end.
@@ -77,14 +77,14 @@ impl<'a> CoarseRows<'a> {
 
 /// Returns the number of bytes of a code.
 const fn code_size(dim: usize) -> usize {
-    dim.div_ceil(BLOCK) * BLOCK_BYTES
+    dim.div_ceil(COARSE_BLOCK_VALUES) * COARSE_BLOCK_BYTES
 }
 
 /// Where one row is written.
 #[derive(Debug)]
 pub struct CoarsePlace<'a> {
     code: &'a mut [u8],
-    factors: &'a mut [u8; FACTORS],
+    factors: &'a mut [u8; FACTORS_BYTES],
 }
 
 impl CoarsePlace<'_> {
@@ -141,7 +141,10 @@ impl CoarseSource<'_> {
             let value = i32::from(table[usize::from(byte as u8)]);
             own += i64::from(byte) * i64::from(byte);
             estimated += i64::from(byte) * i64::from(value);
-            let (at, shift) = (i / BLOCK * BLOCK_BYTES + i % BLOCK_BYTES, i % BLOCK / BLOCK_BYTES * 4);
+            let (at, shift) = (
+                i / COARSE_BLOCK_VALUES * COARSE_BLOCK_BYTES + i % COARSE_BLOCK_BYTES,
+                i % COARSE_BLOCK_VALUES / COARSE_BLOCK_BYTES * 4,
+            );
             code[at] = code[at] & !(0xF << shift) | ((value + NIBBLE_BIAS) as u8) << shift;
         }
         let share = if estimated > 0 { own as f64 / estimated as f64 } else { 0.0 };
@@ -215,7 +218,7 @@ impl CoarseQuery {
     #[must_use]
     pub fn new(metric: Metric, source: CoarseSource<'_>) -> Self {
         let mut bytes = source.bytes.to_vec();
-        bytes.resize(source.bytes.len().next_multiple_of(BLOCK), 0);
+        bytes.resize(source.bytes.len().next_multiple_of(COARSE_BLOCK_VALUES), 0);
         let (weight, size) = source.factors(metric);
         let excess = NIBBLE_BIAS * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
         // The error of each dimension is by chance, so that of the whole goes with the root.

@@ -1,6 +1,6 @@
 //! Every kernel against the plain sum, and every bound against the score.
 
-use super::kernels::{COARSE, COARSE_BYTES, Kernels};
+use super::kernels::{COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels};
 use super::*;
 
 /// A small deterministic source of numbers (splitmix64).
@@ -118,12 +118,12 @@ fn every_variant_multiplies_several_rows_of_codes_exactly() {
 fn every_variant_multiplies_half_bytes_exactly() {
     let mut random = Random(10);
     for blocks in [0, 1, 2, 3, 8, 12, 512] {
-        let (dim, size) = (blocks * COARSE, blocks * COARSE_BYTES);
+        let (dim, size) = (blocks * COARSE_BLOCK_VALUES, blocks * COARSE_BLOCK_BYTES);
         let mut bytes: Vec<u8> = (0..5 * size).map(|_| random.next() as u8).collect();
         bytes[..size].fill(0xFF);
         let half = |row: usize, i: usize| {
-            let byte = bytes[row * size + i / COARSE * COARSE_BYTES + i % COARSE_BYTES];
-            i64::from(if i % COARSE < COARSE_BYTES { byte & 15 } else { byte >> 4 })
+            let byte = bytes[row * size + i / COARSE_BLOCK_VALUES * COARSE_BLOCK_BYTES + i % COARSE_BLOCK_BYTES];
+            i64::from(if i % COARSE_BLOCK_VALUES < COARSE_BLOCK_BYTES { byte & 15 } else { byte >> 4 })
         };
         let asked: Vec<u32> = (0..9).map(|i| i * 3 % 5).collect();
         for a in [random.codes(dim), vec![-128; dim], vec![127; dim]] {

@@ -13,7 +13,7 @@ use super::TreeError;
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Bytes of a name that needs no memory of its own: with length and tag it takes 24.
-const INLINE: usize = 22;
+const INLINE_BYTES_MAX: usize = 22;
 
 /// A name: 1 to 255 bytes without `/` and NUL, and neither `.` nor `..`.
 ///
@@ -24,7 +24,7 @@ pub struct FileName(Bytes);
 
 #[derive(Clone)]
 enum Bytes {
-    Short(u8, [u8; INLINE]),
+    Short(u8, [u8; INLINE_BYTES_MAX]),
     Long(Arc<[u8]>),
 }
 
@@ -38,10 +38,10 @@ impl FileName {
         if refused || bytes.iter().any(|byte| *byte == b'/' || *byte == 0) {
             return Err(TreeError::Invalid("a name has no '/' and no NUL, is not empty, '.' or '..'"));
         }
-        if bytes.len() > INLINE {
+        if bytes.len() > INLINE_BYTES_MAX {
             return Ok(FileName(Bytes::Long(bytes.into())));
         }
-        let mut short = [0; INLINE];
+        let mut short = [0; INLINE_BYTES_MAX];
         short[..bytes.len()].copy_from_slice(bytes);
         Ok(FileName(Bytes::Short(bytes.len() as u8, short)))
     }

@@ -55,11 +55,11 @@ pub struct Args {
 }
 
 /// Least memory that a server can work with, in bytes.
-const MEMORY_MIN: u64 = 32 << 20;
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
 fn memory_size(text: &str) -> Result<u64, String> {
     let size = parse_size(text).ok_or("write a number of bytes such as 512M or 2G")?;
-    if size < MEMORY_MIN { Err(format!("a server needs {}M at least", MEMORY_MIN >> 20)) } else { Ok(size) }
+    if size < MEMORY_BYTES_MIN { Err(format!("a server needs {}M at least", MEMORY_BYTES_MIN >> 20)) } else { Ok(size) }
 }
 
 /// In the background the parent's part ends in here, when the mount answers.
@@ -126,7 +126,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
     // Before the store is opened: a model that can't be read leaves it alone.
     let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
     let memory = site.open(args.read_only)?;
-    let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_MIN));
+    let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_BYTES_MIN));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
         remark(format_args!("engramfs: warning: {reason}"));
     }

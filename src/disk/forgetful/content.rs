@@ -5,7 +5,7 @@ use std::io;
 use super::cut::CutOutcome;
 
 /// Longest file the double holds, in bytes; a stray offset then is an error and not an empty memory.
-const LEN_MAX: u64 = 4 << 30;
+const LEN_BYTES_MAX: u64 = 4 << 30;
 
 /// Holds one file's live and durable bytes.
 #[derive(Default)]
@@ -125,7 +125,7 @@ pub(super) fn overwrite(target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 
 fn within_limit(len: u64) -> io::Result<usize> {
     match usize::try_from(len) {
-        Ok(short) if len <= LEN_MAX => Ok(short),
+        Ok(short) if len <= LEN_BYTES_MAX => Ok(short),
         _ => Err(io::Error::from_raw_os_error(libc::EFBIG)),
     }
 }

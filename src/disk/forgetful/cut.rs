@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::content::overwrite;
 
 /// The unit a disk writes whole or not at all, in bytes.
-const SECTOR: usize = 512;
+const SECTOR_BYTES: usize = 512;
 
 /// Decides which unsynced changes survive a power cut.
 pub(super) enum CutOutcome {
@@ -84,8 +84,8 @@ fn tear(random: &mut SplitMix64, target: &mut Vec<u8>, offset: usize, bytes: &[u
 /// Splits `offset..offset + len` at the sector boundaries of the file.
 fn sectors(offset: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
     let end = offset + len;
-    (offset / SECTOR..end.div_ceil(SECTOR))
-        .map(move |sector| (sector * SECTOR).max(offset)..((sector + 1) * SECTOR).min(end))
+    (offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES))
+        .map(move |sector| (sector * SECTOR_BYTES).max(offset)..((sector + 1) * SECTOR_BYTES).min(end))
 }
 
 /// The generator splitmix64 (Steele, Lea and Flood 2014): one word of state, every seed is good.

@@ -32,11 +32,11 @@ pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
 pub(super) const BEFORE: usize = 5;
 /// Bytes of a row in sections 1 to 5.
-pub(super) const CHUNK_ROW: u64 = 16;
-pub(super) const HASH_ROW: u64 = 12;
-pub(super) const BRANCH_ROW: u64 = 32;
-pub(super) const STEP_ROW: u64 = 40;
-pub(super) const BEFORE_ROW: u64 = 24;
+pub(super) const CHUNK_ROW_BYTES: u64 = 16;
+pub(super) const HASH_ROW_BYTES: u64 = 12;
+pub(super) const BRANCH_ROW_BYTES: u64 = 32;
+pub(super) const STEP_ROW_BYTES: u64 = 40;
+pub(super) const BEFORE_ROW_BYTES: u64 = 24;
 
 /// How an archive is named in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,22 +137,22 @@ impl Archive {
 
     /// Returns how many chunks of entries it has.
     pub fn chunks(&self, blobs: &BlobStore) -> Result<u64, Error> {
-        Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW)
+        Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW_BYTES)
     }
 
     /// Returns the number of the chunk with the entry at a place.
     pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
         let chunks = self.chunks(blobs)?;
-        first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW)?[1] > place))
+        first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
     }
 
     /// Reads a chunk of entries, checked now.
     pub fn chunk(&self, blobs: &BlobStore, number: u64, blocks: &mut Blocks) -> Result<Vec<SignedEntry>, Error> {
         let [start, place] = match number {
             0 => [0, 0],
-            _ => self.numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW)?,
+            _ => self.numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW_BYTES)?,
         };
-        let [end, places] = self.numbers(blobs, CHUNKS, number * CHUNK_ROW)?;
+        let [end, places] = self.numbers(blobs, CHUNKS, number * CHUNK_ROW_BYTES)?;
         let length = end.checked_sub(start).filter(|_| place < places && places <= self.count);
         let length = length.ok_or_else(|| self.damaged("entries end before they begin"))?;
         let bytes = self.file(blobs)?.read(ENTRIES, start, length, blocks)?;
@@ -166,7 +166,7 @@ impl Archive {
 
     /// Returns the row at that place in the sorted hashes.
     pub fn hash_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, u32), Error> {
-        let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW, HASH_ROW)?;
+        let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW_BYTES, HASH_ROW_BYTES)?;
         let (hash, place) = bytes.split_at(8);
         Ok((
             u64::from_le_bytes(hash.try_into().unwrap_or_default()),
@@ -203,8 +203,8 @@ impl Archive {
 
     /// Returns the row of the branch at that place.
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
-        let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW + 8)?[0] };
-        let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW)?;
+        let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
+        let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW_BYTES)?;
         if start >= end || end > self.opened(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
@@ -218,7 +218,7 @@ impl Archive {
             return Ok(None);
         }
         let branches = self.opened(blobs)?.branch_count;
-        let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW).map(|[number]| number);
+        let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW_BYTES).map(|[number]| number);
         let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
     }
@@ -237,17 +237,18 @@ impl Archive {
     }
 
     fn befores(&self, blobs: &BlobStore) -> Result<u64, Error> {
-        Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW)
+        Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW_BYTES)
     }
 
     fn before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
-        let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW)?;
+        let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW_BYTES)?;
         Ok((branch, facts(parent, rights)))
     }
 
     /// Returns the step at that place in section 4.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
-        let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] = self.numbers(blobs, STEPS, at * STEP_ROW)?;
+        let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] =
+            self.numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;
         Ok(TimelineStep { seq, totals: LineTotals { own_bytes, merged_bytes, lineage_bytes, events_bytes } })
     }
 }
@@ -259,7 +260,7 @@ fn archive_numbers(file: &Container) -> Result<[u64; 4], Error> {
     let parsed = (|| Ok([extra.number()?, extra.number()?, extra.number()?, extra.number()?]))();
     let [first, count, branches, steps] = parsed.map_err(|error: CodecError| damaged(&error.to_string()))?;
     for (section, count, width) in
-        [(HASHES, count, HASH_ROW), (BRANCHES, branches, BRANCH_ROW), (STEPS, steps, STEP_ROW)]
+        [(HASHES, count, HASH_ROW_BYTES), (BRANCHES, branches, BRANCH_ROW_BYTES), (STEPS, steps, STEP_ROW_BYTES)]
     {
         if Some(file.section_length(section)?) != count.checked_mul(width) {
             return Err(damaged("a section has another length than its rows"));

@@ -1,6 +1,6 @@
 //! Writing the entries of an archive, chunk after chunk.
 
-use super::archive::CHUNK_ROW;
+use super::archive::CHUNK_ROW_BYTES;
 use crate::lineage::{EntryChunkWriter, SignedEntry};
 use crate::memory::Error;
 use crate::segment::ContainerWriter;
@@ -32,7 +32,7 @@ impl ChunkedEntries {
         self.end_chunk(out)?;
         out.begin()?;
         for row in self.rows {
-            let mut bytes = [0; CHUNK_ROW as usize];
+            let mut bytes = [0; CHUNK_ROW_BYTES as usize];
             bytes[..8].copy_from_slice(&row[0].to_le_bytes());
             bytes[8..].copy_from_slice(&row[1].to_le_bytes());
             out.write(&bytes)?;

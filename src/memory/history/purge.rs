@@ -5,7 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::archive::{Archive, BEFORE, BRANCH_ROW, BRANCHES, HASH_ROW, HASHES, KIND, STEP_ROW, STEPS};
+use super::archive::{
+    Archive, BEFORE, BRANCH_ROW_BYTES, BRANCHES, HASH_ROW_BYTES, HASHES, KIND, STEP_ROW_BYTES, STEPS,
+};
 use super::chunks::ChunkedEntries;
 use super::{History, HistoryReader};
 use crate::lineage::{Decision, SignedEntry};
@@ -95,9 +97,9 @@ pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<
     chunked.finish(&mut out)?;
     let (branches, steps) = archive.counts(blobs)?;
     for (section, length) in [
-        (HASHES, archive.count * HASH_ROW),
-        (BRANCHES, branches * BRANCH_ROW),
-        (STEPS, steps * STEP_ROW),
+        (HASHES, archive.count * HASH_ROW_BYTES),
+        (BRANCHES, branches * BRANCH_ROW_BYTES),
+        (STEPS, steps * STEP_ROW_BYTES),
         (BEFORE, file.section_length(BEFORE)?),
     ] {
         out.begin()?;

@@ -364,7 +364,7 @@ fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
     let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), crate::segment::FOLDER).unwrap();
     let forged = |numbers: [u64; 4], hashes: u64| {
         let mut out = crate::segment::ContainerWriter::new(&blobs).unwrap();
-        for rows in [0, 0, hashes * archive::HASH_ROW, 0, 0, 0] {
+        for rows in [0, 0, hashes * archive::HASH_ROW_BYTES, 0, 0, 0] {
             out.begin().unwrap();
             out.write(&vec![0; rows as usize]).unwrap();
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::archive::{Archive, BEFORE_ROW, BRANCH_ROW, BranchRow, HASH_ROW, KIND, STEP_ROW, prefix};
+use super::archive::{
+    Archive, BEFORE_ROW_BYTES, BRANCH_ROW_BYTES, BranchRow, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, prefix,
+};
 use super::chunks::ChunkedEntries;
 use super::read::HistoryReader;
 use super::timeline::{BranchFacts, TimelineStep};
@@ -122,7 +124,7 @@ impl Sources<'_> {
             }
             let Some(((hash, place), source)) = least else { return Ok(()) };
             at[source] += 1;
-            let mut row = [0; HASH_ROW as usize];
+            let mut row = [0; HASH_ROW_BYTES as usize];
             row[..8].copy_from_slice(&hash.to_le_bytes());
             row[8..].copy_from_slice(&place.to_le_bytes());
             out.write(&row)?;
@@ -139,7 +141,7 @@ impl Sources<'_> {
             let facts = fresh.or(gathered.older.last().map(|(_, row)| row.facts)).unwrap_or_default();
             steps += older + gathered.fresh.map_or(0, |(_, steps)| steps.len() as u64);
             branches += 1;
-            let mut row = [0; BRANCH_ROW as usize];
+            let mut row = [0; BRANCH_ROW_BYTES as usize];
             fill(&mut row, [gathered.branch, steps, facts.parent, rights(&facts)]);
             Ok(out.write(&row)?)
         })?;
@@ -166,7 +168,7 @@ impl Sources<'_> {
             None => &self.fresh.facts_before,
         };
         before.iter().try_for_each(|(branch, facts)| {
-            let mut row = [0; BEFORE_ROW as usize];
+            let mut row = [0; BEFORE_ROW_BYTES as usize];
             fill(&mut row, [*branch, facts.parent, rights(facts)]);
             Ok(out.write(&row)?)
         })
@@ -200,7 +202,7 @@ impl Sources<'_> {
 
 fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), Error> {
     let totals = &step.totals;
-    let mut row = [0; STEP_ROW as usize];
+    let mut row = [0; STEP_ROW_BYTES as usize];
     fill(&mut row, [step.seq, totals.own_bytes, totals.merged_bytes, totals.lineage_bytes, totals.events_bytes]);
     Ok(out.write(&row)?)
 }

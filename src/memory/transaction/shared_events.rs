@@ -24,9 +24,9 @@ const BYTES_MAX: usize = 8 << 20;
 /// The part of them that goes at once where there is no more room.
 const DROPPED_SHARE: usize = 8;
 /// Bytes by which what counts for the owner grows.
-const STEP: usize = 64 << 10;
+const RESERVATION_STEP_BYTES: usize = 64 << 10;
 /// Bytes of the longest value or text that an event shows.
-const SHOWN_MAX: usize = 4 << 10;
+const SHOWN_BYTES_MAX: usize = 4 << 10;
 /// The bit of a signal's mode that lets all read it.
 const READABLE_BY_ALL: u32 = 0o4;
 
@@ -108,13 +108,13 @@ pub(in crate::memory) struct EventOrigin<'a> {
 impl<'a> About<'a> {
     /// What was written to a signal. Where not everybody may read it, its length alone.
     pub fn signal(key: &'a str, signal: &'a Signal) -> About<'a> {
-        let shows = signal.mode & READABLE_BY_ALL != 0 && signal.value.len() <= SHOWN_MAX;
+        let shows = signal.mode & READABLE_BY_ALL != 0 && signal.value.len() <= SHOWN_BYTES_MAX;
         let text = std::str::from_utf8(&signal.value).ok().filter(|_| shows);
         About::Signal { key, value: text.map_or(Shown::Bytes(signal.value.len()), Shown::Value) }
     }
 
     fn entry(entry_id: u64, text: &'a str) -> About<'a> {
-        let text = if text.len() <= SHOWN_MAX { Shown::Text(text) } else { Shown::Bytes(text.len()) };
+        let text = if text.len() <= SHOWN_BYTES_MAX { Shown::Text(text) } else { Shown::Bytes(text.len()) };
         About::Entry { entry_id, text }
     }
 }
@@ -136,7 +136,7 @@ impl EventLines {
 
     /// Has the oldest lines go where there is no more room: that of all, or that of the owner.
     fn make_room(&mut self, more: usize) {
-        let wanted = (self.bytes.len() + more).next_multiple_of(STEP);
+        let wanted = (self.bytes.len() + more).next_multiple_of(RESERVATION_STEP_BYTES);
         let counts = wanted as u64 <= self.counted.bytes();
         if wanted > BYTES_MAX || !(counts || self.counted.resize(wanted as u64).is_ok()) {
             let least = (self.bytes.len() / DROPPED_SHARE).max(more).min(self.bytes.len());

@@ -1,6 +1,8 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
+use super::{
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+};
 use std::arch::x86_64::*;
 
 /// The variant for processors since about 2013.
@@ -10,7 +12,7 @@ pub(super) const KERNELS: Kernels = Kernels { name: "avx2", dot, l2_squared, dot
 const WIDTH: usize = 8;
 
 /// The running sums of the 64 lanes.
-type Lanes = [__m256; BLOCK / WIDTH];
+type Lanes = [__m256; BLOCK_VALUES / WIDTH];
 
 /// Tells whether this processor has AVX2.
 pub(super) fn is_supported() -> bool {
@@ -48,7 +50,7 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
 /// Adds the products of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
+fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
     for (i, lane) in lanes.iter_mut().enumerate() {
         *lane = _mm256_add_ps(*lane, _mm256_mul_ps(load(x, i), load(y, i)));
     }
@@ -57,7 +59,7 @@ fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
 /// Adds the squared differences of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
+fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
     for (i, lane) in lanes.iter_mut().enumerate() {
         let difference = _mm256_sub_ps(load(x, i), load(y, i));
         *lane = _mm256_add_ps(*lane, _mm256_mul_ps(difference, difference));
@@ -67,7 +69,7 @@ fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
 /// Returns the eight values of a block that begin at `8 * i`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(block: &[f32; BLOCK], i: usize) -> __m256 {
+fn load(block: &[f32; BLOCK_VALUES], i: usize) -> __m256 {
     let eight = &block.as_chunks::<WIDTH>().0[i];
     // SAFETY: the reference covers exactly the eight values read; no alignment is asked for.
     unsafe { _mm256_loadu_ps(eight.as_ptr()) }
@@ -117,7 +119,7 @@ fn fold_whole(sum: __m256i) -> i32 {
 /// Adds the products of one block of codes to the sums.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_codes(sums: &mut [__m256i; 4], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
+fn add_codes(sums: &mut [__m256i; 4], x: &[i8; BLOCK_VALUES], y: &[i8; BLOCK_VALUES]) {
     for (i, sum) in sums.iter_mut().enumerate() {
         *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(widen(x, i), widen(y, i)));
     }
@@ -126,7 +128,7 @@ fn add_codes(sums: &mut [__m256i; 4], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
 /// Returns the sixteen values of a block that begin at `16 * i`, as 16-bit numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn widen(block: &[i8; BLOCK], i: usize) -> __m256i {
+fn widen(block: &[i8; BLOCK_VALUES], i: usize) -> __m256i {
     let sixteen = &block.as_chunks::<16>().0[i];
     // SAFETY: the reference covers exactly the sixteen bytes read; no alignment is asked for.
     _mm256_cvtepi8_epi16(unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) })
@@ -145,7 +147,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 /// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx2")]
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
-    let blocks = a.as_chunks::<COARSE>().0;
+    let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
     for (&row, out) in rows.iter().zip(out) {
         let mut sum = _mm256_setzero_si256();
         for (x, y) in blocks.iter().zip(coarse_code(codes, blocks.len(), row)) {
@@ -160,8 +162,8 @@ fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
 /// Two products of a byte with a half byte make at most 3,840, and eight times that fits 16 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_block(sum: __m256i, x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) -> __m256i {
-    const HALF: usize = COARSE_BYTES / 2;
+fn add_block(sum: __m256i, x: &[i8; COARSE_BLOCK_VALUES], y: &[u8; COARSE_BLOCK_BYTES]) -> __m256i {
+    const HALF: usize = COARSE_BLOCK_BYTES / 2;
     let x = x.as_chunks::<HALF>().0;
     let low_bits = _mm256_set1_epi8(15);
     let mut sixteens = _mm256_setzero_si256();

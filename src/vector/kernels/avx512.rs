@@ -1,6 +1,8 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
+use super::{
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+};
 use std::arch::x86_64::*;
 
 /// The variant for server processors since about 2019.
@@ -10,7 +12,7 @@ pub(super) const KERNELS: Kernels = Kernels { name: "avx512", dot, l2_squared, d
 const WIDTH: usize = 16;
 
 /// The running sums of the 64 lanes.
-type Lanes = [__m512; BLOCK / WIDTH];
+type Lanes = [__m512; BLOCK_VALUES / WIDTH];
 
 /// Tells whether this processor has all parts of AVX-512 that are used here.
 pub(super) fn is_supported() -> bool {
@@ -48,7 +50,7 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
 /// Adds the products of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
+fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
     for (i, lane) in lanes.iter_mut().enumerate() {
         *lane = _mm512_add_ps(*lane, _mm512_mul_ps(load(x, i), load(y, i)));
     }
@@ -57,7 +59,7 @@ fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
 /// Adds the squared differences of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
+fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
     for (i, lane) in lanes.iter_mut().enumerate() {
         let difference = _mm512_sub_ps(load(x, i), load(y, i));
         *lane = _mm512_add_ps(*lane, _mm512_mul_ps(difference, difference));
@@ -67,7 +69,7 @@ fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK], y: &[f32; BLOCK]) {
 /// Returns the sixteen values of a block that begin at `16 * i`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(block: &[f32; BLOCK], i: usize) -> __m512 {
+fn load(block: &[f32; BLOCK_VALUES], i: usize) -> __m512 {
     let sixteen = &block.as_chunks::<WIDTH>().0[i];
     // SAFETY: the reference covers exactly the sixteen values read; no alignment is asked for.
     unsafe { _mm512_loadu_ps(sixteen.as_ptr()) }
@@ -106,7 +108,7 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 /// Adds the products of one block to the first sum, and what is to be taken off to the second.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK], y: &[i8; BLOCK]) {
+fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK_VALUES], y: &[i8; BLOCK_VALUES]) {
     let shift = _mm512_set1_epi8(i8::MIN);
     // SAFETY: each reference covers exactly the 64 bytes read; no alignment is asked for.
     let (x, y) = unsafe { (_mm512_loadu_si512(x.as_ptr().cast()), _mm512_loadu_si512(y.as_ptr().cast())) };
@@ -124,7 +126,7 @@ const SIDE_BY_SIDE: usize = 4;
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     let shift = _mm512_set1_epi8(i8::MIN);
-    let (whole, a_rest) = a.as_chunks::<BLOCK>();
+    let (whole, a_rest) = a.as_chunks::<BLOCK_VALUES>();
     let a_rest = (!a_rest.is_empty()).then(|| padded(a_rest));
     let zero = _mm512_setzero_si512();
     let excess = whole.iter().chain(&a_rest).fold(zero, |sum, x| _mm512_dpbusd_epi32(sum, shift, load_code(x)));
@@ -135,7 +137,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
         let four = four(rows, |row| code(codes, a.len(), row));
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
         for (sum, code) in sums.iter_mut().zip(four) {
-            let (b, b_rest) = code.as_chunks::<BLOCK>();
+            let (b, b_rest) = code.as_chunks::<BLOCK_VALUES>();
             for (x, y) in whole.iter().zip(b) {
                 *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(y), shift), load_code(x));
             }
@@ -175,7 +177,7 @@ fn fold_four([a, b, c, d]: [__m512i; SIDE_BY_SIDE]) -> [i32; SIDE_BY_SIDE] {
 /// Returns one block of a code.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load_code(block: &[i8; BLOCK]) -> __m512i {
+fn load_code(block: &[i8; BLOCK_VALUES]) -> __m512i {
     // SAFETY: the reference covers exactly the 64 bytes read; no alignment is asked for.
     unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
 }
@@ -183,7 +185,7 @@ fn load_code(block: &[i8; BLOCK]) -> __m512i {
 /// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
-    let blocks = a.as_chunks::<COARSE>().0;
+    let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
     for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
         let four = four(rows, |row| coarse_code(codes, blocks.len(), row));
         let mut sums = [_mm512_setzero_si512(); SIDE_BY_SIDE];
@@ -205,9 +207,9 @@ fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
 /// Adds the products of one block of half bytes to the sum.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn add_block(sum: &mut __m512i, x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) {
+fn add_block(sum: &mut __m512i, x: &[i8; COARSE_BLOCK_VALUES], y: &[u8; COARSE_BLOCK_BYTES]) {
     let low_bits = _mm512_set1_epi32(0x0F0F_0F0F);
-    let [low, high] = x.as_chunks::<BLOCK>().0 else { return };
+    let [low, high] = x.as_chunks::<BLOCK_VALUES>().0 else { return };
     // SAFETY: the reference covers exactly the 64 bytes read; no alignment is asked for.
     let y = unsafe { _mm512_loadu_si512(y.as_ptr().cast()) };
     *sum = _mm512_dpbusd_epi32(*sum, _mm512_and_si512(y, low_bits), load_code(low));

@@ -19,11 +19,11 @@ use super::prefetch;
 use std::sync::OnceLock;
 
 /// How many values every loop takes at a time.
-const BLOCK: usize = 64;
+const BLOCK_VALUES: usize = 64;
 /// Values in a block of half bytes: the low halves hold the first 64, the high halves the rest.
-pub(super) const COARSE: usize = 128;
+pub(super) const COARSE_BLOCK_VALUES: usize = 128;
 /// Bytes in a block of half bytes.
-pub(super) const COARSE_BYTES: usize = COARSE / 2;
+pub(super) const COARSE_BLOCK_BYTES: usize = COARSE_BLOCK_VALUES / 2;
 
 /// Multiplies a code with those rows of codes that are named, one product each.
 type Dots = unsafe fn(&[i8], &[i8], &[u32], &mut [i32]);
@@ -45,7 +45,7 @@ pub(super) struct Kernels {
 
 /// Returns the code of half bytes of a row among codes of so many blocks, empty where there is none.
 #[inline(always)]
-fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BYTES]] {
+fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BLOCK_BYTES]] {
     let all = codes.as_chunks().0;
     all.get(row as usize * blocks..).and_then(|rest| rest.get(..blocks)).unwrap_or_default()
 }
@@ -144,8 +144,8 @@ pub(super) fn best() -> &'static Kernels {
 }
 
 /// Returns a partial block filled up with zeros.
-fn padded<T: Copy + Default>(rest: &[T]) -> [T; BLOCK] {
-    let mut block = [T::default(); BLOCK];
+fn padded<T: Copy + Default>(rest: &[T]) -> [T; BLOCK_VALUES] {
+    let mut block = [T::default(); BLOCK_VALUES];
     block[..rest.len()].copy_from_slice(rest);
     block
 }

@@ -1,6 +1,8 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
-use super::{BLOCK, COARSE, COARSE_BYTES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded};
+use super::{
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+};
 
 /// The variant that runs everywhere, and that the others are checked against.
 pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
@@ -18,9 +20,9 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
 /// Returns the sum of `term` over all pairs, in the order that the module promises.
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut lanes = [0.0_f32; BLOCK];
-    let mut add = |x: &[f32; BLOCK], y: &[f32; BLOCK]| {
-        for i in 0..BLOCK {
+    let mut lanes = [0.0_f32; BLOCK_VALUES];
+    let mut add = |x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]| {
+        for i in 0..BLOCK_VALUES {
             lanes[i] += term(x[i], y[i]);
         }
     };
@@ -31,7 +33,7 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     if !a_rest.is_empty() {
         add(&padded(a_rest), &padded(b_rest));
     }
-    let mut width = BLOCK;
+    let mut width = BLOCK_VALUES;
     while width > 1 {
         width /= 2;
         for i in 0..width {
@@ -57,7 +59,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 
 /// Puts the inner products of a code with some rows of half bytes into `out`.
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
-    let blocks = a.as_chunks::<COARSE>().0;
+    let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
     for (&row, out) in rows.iter().zip(out) {
         *out = blocks.iter().zip(coarse_code(codes, blocks.len(), row)).map(|(x, y)| dot_block(x, y)).sum();
     }
@@ -65,8 +67,8 @@ fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
 
 /// Returns the inner product of one block.
 #[inline(always)]
-fn dot_block(x: &[i8; COARSE], y: &[u8; COARSE_BYTES]) -> i32 {
-    let (low, high) = x.split_at(COARSE_BYTES);
+fn dot_block(x: &[i8; COARSE_BLOCK_VALUES], y: &[u8; COARSE_BLOCK_BYTES]) -> i32 {
+    let (low, high) = x.split_at(COARSE_BLOCK_BYTES);
     let products = low.iter().zip(high).zip(y);
     products.map(|((&l, &h), &y)| i32::from(l) * i32::from(y & 15) + i32::from(h) * i32::from(y >> 4)).sum()
 }
