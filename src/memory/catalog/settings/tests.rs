@@ -94,6 +94,8 @@ fn bad_values_are_refused_with_what_to_write() {
         (Setting::Gate, ""),
         (Setting::Gate, "deletes 3\nscore 0.9"),
         (Setting::Approvers, "ann"),
+        (Setting::SignalScope, "mount"),
+        (Setting::SignalTtl, "soon"),
     ] {
         assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
     }
@@ -102,5 +104,8 @@ fn bad_values_are_refused_with_what_to_write() {
         "approval 2 for files/core/**\ndeletes 3"
     );
     assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
+    for word in ["store", "session"] {
+        assert_eq!(check(Setting::SignalScope, word).unwrap(), word);
+    }
     assert_eq!(parse_size("64M"), Some(64 << 20));
 }
