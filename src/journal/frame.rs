@@ -116,7 +116,7 @@ pub struct FrameHeader {
 }
 
 /// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that the check does not
-/// cover. Parts and rest together are at most [`PAYLOAD_MAX`] bytes.
+/// cover. Parts and rest together are at most [`PAYLOAD_BYTES_MAX`] bytes.
 pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
     let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
     let mut bytes = [0; FRAME_BYTES];

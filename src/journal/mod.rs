@@ -34,7 +34,7 @@
 //!     Ok(true)
 //! })?;
 //! assert_eq!(read, [b"safe"]);
-//! replayed.carry_on(&disk)?.append(Kind::Command, &[b"next"])?;
+//! replayed.resume(&disk)?.append(Kind::Command, &[b"next"])?;
 //! # Ok(())
 //! # }
 //! ```

@@ -80,7 +80,7 @@ pub struct Attrs {
 pub enum FileOp<'a> {
     /// Makes an inode. In a directory with setgid it gets that directory's group, and a directory the bit.
     ///
-    /// `Exists` where the name is taken, `NotFound` in a folder that was removed, `TooManyLinks` beyond 65,000 folders
+    /// `Exists` where the name is taken, `NotFound` in a directory that was removed, `TooManyLinks` beyond 65,000 directories
     /// in one. Of a link's target `NameTooLong`, and `NotFound` for an empty one.
     Create { parent: u64, name: FileName, make: Make, mode: u32, uid: u32, gid: u32 },
     /// Gives an inode one more name. `NotPermitted` for a directory, `NotFound` for an orphan, `TooManyLinks` beyond

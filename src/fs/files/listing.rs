@@ -17,7 +17,7 @@ pub(in crate::fs) struct FileNames {
 }
 
 impl FileNames {
-    /// Takes a folder and the tree as it is now; nothing is loaded yet.
+    /// Takes a directory and the tree as it is now; nothing is loaded yet.
     pub fn new(open: OpenInode, tree: Tree) -> FileNames {
         FileNames { open, tree, loaded: Vec::new() }
     }

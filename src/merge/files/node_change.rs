@@ -23,14 +23,14 @@ pub struct FileDecision {
     pub decision: Option<Side>,
 }
 
-/// What a file or folder is on one side.
+/// What a file or directory is on one side.
 #[derive(Clone)]
 pub(super) struct NodeVersion {
     /// Attributes and content.
     pub node: Arc<FileNode>,
-    /// Its names, each with the folder that has it; those where nothing merges left out.
+    /// Its names, each with the directory that has it; those where nothing merges left out.
     pub places: BTreeSet<EntryKey>,
-    /// That of all below it, where it is a folder.
+    /// That of all below it, where it is a directory.
     pub hash: Option<Hash>,
     /// The path of the first of them.
     pub path: Vec<u8>,
@@ -92,7 +92,7 @@ impl NodeChange {
 }
 
 impl MergeItem {
-    /// Returns whether it is a folder on the first side that has it, of child, parent and base.
+    /// Returns whether it is a directory on the first side that has it, of child, parent and base.
     pub(super) fn is_directory(&self) -> bool {
         let seen = self.child.as_ref().or(self.parent.as_ref()).or(self.base.as_ref());
         seen.is_some_and(|seen| seen.node.kind() == FileKind::Directory)

@@ -61,7 +61,7 @@ pub(super) struct UnitFinder<'a> {
 }
 
 impl<'a> UnitFinder<'a> {
-    /// Begins with no folder looked at.
+    /// Begins with no directory looked at.
     pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
         UnitFinder { tree, rules, packs, directories: HashMap::new() }
     }
