@@ -162,6 +162,7 @@ fn damaged(number: u64, reason: &str) -> JournalError {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::super::Kind;
+    use super::super::frame::FRAME_BYTES;
     use super::*;
     use crate::disk::ForgetfulDisk;
 
@@ -287,5 +288,22 @@ mod tests {
         journal.sync(journal.length()).unwrap();
         let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
         assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    }
+
+    /// A tail as long as a frame's header is no frame that breaks off; one byte less may be.
+    #[test]
+    fn a_tail_is_cut_short_where_it_is_shorter_than_a_header() {
+        for (length, cut_short) in [(FRAME_BYTES - 1, true), (FRAME_BYTES, false), (FRAME_BYTES + 1, false)] {
+            let (forgetful, disk) = disk();
+            let journal = Journal::create(&disk).unwrap();
+            append(&journal, "one");
+            let path = Journal::path_of(journal.number());
+            let bytes = [&forgetful.bytes(&path).unwrap()[..], &vec![0xA5; length]].concat();
+            forgetful.replace(&path, bytes).unwrap();
+            let (texts, replayed) = read(&disk).unwrap();
+            assert_eq!(texts, ["one"]);
+            let torn = replayed.torn().unwrap();
+            assert_eq!((torn.bytes, torn.cut_short), (length as u64, cut_short));
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Environment, Hash, Memory, MergeKind, MergeTerms, OpenMode, ReviewRequest, Setting, Time,
+    Actor, BranchId, Environment, Hash, Memory, MergeKind, MergeTerms, OpenMode, ReviewRequest, Setting,
+    SharedLogEntryInput, Time,
 };
 
 use crate::files::write;
@@ -225,4 +226,26 @@ fn no_merge_passes_a_gate_that_the_model_does_not_let_pass() {
         passed += attack.passed;
     }
     assert!(passed > 0 && attempts > 2 * passed, "{passed} of {attempts}: both sorts came");
+}
+
+/// A summary opens the gate for what was done since the branch got its base, which a promote sets anew.
+#[test]
+fn a_summary_that_was_written_before_the_base_opens_no_gate() {
+    let memory = open(&ForgetfulDisk::new(), &Arc::new(AtomicI64::new(1_700_000_000_000_000_000)));
+    let (main, author) = (main_of(&memory), user(AUTHORS[1]));
+    memory.set(&user(OWNER), main, Setting::Gate, "summary").unwrap();
+    let child = memory.fork(&author, main, "x", None).unwrap();
+    let promote = |text: &str| {
+        memory.commit(&author, child, vec![put("a", None, Some(text))]).unwrap();
+        let done = memory.merge_if(&author, child, MergeKind::Promote, MergeTerms::default());
+        done.map(drop).map_err(|error| error.code())
+    };
+    let tell = |text: &str| memory.append_log(&author, child, &[SharedLogEntryInput::parse(text).unwrap()]).unwrap();
+    assert_eq!(promote("one"), Err("gate_pending"));
+    tell("the first");
+    tell("what one is");
+    assert_eq!(promote("one"), Ok(()));
+    assert_eq!(promote("two"), Err("gate_pending"));
+    tell("what two is");
+    assert_eq!(promote("two"), Ok(()));
 }

@@ -206,3 +206,20 @@ fn a_plan_stays_while_the_parent_touches_nothing_of_it() {
     }
     assert!(stayed > 50 && changed > 20, "{stayed} stayed, {changed} changed");
 }
+
+#[test]
+fn a_result_counts_what_is_put_and_what_is_deleted_apart() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let all = ["a", "b", "c", "d"].map(|id| put(id, None, Some("base")));
+    memory.commit(&who(), main, all.into()).unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), fork, vec![put("a", None, Some("child")), put("new", None, Some("n")), delete("b")]).unwrap();
+    memory
+        .commit(&who(), main, vec![put("c", None, Some("parent")), put("other", None, Some("o")), delete("d")])
+        .unwrap();
+    for merge in [MergeKind::Pull, MergeKind::Promote] {
+        let counts = dry(&memory, fork, merge).counts;
+        assert_eq!((counts.put, counts.deleted), (2, 1), "{merge:?}");
+    }
+}

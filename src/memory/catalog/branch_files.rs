@@ -131,3 +131,35 @@ impl Catalog {
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
+
+    #[test]
+    fn a_user_holds_the_names_and_attributes_that_a_branch_has_beyond_its_base() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment::real(who.clone());
+        let disk = std::sync::Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let make = |branch, name: &str| {
+            let name = FileName::new(name.as_bytes()).unwrap();
+            let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            memory.edit(&who, branch, make).unwrap();
+        };
+        let held = || memory.catalog().held.of(0).0;
+        let empty = held();
+        make(main, "one");
+        let one = held();
+        assert!(one > empty, "{one} and {empty} before");
+        let child = memory.fork(&who, main, "child", None).unwrap();
+        assert_eq!(held(), one, "what a fork has of its parent is held once");
+        make(child, "two");
+        assert!(held() > one);
+        memory.discard(&who, child).unwrap();
+        assert_eq!(held(), one);
+    }
+}

@@ -60,3 +60,21 @@ impl ImportedState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_imported_is_called_as_histories_have_it() {
+        for (state, name, which) in [
+            (ImportedState::Settings(Settings::default()), "settings", None),
+            (ImportedState::Agent("ann".into(), None), "agent_name", Some("ann")),
+            (ImportedState::ClosedLog("case@7".into()), "closed_log", Some("case@7")),
+            (ImportedState::LogAtBase(42), "log_at_base", Some("42")),
+        ] {
+            let (label, text) = state.label();
+            assert_eq!((label, text.as_deref()), (name, which));
+        }
+    }
+}

@@ -101,3 +101,15 @@ impl RecordEdit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_takes_other_metadata_and_keeps_the_rest() {
+        let draft = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+        let draft = draft.with_metadata([("b".into(), 1.into()), ("a".into(), 2.into())].into_iter().collect());
+        assert_eq!((draft.text.as_deref(), &*draft.metadata), (Some("x"), r#"{"a":2,"b":1}"#));
+    }
+}

@@ -473,4 +473,18 @@ mod tests {
         assert!(line(br#"{"id":"a","delete":true,"replace":true}"#, 1).is_err());
         assert!(line(b"caf\xc3", 1).is_err());
     }
+
+    #[test]
+    fn a_patch_is_whole_if_it_replaces_or_says_each_part() {
+        for (json, is_whole) in [
+            (r#"{"text":"t","replace":true}"#, true),
+            (r#"{"vector":null,"text":"t","metadata":{}}"#, true),
+            (r#"{"vector":[1],"text":"t"}"#, false),
+            (r#"{"text":"t","metadata":{}}"#, false),
+            (r#"{"vector":[1],"metadata":{}}"#, false),
+        ] {
+            let patch = RecordPatch::parse("a", json.as_bytes()).unwrap().unwrap();
+            assert_eq!(patch.is_whole(), is_whole, "{json}");
+        }
+    }
 }

@@ -125,3 +125,34 @@ impl MergeResult {
         serde_json::to_string(&line).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(status: &'static str) -> MergeResult {
+        MergeResult {
+            status,
+            branch: "main".into(),
+            strategy: "manual",
+            counts: Counts::default(),
+            not_merged: Vec::new(),
+            conflicts: Vec::new(),
+            blockers: Vec::new(),
+            plan: Hash::ZERO,
+            head: Hash::ZERO,
+            entry: None,
+            undo: None,
+            reverted: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn of_several_results_one_that_is_blocked_blocks_them_all() {
+        for [first, next, both] in
+            [["ready", "ready", "ready"], ["blocked", "ready", "blocked"], ["ready", "blocked", "blocked"]]
+        {
+            assert_eq!(result(first).followed_by(result(next)).status, both, "{first}, then {next}");
+        }
+    }
+}

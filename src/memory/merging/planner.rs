@@ -264,10 +264,16 @@ mod tests {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let (memory, main, child) = with_a_fork(&who);
         let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
-        let before = plan().hash;
+        let first = plan();
+        let before = first.hash;
         // The first, the last and one between in order of ids.
         memory.commit(&who, main, [0, 999, 1_500].map(|n| put("of the parent", n)).into()).unwrap();
-        let followed = plan().hash;
+        let followed = plan();
+        assert_eq!(
+            followed.time, first.time,
+            "what becomes of files, which is as it was, has the times of that moment"
+        );
+        let followed = followed.hash;
         memory.merging.planner.forget(child);
         assert_eq!((followed == before, plan().hash), (false, followed));
     }

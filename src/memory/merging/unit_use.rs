@@ -57,3 +57,16 @@ impl Memory {
         Ok(Ok(guards))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_in_use_is_looked_at_again_a_few_times_and_nothing_else_is() {
+        let in_use = MergeError::UnitInUse("a.db".into()).into();
+        let mut looks = UnitLooks(3);
+        assert_eq!([0; 4].map(|_| looks.again_after(&in_use)), [true, true, false, false]);
+        assert!(!UnitLooks(3).again_after(&MergeError::TooLong.into()));
+    }
+}

@@ -275,6 +275,37 @@ mod tests {
     }
 
     #[test]
+    fn a_spilled_correction_comes_back_with_what_it_leaves_open() {
+        for vector_stale in [None, Some(false), Some(true)] {
+            let patch = RecordPatch {
+                vector: Some(None),
+                text: None,
+                metadata: Some("{}".into()),
+                vector_stale,
+                replaces: vector_stale.is_none(),
+            };
+            let mut out = Writer::new();
+            write(&RecordEdit::Correct { id: "a".into(), patch: patch.clone(), line: 7 }, &mut out);
+            let RecordEdit::Correct { id, patch: read, line } = read(&mut Reader::new(out.as_slice())).unwrap() else {
+                panic!("another edit")
+            };
+            assert_eq!((&*id, line), ("a", 7));
+            assert_eq!((read.vector_stale, read.replaces), (vector_stale, patch.replaces));
+            assert_eq!((read.vector, read.text, read.metadata), (patch.vector, patch.text, patch.metadata));
+        }
+    }
+
+    #[test]
+    fn files_that_batches_left_over_are_removed_and_no_others() {
+        let disk = ForgetfulDisk::new();
+        for name in ["spill-0", "spill-17", "other"] {
+            disk.create(name).unwrap();
+        }
+        remove_left_over(&disk).unwrap();
+        assert_eq!(disk.list("").unwrap(), ["other"]);
+    }
+
+    #[test]
     fn more_than_the_share_waits_on_disk_but_is_not_committed_at_once() {
         let memory = memory();
         memory.admission.budget.limit(200_000, 100_000);

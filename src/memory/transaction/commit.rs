@@ -369,3 +369,45 @@ impl VersionBuilder {
         Ok(if vectors { dim.unwrap_or(0) } else { 0 })
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, OpenMode, RecordInput};
+
+    fn who() -> Actor {
+        Actor { uid: 0, gid: 0, name: "root".into() }
+    }
+
+    fn memory() -> (Arc<Memory>, BranchId) {
+        let memory =
+            Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, Environment::real(who())).unwrap();
+        let main = memory.root("main").unwrap();
+        (memory, main)
+    }
+
+    fn put(id: &str) -> RecordEdit {
+        let draft = RecordInput { vector: Some([1.0, 2.0].into()), text: Some("x".into()), metadata: "{}".into() };
+        RecordEdit::Put { id: id.into(), draft }
+    }
+
+    #[test]
+    fn an_import_that_is_repeated_writes_nothing_again() {
+        let (memory, main) = memory();
+        assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 1);
+        let before = memory.version();
+        assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 0);
+        assert_eq!(memory.version(), before);
+    }
+
+    #[test]
+    fn deletes_are_committed_without_any_stamped_record() {
+        let (memory, main) = memory();
+        memory.commit(&who(), main, vec![put("goes"), put("stays")]).unwrap();
+        memory.put_stamped(&who(), main, Vec::new(), &["goes".into()]).unwrap();
+        let state = memory.catalog().branch(main).unwrap().state.clone();
+        assert!(state.find("goes").unwrap().is_none() && state.find("stays").unwrap().is_some());
+    }
+}

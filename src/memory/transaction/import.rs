@@ -145,3 +145,24 @@ pub(super) fn prepare(
     };
     Ok(prepared.step(step))
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, Kind, OpenMode};
+
+    #[test]
+    fn a_user_may_be_imported_with_just_as_many_names_as_it_may_have() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let names = |count: usize| (0..count).map(|name| (format!("ann-{name}").into(), Some(1000))).collect();
+        memory.import_agents(&who, main, &names(AGENT_NAMES_MAX)).unwrap();
+        assert_eq!(memory.catalog().branch(main).unwrap().agents.len(), AGENT_NAMES_MAX);
+        let error = memory.import_agents(&who, main, &names(AGENT_NAMES_MAX + 1)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Quota);
+    }
+}

@@ -319,6 +319,9 @@ pub(in crate::memory) struct SharedEventContext {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::catalog::signals::SignalLifetime;
+    use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
 
     fn lines(share: u64) -> EventLines {
         let budget = Arc::new(Budget::default());
@@ -353,5 +356,49 @@ mod tests {
             assert_eq!((kept[0]..=100_000).collect::<Vec<_>>(), kept, "the newest stay, without gaps");
             assert!(lines.bytes.len() > most / 2);
         }
+    }
+
+    #[test]
+    fn a_value_is_shown_that_is_short_and_for_everybody() {
+        for (mode, length, shows) in [
+            (0o644, SHOWN_BYTES_MAX, true),
+            (0o644, SHOWN_BYTES_MAX + 1, false),
+            (0o640, 1, false),
+            (0o640, SHOWN_BYTES_MAX + 1, false),
+        ] {
+            let signal = Signal {
+                value: vec![b'x'; length].into(),
+                owner: 7,
+                mode,
+                created: Time(1),
+                written: Time(1),
+                publisher: Publisher { uid: 7, agent: "".into(), session: "".into(), branch: BranchId(1) },
+                lifetime: SignalLifetime::Unlimited,
+                ends_with_session: false,
+            };
+            let about = serde_json::to_value(About::signal("k", &signal)).unwrap();
+            assert_eq!(
+                (about.get("value").is_some(), about.get("bytes").is_some()),
+                (shows, !shows),
+                "{mode:o} {length}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_merge_is_an_event_of_the_parents_log_with_the_path_of_the_child() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let child = memory.fork(&who, main, "child", None).unwrap();
+        let draft = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+        memory.commit(&who, child, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+        let start = memory.shared_events(main).unwrap().end;
+        let path = memory.catalog().branch(child).unwrap().path.clone();
+        memory.merge(&who, child, MergeKind::Merge, false).unwrap();
+        let line = memory.read_shared_events(main, start, usize::MAX).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&line["event"], &line["branch"], &line["put"]), (&"merge".into(), &(&*path).into(), &1.into()));
     }
 }

@@ -169,3 +169,21 @@ impl Memory {
         self.writer.published.written_bytes.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, OpenMode};
+
+    #[test]
+    fn nothing_can_be_written_once_a_change_may_be_half_done() {
+        let owner = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(owner)).unwrap();
+        assert!(!memory.is_read_only());
+        memory.writer().unwrap().close_reason = Some(PANICKED);
+        assert!(memory.is_read_only());
+    }
+}

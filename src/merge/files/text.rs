@@ -254,6 +254,11 @@ mod tests {
         let (child, parent) = (base.replace("b 0\n", "c\n"), base.replace("b 4900\n", "p\n"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
         assert_eq!((text, resolved_item.note), (child.replace("b 4900\n", "p\n"), None));
+        // Nor on how far apart the changes of one side are.
+        let child = base.replace("b 1\n", "c\n").replace("b 4900\n", "c\n");
+        let parent = base.replace("b 2500\n", "p\n");
+        let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
+        assert_eq!((text, resolved_item.note), (child.replace("b 2500\n", "p\n"), None));
     }
 
     #[test]

@@ -160,6 +160,18 @@ fn a_unit_follows_its_directory_and_goes_with_it() {
 }
 
 #[test]
+fn a_unit_that_was_only_renamed_has_changed() {
+    let [base, mut child, mut parent] = three();
+    child.mv("m.db", "n.db").mv("m.db-wal", "n.db-wal").mv("m.db-shm", "n.db-shm");
+    let moved = plan(&[base.clone(), child.clone(), base.clone()], None);
+    assert_eq!((conflicts(&moved).len(), listing(&moved.tree)), (0, listing(&child.tree)));
+    parent.mv("m.db", "p.db").mv("m.db-wal", "p.db-wal").mv("m.db-shm", "p.db-shm");
+    let sides = [base, child, parent];
+    assert!(plan(&sides, None).is_blocked());
+    assert_eq!(listing(&plan(&sides, Some(Side::Child)).tree), listing(&sides[1].tree));
+}
+
+#[test]
 fn a_unit_is_in_use_only_where_it_is_replaced() {
     let [base, mut child, _] = three();
     let (rules, main) = (Rules::default(), base.tree.resolve(b"m.db-shm").unwrap());

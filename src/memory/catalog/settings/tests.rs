@@ -37,6 +37,7 @@ fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherit
         let read = Settings::read(&mut Reader::new(&stored(settings))).unwrap();
         assert_eq!((settings.binding_rules().is_some(), read.binding_rules().is_some()), (binds, binds));
         assert_eq!(settings.binds_like(&own), binds);
+        assert_eq!((settings.has_inherited_rules(), read.has_inherited_rules()), (!binds, !binds));
     }
     assert!(Settings::default().binding_rules().is_none());
 }
