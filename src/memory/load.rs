@@ -101,7 +101,9 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
         last: None,
         sealed: manifest.seq,
     };
+    reading.catalog.retained.keeps_all = true;
     let journal = files.replay(source.is_read_write, |frame| reading.frame(frame))?;
+    reading.catalog.retained.keeps_all = false;
     reading.check_signatures()?;
     let JournalReading { catalog, history, log_tail, journal_segments, .. } = reading;
     let (first_journal, file_index) = (manifest.journal, manifest.file_index);

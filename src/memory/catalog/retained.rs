@@ -45,6 +45,9 @@ pub struct RetainedStates {
     pub outdated: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
+    /// Whether no state is removed, as while the journal is replayed. Where a process thinned depends on when its seals began, which
+    /// no log says, so a replay that thinned could miss a state that a later log record names. The first commit behind it thins.
+    pub keeps_all: bool,
     /// Branches whose newest entries delete and do nothing else; not stored.
     deletes: OrdMap<BranchId, DeleteRun>,
 }
@@ -166,7 +169,7 @@ impl RetainedStates {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
-        if position >= THIN_THRESHOLD {
+        if position >= THIN_THRESHOLD && !self.keeps_all {
             self.thin(branch.id, retention, time);
         }
     }

@@ -86,3 +86,35 @@ fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on()
     let sealed = memory.tidy(begun).unwrap();
     assert!(sealed > begun && length() < 64 << 10, "it is sealed, and a new file begun");
 }
+
+#[test]
+fn an_opening_finds_what_was_gone_back_to_after_states_were_thinned() {
+    let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
+    let open = |disk: &ForgetfulDisk, mode| {
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+        Memory::open_on(Arc::new(disk.clone()), mode, None, environment)
+    };
+    let memory = open(&disk, OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    memory.set(&who, main, Setting::KeepEvery, "1h").unwrap();
+    let commit = |number: usize| {
+        let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
+        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+    };
+    (0..600).for_each(commit);
+    let Rotated { manifest, .. } = memory.rotate().unwrap();
+    // One state came while the seal wrote, so that positions go on after it.
+    commit(600);
+    memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
+    let mut old = 0;
+    for number in 1..2_051 {
+        commit(600 + number);
+        old = if number == 700 { memory.version() } else { old };
+    }
+    memory.rollback(&who, main, &old.to_string()).unwrap();
+    let head = |memory: &Memory| memory.catalog().branch(main).unwrap().state.head();
+    let expected = head(&memory);
+    memory.sync().unwrap();
+    let opened = open(&disk.power_cut_keep_all(), OpenMode::Existing);
+    assert_eq!(opened.map(|memory| head(&memory)).map_err(|error| error.to_string()), Ok(expected));
+}
