@@ -226,6 +226,9 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     }
     memory.rollback(&who(), main, "v1").unwrap();
     assert_eq!(read(&memory, main, "other/c").unwrap(), "before");
+    let entry = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+    let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
+    assert_eq!((&entry["op"], &entry["counts"]["files"]), (&"rollback".into(), &1.into()), "{entry}");
     memory.close().unwrap();
     verify(&disk).unwrap();
 }

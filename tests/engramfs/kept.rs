@@ -192,6 +192,8 @@ fn a_discarded_branch_comes_back_with_its_own_edits_and_can_still_be_merged() {
             memory.gc(&who(), None, false).unwrap();
         }
         let found = memory.find_ended(&who(), main, "x").unwrap();
+        let listed = memory.ended_children(&who(), main).unwrap();
+        assert_eq!((listed.len(), &listed[0]["name"], &listed[0]["seq"]), (1, &"x".into(), &found.to_json()["entry"]));
         let back = memory.fork_from(&who(), main, "x", Some(&found), None).unwrap();
         assert_eq!(memory.setting(&View::Branch(back), Setting::Task).unwrap(), "tidy");
         let in_back: BTreeMap<_, _> = texts(&memory, &View::Branch(back)).into_iter().collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engramfs::branch::{StateFile, WrittenStates};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{BranchId, Error, Kind, Memory, MergeKind, Revision, Setting, View};
-use engramfs::object::BlobStore;
+use engramfs::object::{BlobStore, Time};
 use engramfs::segment::ContainerWriter;
 use serde_json::Value;
 
@@ -175,4 +175,20 @@ fn a_file_of_states_that_are_not_in_order_is_damage() {
         let written = WrittenStates { name, held: Arc::default(), anchors: Vec::new() };
         assert_eq!(StateFile::open(&blobs, written).unwrap().infos().is_ok(), is_whole, "{entries:?}");
     }
+}
+
+#[test]
+fn the_newest_state_at_a_time_is_never_one_of_another_branch() {
+    let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "segments").unwrap();
+    let row = |[branch, entry, time]: [u64; 3]| [branch, entry, time, 0, 0].map(u64::to_le_bytes).concat();
+    let mut out = ContainerWriter::new(&blobs).unwrap();
+    for section in [Vec::new(), Vec::new(), [[1, 1, 10], [1, 2, 20], [2, 3, 15]].map(row).concat()] {
+        out.begin().unwrap();
+        out.write(&section).unwrap();
+    }
+    let name = out.finish(0x7C, &[]).unwrap();
+    let states = StateFile::open(&blobs, WrittenStates { name, held: Arc::default(), anchors: Vec::new() }).unwrap();
+    let newest = |branch, time| states.newest_at(branch, Time(time)).unwrap().map(|info| info.key.1);
+    assert_eq!([(1, 30), (2, 30), (3, 30)].map(|(branch, time)| newest(branch, time)), [Some(2), Some(3), None]);
+    assert_eq!([9, 10, 19, 20].map(|time| newest(1, time)), [None, Some(1), Some(1), Some(2)]);
 }
