@@ -23,7 +23,7 @@ pub fn changed_paths(
 ) -> Result<Option<Vec<ChangedPath>>, Error> {
     let Some(records) = differences_at_most(before, after, limit)? else { return Ok(None) };
     let Some(files) = before.files().differences_at_most(after.files(), limit) else { return Ok(None) };
-    let directories = directories_above(&files);
+    let directories = ancestors(&files);
     let is_implied = |change: &TreeDifference| {
         let is_whole = change.old.is_none() || change.new.is_none();
         is_whole && change.is_of_directory() && directories.contains(&change.path[..])
@@ -67,8 +67,8 @@ fn is_lost(change: &TreeDifference) -> bool {
     change.old.is_some() && kind(&change.old) != kind(&change.new)
 }
 
-/// Returns the directories that lie above some of the paths.
-fn directories_above(changes: &[TreeDifference]) -> HashSet<&[u8]> {
+/// Returns the directories that some of the paths lie in, at any depth.
+fn ancestors(changes: &[TreeDifference]) -> HashSet<&[u8]> {
     let mut directories = HashSet::new();
     for change in changes {
         let mut path = &change.path[..];
