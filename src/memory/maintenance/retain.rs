@@ -107,13 +107,15 @@ impl Catalog {
         stay
     }
 
-    /// Returns the earlier states that need not stay.
+    /// Returns the earlier states that need not stay. Where a state stands in several places, the newest decides, which is also the
+    /// one that is found: only it may be pinned.
     pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
-        let (mut newer, mut outdated) = (NewerStates::default(), HashSet::new());
+        let (mut newer, mut outdated, mut seen) = (NewerStates::default(), HashSet::new(), HashSet::new());
         let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));
         let files = self.retained.files.iter().rev().map(|file| file.infos());
         for infos in recent.chain(files) {
-            let infos: Vec<StateInfo> = infos?;
+            let mut infos: Vec<StateInfo> = infos?;
+            infos.retain(|info| seen.insert(info.key));
             let stay = self.staying(&infos, &newer, now);
             outdated.extend(infos.iter().zip(stay).filter(|(_, stays)| !stays).map(|(info, _)| info.key));
             newer.add(infos.iter().map(|info| (info.key.0, info.time)));

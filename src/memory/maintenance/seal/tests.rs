@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use crate::disk::ForgetfulDisk;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
+use crate::memory::{Actor, BranchId, Environment, OpenMode, RecordEdit, RecordInput};
 
 #[test]
 fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
@@ -36,31 +36,45 @@ fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
     assert!(is_now(WRITTEN_BYTES_MAX) && is_now(WRITTEN_BYTES_MAX * 2), "too many");
 }
 
+fn open(disk: &ForgetfulDisk, who: &Actor, mode: OpenMode) -> Result<Arc<Memory>, Error> {
+    let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+    Memory::open_on(Arc::new(disk.clone()), mode, None, environment)
+}
+
+/// A store whose root branch keeps one state of an hour beside the newest.
+fn with_thinned_states(who: &Actor) -> (ForgetfulDisk, Arc<Memory>, BranchId) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, who, OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    memory.set(who, main, Setting::KeepEvery, "1h").unwrap();
+    (disk, memory, main)
+}
+
+/// Writes the one record anew, and returns the entry that did.
+fn commit(memory: &Memory, who: &Actor, branch: BranchId, number: usize) -> u64 {
+    let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
+    memory.commit(who, branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+    memory.version()
+}
+
+fn head(memory: &Memory, branch: BranchId) -> Hash {
+    memory.catalog().branch(branch).unwrap().state.head()
+}
+
 #[test]
 fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
-    let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
-    let open = |disk: &ForgetfulDisk, mode| {
-        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
-        Memory::open_on(Arc::new(disk.clone()), mode, None, environment).unwrap()
-    };
-    let memory = open(&disk, OpenMode::Create);
-    let main = memory.root("main").unwrap();
-    memory.set(&who, main, Setting::KeepEvery, "1h").unwrap();
-    let mut old = 0;
-    for number in 0..1_100 {
-        let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
-        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
-        old = if number == 10 { memory.version() } else { old };
-    }
+    let who = Actor { uid: 0, gid: 0, name: "root".into() };
+    let (disk, memory, main) = with_thinned_states(&who);
+    let entries: Vec<u64> = (0..1_100).map(|number| commit(&memory, &who, main, number)).collect();
+    let old = entries[10];
     // It need not stay, and nobody has said so yet.
     assert!(memory.catalog().outdated_states(memory.now()).unwrap().contains(&(main.0, old)));
     let Rotated { manifest, .. } = memory.rotate().unwrap();
     memory.rollback(&who, main, &old.to_string()).unwrap();
-    let head = |memory: &Memory| memory.catalog().branch(main).unwrap().state.head();
-    let expected = head(&memory);
+    let expected = head(&memory, main);
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
     memory.sync().unwrap();
-    assert_eq!(head(&open(&disk.power_cut_keep_all(), OpenMode::Existing)), expected);
+    assert_eq!(head(&open(&disk.power_cut_keep_all(), &who, OpenMode::Existing).unwrap(), main), expected);
     memory.gc(&who, None, false).unwrap();
     assert_eq!(memory.rollback(&who, main, &old.to_string()).unwrap_err().code(), "not_kept");
 }
@@ -89,32 +103,36 @@ fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on()
 
 #[test]
 fn an_opening_finds_what_was_gone_back_to_after_states_were_thinned() {
-    let (disk, who) = (ForgetfulDisk::new(), Actor { uid: 0, gid: 0, name: "root".into() });
-    let open = |disk: &ForgetfulDisk, mode| {
-        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
-        Memory::open_on(Arc::new(disk.clone()), mode, None, environment)
-    };
-    let memory = open(&disk, OpenMode::Create).unwrap();
-    let main = memory.root("main").unwrap();
-    memory.set(&who, main, Setting::KeepEvery, "1h").unwrap();
-    let commit = |number: usize| {
-        let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
-        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
-    };
-    (0..600).for_each(commit);
+    let who = Actor { uid: 0, gid: 0, name: "root".into() };
+    let (disk, memory, main) = with_thinned_states(&who);
+    (0..600).for_each(|number| _ = commit(&memory, &who, main, number));
     let Rotated { manifest, .. } = memory.rotate().unwrap();
     // One state came while the seal wrote, so that positions go on after it.
-    commit(600);
+    commit(&memory, &who, main, 600);
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
-    let mut old = 0;
-    for number in 1..2_051 {
-        commit(600 + number);
-        old = if number == 700 { memory.version() } else { old };
-    }
-    memory.rollback(&who, main, &old.to_string()).unwrap();
-    let head = |memory: &Memory| memory.catalog().branch(main).unwrap().state.head();
-    let expected = head(&memory);
+    let entries: Vec<u64> = (601..2_651).map(|number| commit(&memory, &who, main, number)).collect();
+    memory.rollback(&who, main, &entries[699].to_string()).unwrap();
+    let expected = head(&memory, main);
     memory.sync().unwrap();
-    let opened = open(&disk.power_cut_keep_all(), OpenMode::Existing);
-    assert_eq!(opened.map(|memory| head(&memory)).map_err(|error| error.to_string()), Ok(expected));
+    let opened = open(&disk.power_cut_keep_all(), &who, OpenMode::Existing);
+    assert_eq!(opened.map(|memory| head(&memory, main)).map_err(|error| error.to_string()), Ok(expected));
+}
+
+#[test]
+fn the_state_before_a_rollback_stays_though_a_seal_had_written_it() {
+    let who = Actor { uid: 0, gid: 0, name: "root".into() };
+    let (_, memory, main) = with_thinned_states(&who);
+    let [first, left] = [0, 1].map(|number| commit(&memory, &who, main, number));
+    memory.seal().unwrap();
+    memory.rollback(&who, main, &first.to_string()).unwrap();
+    for seals in [false, true] {
+        (0..1_100).for_each(|number| _ = commit(&memory, &who, main, number));
+        if seals {
+            memory.seal().unwrap();
+        }
+        let outdated = memory.catalog().outdated_states(memory.now()).unwrap();
+        assert_eq!([first, left].map(|entry| outdated.contains(&(main.0, entry))), [true, false]);
+    }
+    memory.gc(&who, None, false).unwrap();
+    memory.rollback(&who, main, &left.to_string()).unwrap();
 }
