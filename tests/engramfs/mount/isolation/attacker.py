@@ -321,7 +321,13 @@ def main():
         attack(number)
         done[attack.__name__] = done.get(attack.__name__, 0) + 1
         if not ROOT:
-            chance.choice(WORK)()
+            try:
+                chance.choice(WORK)()
+            except OSError:
+                # An owner is refused nothing: what the server said, if it was the server.
+                for branch in OWN, DOOR:
+                    print(branch, outcome(lambda: load(branch + "/errors")[-2000:]), file=sys.stderr)
+                raise
     print(json.dumps({"done": done, "wrong": wrong}))
 
 
