@@ -41,7 +41,7 @@ impl Filesystem {
         entry_of: impl Fn(&FsNode, &OsStr) -> Option<EntryAttr>,
     ) -> Result<(), Failure> {
         each(handle, offset, &mut |cookie, node, name| {
-            let entry = if cookie < DOTS { Some(self.shell(node, true)) } else { entry_of(node, name) };
+            let entry = if cookie < DOTS { Some(self.dot(node)) } else { entry_of(node, name) };
             let Some(entry) = entry else { return false };
             let full = sink(&entry, cookie + 1, name);
             if full && cookie >= DOTS {
@@ -51,9 +51,9 @@ impl Filesystem {
         })
     }
 
-    /// Returns an entry without attributes that anybody may believe.
-    pub(super) fn shell(&self, node: &FsNode, directory: bool) -> EntryAttr {
-        let attr = Attr::plain(self.nodes.number(node), directory, Time::default(), (0, 0));
+    /// Returns the entry of `.` or `..`, of which the kernel takes no attribute.
+    fn dot(&self, node: &FsNode) -> EntryAttr {
+        let attr = Attr::plain(self.nodes.number(node), true, Time::default(), (0, 0));
         EntryAttr { attr, generation: 0, lifetime: attr.lifetime }
     }
 }

@@ -46,10 +46,39 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
         return mount_attr(mount, ino);
     };
     let info = mount.memory.info(view.branch())?;
-    let modified = changed(mount, &view, &info)?;
-    let base = Attr::plain(ino, node.is_directory(), modified, (info.uid, mount.user(info.uid).gid));
+    let base = base_attr(mount, ino, node, &info).dated(changed(mount, &view, &info)?);
     let attr = shown(mount, (node, &view), base, &info)?;
     Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
+}
+
+/// Returns the attributes of a file with its rights as [`attr`] tells them, and without its length and the time of its own
+/// last change, which may take work. The errors are the same.
+///
+/// The rights have to be true although the kernel is told not to keep them: it takes them into its inode, and a call of
+/// another process whose permissions it checks at that moment is decided by them.
+pub(super) fn listed_attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr, Failure> {
+    let Some(view) = node.view() else {
+        return mount_attr(mount, ino);
+    };
+    let base = base_attr(mount, ino, node, &mount.memory.info(view.branch())?);
+    let attr = match node {
+        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number)?,
+        FsNode::Signal(_, key, created) => signals::attr(mount, base, &view, SignalId { key, created: *created })?,
+        _ => base,
+    };
+    Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
+}
+
+/// Returns the attributes that follow from the branch and the kind of a node.
+fn base_attr(mount: &MountContext, ino: u64, node: &FsNode, info: &BranchInfo) -> Attr {
+    let base = Attr::plain(ino, node.is_directory(), info.changed, (info.uid, mount.user(info.uid).gid));
+    let mode = match node {
+        FsNode::Control(_, fixed) => fixed.mode(),
+        FsNode::Shared(_, shared) => shared.mode(),
+        FsNode::Query(..) | FsNode::Export(..) => 0o444,
+        _ => base.mode,
+    };
+    Attr { mode, ..base }
 }
 
 fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info: &BranchInfo) -> Result<Attr, Failure> {
@@ -69,7 +98,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
         FsNode::Control(_, fixed) => {
             let lifetime = if fixed.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
             let size = fixed_size(mount, view, info, *fixed)?;
-            Ok(Attr { mode: fixed.mode(), lifetime, ..base.sized(size) })
+            Ok(Attr { lifetime, ..base.sized(size) })
         }
         FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
         FsNode::Record(_, id) => {
@@ -77,11 +106,8 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
             Ok(base.sized(stat.length).dated(stat.modified))
         }
         // The query runs at open, so its length is not known before.
-        FsNode::Query(..) => Ok(Attr { mode: 0o444, ..base }),
-        FsNode::Export(_, export) => {
-            let size = mount.memory.snapshot(view)?.export_length(*export);
-            Ok(Attr { mode: 0o444, ..base.sized(size) })
-        }
+        FsNode::Query(..) => Ok(base),
+        FsNode::Export(_, export) => Ok(base.sized(mount.memory.snapshot(view)?.export_length(*export))),
         FsNode::Shared(_, shared) => shared_attr(mount, view, base, shared),
         FsNode::Signal(_, key, created) => signals::attr(mount, base, view, SignalId { key, created: *created }),
         FsNode::Setting(_, setting) => {
@@ -113,7 +139,7 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
         _ => (0, memory.shared_log(view.branch())?.changed),
     };
     let lifetime = if node.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
-    Ok(Attr { mode: node.mode(), lifetime, ..base.sized(size).dated(changed) })
+    Ok(Attr { lifetime, ..base.sized(size).dated(changed) })
 }
 
 /// Returns the bits by which those enter who may read the branch.

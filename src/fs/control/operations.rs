@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::attr::{attr, attr_of_new, name_lifetime};
+use super::attr::{attr, attr_of_new, listed_attr, name_lifetime};
 use super::{ControlNodeOps, branches, signals, tree, vectors};
-use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs};
+use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NEVER, StatFs};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
 use crate::fs::listing::{EntrySink, NameSink};
@@ -136,7 +136,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
         self.fs.give_entries(handle, offset, sink, |node, _| match node.is_directory() {
             true => self.fs.operations(node).entry().ok(),
-            false => Some(self.remembered(node)),
+            false => self.listed(node).ok(),
         })
     }
 
@@ -245,13 +245,13 @@ impl NodeOperations for ControlNodeOps<'_> {
 }
 
 impl ControlNodeOps<'_> {
-    /// Returns the entry of what is generated, and counts a look-up. Its length is worked out when
+    /// Returns the entry of what is generated as a listing tells it, and counts a look-up. Its length is worked out when
     /// somebody asks: until then it is the one that the kernel was told last, or 0 where it knows
     /// of none. Another one would cut off what somebody has mapped.
-    fn remembered(&self, node: &FsNode) -> EntryAttr {
-        let shell = self.fs.shell(node, false);
+    fn listed(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
+        let attr = listed_attr(&self.fs.mount, self.fs.nodes.number(node), node)?;
         let ino = self.fs.nodes.remember(node);
-        let attr = Attr { ino, ..shell.attr.sized(self.fs.nodes.reported_length(ino)) };
-        EntryAttr { attr, ..shell }
+        let attr = Attr { ino, ..attr.sized(self.fs.nodes.reported_length(ino)) };
+        Ok(EntryAttr { attr, generation: 0, lifetime: NEVER })
     }
 }

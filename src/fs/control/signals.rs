@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::fs::attr::{Attr, AttrChanges};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{MountContext, OpenContext};
-use crate::fs::node::{FsNode, SharedNode};
+use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{Error, Signal, SignalError, SignalId, Time, View};
@@ -86,7 +86,7 @@ pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'
 /// signal.
 pub(super) fn directory_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
     let owner = mount.memory.info(mount.memory.shared_log(view.branch())?.owner)?;
-    Ok(Attr { mode: SharedNode::Signals.mode(), uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
+    Ok(Attr { uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
 }
 
 /// Changes permission bits; a signal keeps its owner.

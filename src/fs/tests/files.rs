@@ -169,26 +169,15 @@ fn a_listing_tells_of_nothing_that_is_gone() {
 #[test]
 fn lists_with_attributes_work_out_no_document() {
     let rig = filled();
-    let mut seen = Vec::new();
-    let mut listed = |path: &str| {
-        let handle = rig.fs.opendir(ROOT, rig.ino(path).unwrap()).unwrap();
-        let mut sink = |entry: &crate::fs::EntryAttr, _: u64, name: &OsStr| {
-            seen.push((name.to_str().unwrap().to_owned(), entry.attr));
-            false
-        };
-        rig.fs.readdirplus(handle, 0, &mut sink).unwrap();
-        rig.fs.release(handle);
-        std::mem::take(&mut seen)
-    };
     let found = |list: Vec<(String, crate::fs::Attr)>, name: &str| {
         list.into_iter().find_map(|(found, attr)| (found == name).then_some(attr)).unwrap()
     };
-    let status = found(listed("main"), "status");
+    let status = found(rig.entries("main"), "status");
     assert!(status.lifetime.is_zero(), "the kernel asks before it believes");
     // A length that the kernel was told stays: another one would cut what somebody has mapped.
     let told = rig.stat("main/status").unwrap();
-    assert_eq!((status.size, found(listed("main"), "status").size), (0, told.size));
-    assert_eq!(found(listed("main/files"), "a"), rig.stat("main/files/a").unwrap());
+    assert_eq!((status.size, found(rig.entries("main"), "status").size), (0, told.size));
+    assert_eq!(found(rig.entries("main/files"), "a"), rig.stat("main/files/a").unwrap());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Directories as readdir(3) and its friends see them.
 
-use super::rig::{ROOT, Rig};
-use crate::fs::Errno;
+use super::rig::{ANN, ROOT, Rig, document};
+use crate::fs::{Attr, AttrChanges, Errno};
 
 fn with_records(count: usize) -> Rig {
     let rig = Rig::new();
@@ -31,6 +31,46 @@ fn every_branch_has_the_same_names() {
     }
     assert!(names.iter().all(|name| rig.stat(&format!("main/{name}")).is_ok()));
     assert_eq!(rig.list("main/export"), ["vectors.npy", "ids.txt", "records.jsonl"]);
+}
+
+/// The kernel takes them, if only for a moment, and a call of somebody else that it checks then is decided by them.
+#[test]
+fn a_listing_tells_owner_and_mode_as_stat_does() {
+    let mut rig = Rig::new();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    let branch = "main/branches/ann";
+    for (name, bytes) in [
+        ("config/log", "own"),
+        ("vectors/a.json", &document("apples")),
+        ("vectors/.temporary", "x"),
+        ("files/f", "bytes"),
+        ("shared/signals/key", "value"),
+        ("shared/log/append", "entry\n"),
+        ("ctl", "propose\n"),
+    ] {
+        rig.write(&format!("{branch}/{name}"), bytes).unwrap();
+    }
+    for name in ["shared/signals/key", "vectors/.temporary"] {
+        let mode = AttrChanges { mode: Some(0o600), ..AttrChanges::default() };
+        rig.fs.setattr(ANN, rig.ino(&format!("{branch}/{name}")).unwrap(), mode, None).unwrap();
+    }
+    rig.mkdir(&format!("{branch}/checkpoints/c")).unwrap();
+    let mut seen = 0;
+    let checkpoint = "checkpoints/c/";
+    for folder in
+        ["", "vectors", "files", "export", "config", "shared", "shared/log", "shared/signals", checkpoint, "main"]
+    {
+        let folder =
+            if folder == "main" { "main/proposals/ann/vectors".to_owned() } else { format!("{branch}/{folder}") };
+        for (name, told) in rig.entries(&folder) {
+            let there = rig.stat(&format!("{folder}/{name}")).unwrap();
+            let rights = |attr: Attr| (attr.ino, attr.kind, attr.mode, attr.uid, attr.gid);
+            assert_eq!(rights(told), rights(there), "{folder}/{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "{seen}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::fs::{Attr, AttrChanges, Caller, Errno, FileKind, Filesystem, FsOptions};
+use crate::fs::{Attr, AttrChanges, Caller, EntryAttr, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Environment, Memory, OpenMode, Time};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0, pid: 0 };
@@ -134,6 +134,20 @@ impl Rig {
             }
             cookie = all.last().unwrap().1;
         }
+    }
+
+    /// The attributes of all names but the dots, as one readdirplus gives them.
+    pub fn entries(&self, path: &str) -> Vec<(String, Attr)> {
+        let handle = self.fs.opendir(self.who, self.ino(path).unwrap()).unwrap();
+        let mut all = Vec::new();
+        let mut sink = |entry: &EntryAttr, _: u64, name: &OsStr| {
+            all.push((name.to_str().unwrap().to_owned(), entry.attr));
+            false
+        };
+        self.fs.readdirplus(handle, 0, &mut sink).unwrap();
+        self.fs.release(handle);
+        all.retain(|(name, _)| name != "." && name != "..");
+        all
     }
 
     pub fn mkdir(&self, path: &str) -> Result<u64, Errno> {
