@@ -83,3 +83,19 @@ impl FromStr for Strategy {
         found.ok_or_else(|| ParseStrategyError(text.chars().take(80).collect()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_side_wins_and_a_tie_is_the_childs() {
+        let [early, late] = [Time(1), Time(2)];
+        for strategy in [Strategy::NewestWins, Strategy::KeepBoth] {
+            assert_eq!(strategy.winner(early, late), Some(Side::Parent));
+            assert_eq!(strategy.winner(late, early), Some(Side::Child));
+            assert_eq!(strategy.winner(late, late), Some(Side::Child));
+        }
+        assert_eq!(Strategy::Manual.winner(early, late), None);
+    }
+}

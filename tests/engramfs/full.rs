@@ -258,6 +258,8 @@ fn the_last_room_is_for_what_gives_some_back() {
     let inode = inode_of(&memory, main, "file").unwrap();
     edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrHow::Any }).unwrap();
     let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.checkpoint(&who(), child, "with-file", None).unwrap();
+    unlink(&memory, child, "file").unwrap();
     memory.checkpoint(&who(), main, "label", None).unwrap();
     until_full(|number| write(&memory, main, &format!("f{number}"), &noise(number + 2, FILE)));
     until_full(|number| memory.set(&who(), main, Setting::Task, &number.to_string()));
@@ -267,6 +269,8 @@ fn the_last_room_is_for_what_gives_some_back() {
         memory.checkpoint(&who(), main, "more", None),
         make("more", Make::File).map(drop),
         record(&memory, 1),
+        // The branch would hold more than now.
+        memory.rollback(&who(), child, "with-file").map(drop),
     ];
     for (at, outcome) in refused.into_iter().enumerate() {
         assert_eq!(outcome.unwrap_err().kind(), Kind::Full, "{at}");

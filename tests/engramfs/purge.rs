@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
 use engramfs::memory::{
-    Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit, View,
+    Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit,
+    Setting, View,
 };
 
 use crate::files::{read, rename, write};
@@ -414,4 +415,17 @@ fn purges_in_random_histories_leave_the_rest_as_it_was() {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         Memory::open_on(disk, OpenMode::Existing, None, environment()).unwrap().close().unwrap();
     }
+}
+
+#[test]
+fn what_a_purge_takes_from_a_branch_and_its_base_makes_no_room_in_a_quota() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    say(&memory, main, "password", &secret());
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.set(&who(), child, Setting::Quota, "records=1").unwrap();
+    say(&memory, child, "tea", "green");
+    purge(&memory, &["password"]);
+    let error = memory.commit(&who(), child, vec![put("coffee", None, Some("black"))]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Quota, "{error}");
 }

@@ -411,3 +411,13 @@ impl Catalog {
         path.split('/').next()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lets_go_of_states_hears_when_none_are_left() {
+        assert!(!RetainedStates::default().drop_oldest());
+    }
+}
