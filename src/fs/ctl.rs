@@ -3,9 +3,9 @@
 use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::HandleTable;
+use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::{Caller, MountContext, OpenContext};
-use super::node::ControlNode;
 use super::refusal::{InputRefusal, ShapeRefusal};
 use super::rights::{READ, SEARCH, WRITE};
 use crate::memory::{BranchId, BranchInfo, View, Viewer};
@@ -24,7 +24,7 @@ pub(super) struct Ctl {
 
 impl LineProtocol for Ctl {
     type Request = Verb;
-    const CHANNEL: ControlNode = ControlNode::Ctl;
+    const FILE: AnsweringFile = AnsweringFile::Ctl;
 
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         Verb::parse(line).ok_or_else(|| {
@@ -86,7 +86,7 @@ impl Ctl {
 pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
     // What was done is done, whether or not there is room for its answer.
     if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, line.into_bytes()) {
-        mount.answers.keep(&View::Branch(branch), ControlNode::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
+        mount.answers.keep(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
     }
 }
 

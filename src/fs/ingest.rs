@@ -8,8 +8,8 @@ use super::anchor::Anchor;
 use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
+use super::last_answers::AnsweringFile;
 use super::mount_context::OpenContext;
-use super::node::ControlNode;
 use super::refusal::{InputRefusal, Refusal};
 use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordPatch};
 use crate::sync::{Mutex, Rank};
@@ -134,7 +134,7 @@ impl Ingest {
         if let Ok(answer) = self.context.counted(result.clone()) {
             self.context.mount.answers.keep(
                 &self.context.view,
-                ControlNode::Ingest,
+                AnsweringFile::Ingest,
                 uid,
                 &Arc::new(Mutex::new(answer)),
             );
@@ -199,7 +199,7 @@ impl File for Ingest {
         if batch.result.is_none() {
             batch.result = Some(self.context.mount.answers.get(
                 &self.context.view,
-                ControlNode::Ingest,
+                AnsweringFile::Ingest,
                 self.context.caller.uid,
             )?);
         }

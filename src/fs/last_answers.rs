@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::counted::CountedBuffer;
 use super::errno::Failure;
-use super::node::ControlNode;
 use super::refusal::RoomRefusal;
 use crate::memory::{BranchId, View};
 use crate::sync::Mutex;
@@ -20,8 +19,21 @@ const BYTES_MAX: usize = 64 << 20;
 /// What an answer counts beside its bytes.
 const ANSWER_BYTES: usize = 512;
 
-/// A control file of a branch or checkpoint, and who read it.
-type AnswerKey = (View, ControlNode, u32);
+/// A file that answers what is written to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum AnsweringFile {
+    /// `query`.
+    Query,
+    /// `ctl`.
+    Ctl,
+    /// `ingest`.
+    Ingest,
+    /// `shared/log/append`.
+    LogAppend,
+}
+
+/// A file of a branch or checkpoint that answers, and who read it.
+type AnswerKey = (View, AnsweringFile, u32);
 
 /// The last answers of all branches. Beyond its limits the oldest one goes, of the user with the most.
 #[derive(Default)]
@@ -46,17 +58,17 @@ struct StoredAnswer {
 
 impl LastAnswers {
     /// Notes the last answer that `uid` got from a control file.
-    pub fn keep(&self, view: &View, channel: ControlNode, uid: u32, answer: &QueuedAnswer) {
+    pub fn keep(&self, view: &View, file: AnsweringFile, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
         let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());
         let weight_bytes = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
-        let dropped = self.0.lock().insert((view.clone(), channel, uid), answer, weight_bytes);
+        let dropped = self.0.lock().insert((view.clone(), file, uid), answer, weight_bytes);
         drop(dropped);
     }
 
     /// Returns a copy of the last answer that `uid` got, empty when there is none; EFBIG where it was too long.
-    pub fn get(&self, view: &View, channel: ControlNode, uid: u32) -> Result<Vec<u8>, Failure> {
-        let answer = match self.0.lock().answers.get(&(view.clone(), channel, uid)) {
+    pub fn get(&self, view: &View, file: AnsweringFile, uid: u32) -> Result<Vec<u8>, Failure> {
+        let answer = match self.0.lock().answers.get(&(view.clone(), file, uid)) {
             None => return Ok(Vec::new()),
             Some(last) => last.answer.clone(),
         };
@@ -141,23 +153,23 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_user_of_one_file() {
         let last = LastAnswers::default();
-        last.keep(&view(1), ControlNode::Query, 7, &answer(5));
-        assert_eq!(last.get(&view(1), ControlNode::Query, 7).unwrap(), b"xxxxx");
-        assert!(last.get(&view(1), ControlNode::Query, 8).unwrap().is_empty());
-        assert!(last.get(&view(1), ControlNode::Ctl, 7).unwrap().is_empty());
+        last.keep(&view(1), AnsweringFile::Query, 7, &answer(5));
+        assert_eq!(last.get(&view(1), AnsweringFile::Query, 7).unwrap(), b"xxxxx");
+        assert!(last.get(&view(1), AnsweringFile::Query, 8).unwrap().is_empty());
+        assert!(last.get(&view(1), AnsweringFile::Ctl, 7).unwrap().is_empty());
         last.forget(BranchId(1));
-        assert!(last.get(&view(1), ControlNode::Query, 7).unwrap().is_empty());
+        assert!(last.get(&view(1), AnsweringFile::Query, 7).unwrap().is_empty());
         assert_eq!(last.0.lock().bytes, 0);
     }
 
     #[test]
     fn the_oldest_of_the_user_with_the_most_go_first() {
         let last = LastAnswers::default();
-        last.keep(&view(9), ControlNode::Query, 8, &answer(100));
+        last.keep(&view(9), AnsweringFile::Query, 8, &answer(100));
         for branch in 1..=5 {
-            last.keep(&view(branch), ControlNode::Query, 7, &answer(3 << 20));
+            last.keep(&view(branch), AnsweringFile::Query, 7, &answer(3 << 20));
         }
-        let there = |branch, uid| !last.get(&view(branch), ControlNode::Query, uid).unwrap().is_empty();
+        let there = |branch, uid| !last.get(&view(branch), AnsweringFile::Query, uid).unwrap().is_empty();
         assert_eq!([1, 2, 3, 4, 5].map(|branch| there(branch, 7)), [false, false, false, true, true]);
         assert!(there(9, 8));
     }
@@ -165,12 +177,12 @@ mod tests {
     #[test]
     fn all_users_together_have_a_limit_too() {
         let last = LastAnswers::default();
-        last.keep(&view(1), ControlNode::Query, 7, &answer(4 << 20));
-        last.keep(&view(2), ControlNode::Query, 7, &answer(3 << 20));
+        last.keep(&view(1), AnsweringFile::Query, 7, &answer(4 << 20));
+        last.keep(&view(2), AnsweringFile::Query, 7, &answer(3 << 20));
         for uid in 10..20 {
-            last.keep(&view(1), ControlNode::Query, uid, &answer(6 << 20));
+            last.keep(&view(1), AnsweringFile::Query, uid, &answer(6 << 20));
         }
-        let there = |branch, uid| !last.get(&view(branch), ControlNode::Query, uid).unwrap().is_empty();
+        let there = |branch, uid| !last.get(&view(branch), AnsweringFile::Query, uid).unwrap().is_empty();
         assert!(!there(1, 7), "67 MiB are too many, and this user has the most");
         assert!(there(2, 7) && (10..20).all(|uid| there(1, uid)));
     }
@@ -178,7 +190,7 @@ mod tests {
     #[test]
     fn what_was_too_long_is_said() {
         let last = LastAnswers::default();
-        last.keep(&view(1), ControlNode::Query, 7, &answer(9 << 20));
-        assert_eq!(last.get(&view(1), ControlNode::Query, 7).unwrap_err().errno(), Errno::EFBIG);
+        last.keep(&view(1), AnsweringFile::Query, 7, &answer(9 << 20));
+        assert_eq!(last.get(&view(1), AnsweringFile::Query, 7).unwrap_err().errno(), Errno::EFBIG);
     }
 }

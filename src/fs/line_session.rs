@@ -8,9 +8,8 @@ use super::batch;
 use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
-use super::last_answers::QueuedAnswer;
+use super::last_answers::{AnsweringFile, QueuedAnswer};
 use super::mount_context::OpenContext;
-use super::node::ControlNode;
 use super::refusal::{InputRefusal, RoomRefusal};
 use super::refused::RefusedLine;
 use crate::sync::{Mutex, Rank};
@@ -25,7 +24,7 @@ pub(super) trait LineProtocol: Send + Sync {
     /// A line that was understood.
     type Request;
     /// The file.
-    const CHANNEL: ControlNode;
+    const FILE: AnsweringFile;
 
     /// Understands a line, without its end; does nothing yet.
     fn parse(&self, line: &str) -> Result<Self::Request, Failure>;
@@ -170,7 +169,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         self.state.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
-            self.context.mount.answers.keep(&self.context.view, S::CHANNEL, self.context.caller.uid, &answer);
+            self.context.mount.answers.keep(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
             failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
@@ -203,7 +202,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         // The refusal stands, whether or not there is room to tell why.
         if answer.lock().extend(line.as_bytes()).is_ok() {
-            self.context.mount.answers.keep(&self.context.view, S::CHANNEL, self.context.caller.uid, &answer);
+            self.context.mount.answers.keep(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
     }
 
@@ -233,7 +232,7 @@ impl<S: LineProtocol> File for LineSession<S> {
             part(&state.answer.lock(), start, size)
         } else {
             if state.last_answer.is_none() {
-                let last = self.context.mount.answers.get(&self.context.view, S::CHANNEL, self.context.caller.uid)?;
+                let last = self.context.mount.answers.get(&self.context.view, S::FILE, self.context.caller.uid)?;
                 state.last_answer = Some(self.context.counted(last)?);
             }
             part(state.last_answer.as_deref().unwrap_or_default(), start, size)

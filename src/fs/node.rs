@@ -3,8 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::control::{ControlDirectory, ControlFile};
 use super::files::FilesOf;
-use crate::memory::{BranchId, Document, Export, FILES_ROOT, HistoryFile, Setting, Time, View};
+use crate::memory::{BranchId, Export, FILES_ROOT, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
 pub(super) const NAME_BYTES_MAX: usize = 255;
@@ -24,8 +25,10 @@ pub(super) enum FsNode {
     At { branch: BranchId, entry: u64 },
     /// What a branch proposed by an entry.
     Proposal { branch: BranchId, entry: u64 },
-    /// What every branch and checkpoint has.
-    Control(View, ControlNode),
+    /// A directory that every branch and checkpoint has.
+    Directory(View, ControlDirectory),
+    /// A file that every branch and checkpoint has.
+    Control(View, ControlFile),
     /// `vectors/ID.json`.
     Record(View, Arc<str>),
     /// Something in `files/` or `scratch/`, by its inode in the tree; the root is that directory itself.
@@ -143,152 +146,9 @@ impl SharedNode {
     }
 }
 
-/// The fixed names of a branch's directory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum ControlNode {
-    /// `vectors/`: the records.
-    Vectors,
-    /// `branches/`: the child branches.
-    Branches,
-    /// `checkpoints/`, where mkdir(2) takes one.
-    Checkpoints,
-    /// `search/`: each name in it is a query.
-    Search,
-    /// `at/`: earlier states.
-    At,
-    /// `proposals/`: what child branches propose.
-    Proposals,
-    /// Of a proposal alone.
-    Plan,
-    /// `export/`.
-    Exports,
-    /// `config/`: a file for each setting.
-    Config,
-    /// `shared/`: the log and the signals of all branches.
-    Shared,
-    /// `query`, which takes queries and gives their answers.
-    Query,
-    /// `ingest`, which takes many records in one commit.
-    Ingest,
-    /// `ctl`, which takes verbs.
-    Ctl,
-    /// `errors`: what was refused last.
-    Errors,
-    /// `branches.jsonl`.
-    BranchList,
-    /// `lease`, held as long as it is open.
-    Lease,
-    /// A document that changes with the branch alone.
-    Document(Document),
-    /// `lineage` or `events.jsonl`.
-    History(HistoryFile),
-}
-
-/// The directory of a branch, in the order of its listing. A new subtree is a line here, a [`FsNode`]
-/// and its own file in this module.
-const FIXED: [(&str, ControlNode); 21] = [
-    ("README.md", ControlNode::Document(Document::Readme)),
-    ("vectors", ControlNode::Vectors),
-    ("branches", ControlNode::Branches),
-    ("branches.jsonl", ControlNode::BranchList),
-    ("lease", ControlNode::Lease),
-    ("checkpoints", ControlNode::Checkpoints),
-    ("search", ControlNode::Search),
-    ("shared", ControlNode::Shared),
-    ("at", ControlNode::At),
-    ("proposals", ControlNode::Proposals),
-    ("export", ControlNode::Exports),
-    ("query", ControlNode::Query),
-    ("ingest", ControlNode::Ingest),
-    ("ctl", ControlNode::Ctl),
-    ("config", ControlNode::Config),
-    ("status", ControlNode::Document(Document::Status)),
-    ("lineage", ControlNode::History(HistoryFile::Lineage)),
-    ("diff", ControlNode::Document(Document::Diff)),
-    ("conflicts", ControlNode::Document(Document::Conflicts)),
-    ("events.jsonl", ControlNode::History(HistoryFile::Events)),
-    ("errors", ControlNode::Errors),
-];
-
-/// What a proposal has beside these.
-const PLAN: (&str, ControlNode) = ("plan", ControlNode::Plan);
-
 /// The files of `export/`.
 const EXPORTS: [(&str, Export); 3] =
     [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
-
-impl ControlNode {
-    /// Returns what every view has, with its names, in the order of a listing.
-    pub fn all() -> impl Iterator<Item = (&'static str, ControlNode)> {
-        FIXED.into_iter()
-    }
-
-    /// Returns what the directory of a view has.
-    pub fn of_view(view: &View) -> impl Iterator<Item = (&'static str, ControlNode)> {
-        let plan = matches!(view, View::Proposal(..)).then_some(PLAN);
-        ControlNode::all().chain(plan)
-    }
-
-    /// Returns what has a name in the directory of a view.
-    pub fn from_name(view: &View, name: &str) -> Option<ControlNode> {
-        ControlNode::of_view(view).find_map(|(known, fixed)| (known == name).then_some(fixed))
-    }
-
-    /// Returns its name in the directory.
-    pub fn name(self) -> &'static str {
-        FIXED.into_iter().chain([PLAN]).find_map(|(name, fixed)| (fixed == self).then_some(name)).unwrap_or_default()
-    }
-
-    /// Tells whether it is a directory.
-    pub fn is_directory(self) -> bool {
-        match self {
-            ControlNode::Vectors
-            | ControlNode::Branches
-            | ControlNode::Checkpoints
-            | ControlNode::Search
-            | ControlNode::At
-            | ControlNode::Proposals
-            | ControlNode::Exports
-            | ControlNode::Shared
-            | ControlNode::Config => true,
-            ControlNode::Query
-            | ControlNode::Ingest
-            | ControlNode::Ctl
-            | ControlNode::Errors
-            | ControlNode::BranchList
-            | ControlNode::Lease
-            | ControlNode::Plan
-            | ControlNode::Document(_)
-            | ControlNode::History(_) => false,
-        }
-    }
-
-    /// Returns the permission bits. Everybody who reaches a branch may fork it, and only the owner
-    /// of a child may take it away again.
-    pub fn mode(self) -> u32 {
-        match self {
-            ControlNode::Branches => 0o1777,
-            ControlNode::Vectors
-            | ControlNode::Checkpoints
-            | ControlNode::Search
-            | ControlNode::At
-            | ControlNode::Proposals
-            | ControlNode::Exports
-            | ControlNode::Shared
-            | ControlNode::Config => 0o755,
-            // Everybody may write: each query and verb checks its caller's rights itself.
-            ControlNode::Query | ControlNode::Ctl => 0o666,
-            ControlNode::Ingest => 0o644,
-            // For the owner alone: holding the lease says that a process of the owner is alive.
-            ControlNode::Lease => 0o600,
-            ControlNode::Errors
-            | ControlNode::BranchList
-            | ControlNode::Plan
-            | ControlNode::Document(_)
-            | ControlNode::History(_) => 0o444,
-        }
-    }
-}
 
 /// Returns the files of `export/` with their names.
 pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
@@ -315,7 +175,8 @@ impl FsNode {
             FsNode::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             FsNode::At { branch, entry } => Some(View::At(*branch, *entry)),
             FsNode::Proposal { branch, entry } => Some(View::Proposal(*branch, *entry)),
-            FsNode::Control(view, _)
+            FsNode::Directory(view, _)
+            | FsNode::Control(view, _)
             | FsNode::Record(view, _)
             | FsNode::Query(view, _)
             | FsNode::Export(view, _)
@@ -331,11 +192,12 @@ impl FsNode {
         match self {
             FsNode::Mount | FsNode::Branch(_) => true,
             FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => true,
-            FsNode::Control(_, fixed) => fixed.is_directory(),
+            FsNode::Directory(..) => true,
             FsNode::Shared(_, shared) => shared.is_directory(),
             // The tree knows which other inodes are directories.
             FsNode::File(_, inode) => *inode == FILES_ROOT,
-            FsNode::Record(..)
+            FsNode::Control(..)
+            | FsNode::Record(..)
             | FsNode::Temporary(..)
             | FsNode::Query(..)
             | FsNode::Export(..)
@@ -348,7 +210,7 @@ impl FsNode {
     pub fn needs_own_inode(&self) -> bool {
         matches!(
             self,
-            FsNode::Control(_, ControlNode::Query | ControlNode::Ctl | ControlNode::Ingest)
+            FsNode::Control(_, ControlFile::Query | ControlFile::Ctl | ControlFile::Ingest)
                 | FsNode::Shared(_, SharedNode::Append)
         )
     }
@@ -361,12 +223,7 @@ impl FsNode {
                 shared,
                 SharedNode::Entries | SharedNode::ClosedEntries(_) | SharedNode::Cursor | SharedNode::Events
             ),
-            FsNode::Control(_, ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl) => true,
-            FsNode::Control(_, ControlNode::Errors | ControlNode::BranchList) => true,
-            FsNode::Control(_, ControlNode::Lease | ControlNode::Plan) => true,
-            FsNode::Control(_, ControlNode::Document(document)) => {
-                matches!(document, Document::Diff | Document::Conflicts)
-            }
+            FsNode::Control(_, file) => !file.has_length(),
             _ => false,
         }
     }
@@ -384,7 +241,8 @@ impl FsNode {
         let inside = match self {
             FsNode::Mount | FsNode::Branch(_) => String::new(),
             FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => String::new(),
-            FsNode::Control(_, fixed) => fixed.name().to_owned(),
+            FsNode::Directory(_, directory) => directory.name().to_owned(),
+            FsNode::Control(_, file) => file.name().to_owned(),
             FsNode::Record(_, id) => format!("vectors/{id}.json"),
             FsNode::Temporary(..) => "vectors".to_owned(),
             FsNode::File(of, _) => of.area.name().to_owned(),
@@ -422,25 +280,6 @@ impl FsNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::files::Area;
-    use crate::memory::check_name;
-
-    #[test]
-    fn no_branch_can_have_the_name_of_a_node() {
-        for name in ControlNode::all().map(|(name, _)| name).chain(Area::ALL.map(Area::name)) {
-            assert!(check_name(name).is_err(), "{name} belongs into RESERVED of branch/names.rs");
-        }
-    }
-
-    #[test]
-    fn every_fixed_name_leads_to_its_node_and_back() {
-        for (name, fixed) in ControlNode::all() {
-            assert_eq!(ControlNode::from_name(&View::Branch(BranchId(1)), name), Some(fixed));
-            assert_eq!(fixed.name(), name);
-        }
-        assert_eq!(ControlNode::from_name(&View::Branch(BranchId(1)), "plan"), None);
-        assert_eq!(ControlNode::from_name(&View::Proposal(BranchId(1), 7), "plan"), Some(ControlNode::Plan));
-    }
 
     #[test]
     fn paths_are_those_below_the_branch() {

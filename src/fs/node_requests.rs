@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 
 use super::Filesystem;
 use super::attr::{Attr, AttrChanges, EntryAttr, StatFs};
+use super::control::ControlDirectory;
 use super::errno::{Errno, Failure};
 use super::mount_context::Caller;
-use super::node::{ControlNode, FsNode};
+use super::node::FsNode;
 use crate::memory::{Make, XattrHow};
 
 impl Filesystem {
@@ -28,7 +29,7 @@ impl Filesystem {
 
     /// Refuses a look at a proposal, or at what is in one, to who may not look at it.
     fn check_look(&self, caller: Caller, parent: &FsNode, name: &OsStr) -> Result<(), Failure> {
-        if let FsNode::Control(_, ControlNode::Proposals) = parent {
+        if let FsNode::Directory(_, ControlDirectory::Proposals) = parent {
             return self.mount.check_seen(caller, &self.operations(parent).find(name)?);
         }
         self.mount.check_seen(caller, parent)

@@ -141,7 +141,7 @@ impl NodeTable {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::fs::node::ControlNode;
+    use crate::fs::control::ControlFile;
     use crate::memory::{BranchId, View};
 
     fn table(root: FsNode) -> NodeTable {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn an_open_node_that_needs_its_own_inode_shares_the_number_with_nobody() {
         let table = table(FsNode::Mount);
-        let node = FsNode::Control(View::Branch(BranchId(4)), ControlNode::Query);
+        let node = FsNode::Control(View::Branch(BranchId(4)), ControlFile::Query);
         let first = table.remember(&node);
         assert_eq!(table.remember(&node), first, "nobody has opened it yet");
         table.opened(first);

@@ -2,9 +2,9 @@
 
 use super::batch;
 use super::errno::Failure;
+use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
-use super::node::ControlNode;
 use super::refusal::AccessRefusal;
 use super::rights::SEARCH;
 use crate::memory::{Error, FileReader, Query};
@@ -24,7 +24,7 @@ impl QueryFile {
 
 impl LineProtocol for QueryFile {
     type Request = Query;
-    const CHANNEL: ControlNode = ControlNode::Query;
+    const FILE: AnsweringFile = AnsweringFile::Query;
 
     fn parse(&self, line: &str) -> Result<Query, Failure> {
         Query::parse(line).map_err(|error| Error::from(error).into())

@@ -7,9 +7,10 @@ use super::branch_state::BranchState;
 use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
+use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
-use super::node::{ControlNode, SharedNode};
+use super::node::SharedNode;
 use super::refusal::InputRefusal;
 use crate::memory::{BranchId, Memory, SharedLog, SharedLogEntryInput, SharedLogError, SharedLogPosition};
 use crate::sync::Mutex;
@@ -22,7 +23,7 @@ pub(super) struct AppendFile;
 
 impl LineProtocol for AppendFile {
     type Request = SharedLogEntryInput;
-    const CHANNEL: ControlNode = ControlNode::Shared;
+    const FILE: AnsweringFile = AnsweringFile::LogAppend;
 
     fn parse(&self, line: &str) -> Result<SharedLogEntryInput, Failure> {
         Ok(SharedLogEntryInput::parse(line)?)

@@ -7,9 +7,9 @@ use crate::fs::attr::{Attr, NEVER, STABLE_NAME_LIFETIME};
 use crate::fs::config;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode, SharedNode};
+use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::shared_log::cursor_text;
-use crate::memory::{BranchId, BranchInfo, Document, SignalId, Time, View};
+use crate::memory::{BranchId, BranchInfo, SignalId, Time, View};
 
 /// Returns how long a name leading to `node` may be kept.
 pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
@@ -18,9 +18,12 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
         // While it is open, the next look-up may get another inode number.
         _ if node.needs_own_inode() => NEVER,
-        FsNode::Mount | FsNode::Control(..) | FsNode::Export(..) | FsNode::Setting(..) | FsNode::Shared(..) => {
-            STABLE_NAME_LIFETIME
-        }
+        FsNode::Mount
+        | FsNode::Directory(..)
+        | FsNode::Control(..)
+        | FsNode::Export(..)
+        | FsNode::Setting(..)
+        | FsNode::Shared(..) => STABLE_NAME_LIFETIME,
         // Root branches go by rmdir(2) alone, and the kernel sees that.
         FsNode::Branch(branch) if mount.memory.info(*branch).is_ok_and(|info| info.parent.is_none()) => {
             STABLE_NAME_LIFETIME
@@ -73,7 +76,8 @@ pub(super) fn listed_attr(mount: &MountContext, ino: u64, node: &FsNode) -> Resu
 fn base_attr(mount: &MountContext, ino: u64, node: &FsNode, info: &BranchInfo) -> Attr {
     let base = Attr::plain(ino, node.is_directory(), info.changed, (info.uid, mount.user(info.uid).gid));
     let mode = match node {
-        FsNode::Control(_, fixed) => fixed.mode(),
+        FsNode::Directory(_, directory) => directory.mode(),
+        FsNode::Control(_, file) => file.mode(),
         FsNode::Shared(_, shared) => shared.mode(),
         FsNode::Query(..) | FsNode::Export(..) => 0o444,
         _ => base.mode,
@@ -95,11 +99,8 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
         FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
         FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
         FsNode::Proposal { .. } => Ok(base),
-        FsNode::Control(_, fixed) => {
-            let lifetime = if fixed.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
-            let size = fixed_size(mount, view, info, *fixed)?;
-            Ok(Attr { lifetime, ..base.sized(size) })
-        }
+        FsNode::Directory(..) => Ok(Attr { lifetime: STABLE_NAME_LIFETIME, ..base }),
+        FsNode::Control(_, file) => Ok(base.sized(file.length(mount, view, info)?)),
         FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
         FsNode::Record(_, id) => {
             let stat = mount.memory.snapshot(view)?.stat(id)?.ok_or(Errno::ENOENT)?;
@@ -180,31 +181,5 @@ fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time,
         }
         View::At(branch, entry) => Ok(mount.memory.state_time(*branch, *entry).map_err(|_| Errno::ESTALE)?),
         View::Proposal(branch, entry) => Ok(mount.memory.proposal_time(*branch, *entry).map_err(|_| Errno::ESTALE)?),
-    }
-}
-
-/// Returns the length that stat(2) shows: 0 as in /proc for what is different for each reader or takes work.
-fn fixed_size(mount: &MountContext, view: &View, info: &BranchInfo, fixed: ControlNode) -> Result<u64, Failure> {
-    match fixed {
-        ControlNode::Document(Document::Status) => Ok(info.status_bytes()),
-        ControlNode::Document(Document::Diff | Document::Conflicts) => Ok(0),
-        ControlNode::Document(document @ Document::Readme) => Ok(mount.memory.document(view, document)?.len() as u64),
-        ControlNode::History(file) => {
-            let memory = &mount.memory;
-            Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?)
-        }
-        ControlNode::Query | ControlNode::Ingest | ControlNode::Ctl | ControlNode::Errors => Ok(0),
-        ControlNode::BranchList
-        | ControlNode::Lease
-        | ControlNode::Vectors
-        | ControlNode::Branches
-        | ControlNode::Checkpoints
-        | ControlNode::Search
-        | ControlNode::At
-        | ControlNode::Proposals
-        | ControlNode::Plan
-        | ControlNode::Exports
-        | ControlNode::Shared
-        | ControlNode::Config => Ok(0),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::fs::control::ControlDirectory;
 use crate::fs::ctl::{check_settled, keep_in_ctl};
 use crate::fs::errno::Failure;
 use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::FsNode;
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{BranchId, BranchInfo, MergeKind, MergeTerms, View};
 use crate::sync::Deadline;
@@ -53,7 +54,7 @@ pub(super) fn rename(
     };
     mount.check_writable()?;
     match new_parent {
-        FsNode::Control(View::Branch(target), ControlNode::Branches) if *target == parent => {
+        FsNode::Directory(View::Branch(target), ControlDirectory::Branches) if *target == parent => {
             if new_name != &*info.name {
                 mount.memory.rename_branch(&mount.actor(caller), branch, new_name)?;
             }

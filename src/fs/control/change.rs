@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 
 use super::{ControlNodeOps, branches, signals, vectors};
+use crate::fs::control::ControlDirectory;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{Caller, check_changeable};
-use crate::fs::node::{ControlNode, FsNode};
+use crate::fs::node::FsNode;
 use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::rights::{READ, SEARCH};
@@ -23,11 +24,11 @@ impl ControlNodeOps<'_> {
         let who = self.fs.mount.actor(caller);
         match parent {
             FsNode::Mount => Ok(FsNode::Branch(self.fs.mount.memory.create_root(&who, text(name)?)?)),
-            FsNode::Control(View::Branch(branch), ControlNode::Branches) => {
+            FsNode::Directory(View::Branch(branch), ControlDirectory::Branches) => {
                 self.fs.mount.check_rights(caller, &self.fs.mount.memory.info(*branch)?, READ | SEARCH)?;
                 Ok(FsNode::Branch(self.fs.mount.memory.fork(&who, *branch, text(name)?, None)?))
             }
-            FsNode::Control(View::Branch(branch), ControlNode::Checkpoints) => {
+            FsNode::Directory(View::Branch(branch), ControlDirectory::Checkpoints) => {
                 self.fs.mount.memory.checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(name)
             }
@@ -87,7 +88,7 @@ impl ControlNodeOps<'_> {
             }
             // As between file systems: mv(1) then copies, and the copy is a record of the other
             // branch.
-            (FsNode::Record(..) | FsNode::Temporary(..), FsNode::Control(_, ControlNode::Vectors)) => {
+            (FsNode::Record(..) | FsNode::Temporary(..), FsNode::Directory(_, ControlDirectory::Vectors)) => {
                 return Err(Errno::EXDEV.into());
             }
             (FsNode::Branch(branch), _) => {

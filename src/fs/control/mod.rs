@@ -5,13 +5,14 @@
 //! operations  what can be asked of a node
 //! tree        names → nodes, listings      ─┐
 //! attr, set   what stat(2) shows, setattr  ─┼─ each request asks the memory, which checks and records
-//! open        a File for each kind of file ─┤
+//! open, fixed a File for each kind of file ─┤
 //! change      mkdir rmdir unlink rename    ─┘  branches: discard, merge · vectors: records, temporaries
 //! ```
 
 mod attr;
 mod branches;
 mod change;
+mod fixed;
 mod open;
 mod operations;
 mod set;
@@ -21,6 +22,7 @@ mod vectors;
 
 use super::Filesystem;
 use super::node::FsNode;
+pub(super) use fixed::{ControlDirectory, ControlFile};
 
 /// The operations of a node of the control tree.
 pub(super) struct ControlNodeOps<'a> {

@@ -1,28 +1,21 @@
 //! Opening what is generated: each kind of file behaves in a way of its own.
 
 use super::ControlNodeOps;
+use super::fixed::generated;
 use crate::fs::config::{SettingFile, shown};
-use crate::fs::ctl::Ctl;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
-use crate::fs::history_files::{EventsFile, LineageFile};
-use crate::fs::ingest::Ingest;
-use crate::fs::lease_file::LeaseFile;
 use crate::fs::line_session::LineSession;
-use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
-use crate::fs::node::{ControlNode, FsNode, SharedNode};
+use crate::fs::mount_context::{Caller, OpenContext};
+use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::query::QueryFile;
 use crate::fs::record_file::RecordFile;
-use crate::fs::refusal::ShapeRefusal;
-use crate::fs::rights::{READ, SEARCH};
 use crate::fs::search;
 use crate::fs::shared_events::SharedEventsFile;
 use crate::fs::shared_log::{self, CursorFile, EntriesFile, cursor_text};
 use crate::fs::signal_file::SignalFile;
 use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
-use crate::memory::{Document, HistoryFile, LiveStatus, View};
 
 impl ControlNodeOps<'_> {
     /// Returns where a handle of the node stands; nothing for the mount's own directory.
@@ -58,8 +51,9 @@ impl ControlNodeOps<'_> {
             | FsNode::Checkpoint { .. }
             | FsNode::At { .. }
             | FsNode::Proposal { .. }
+            | FsNode::Directory(..)
             | FsNode::File(..) => return Err(Errno::EISDIR.into()),
-            FsNode::Control(_, fixed) => self.fixed_file(*fixed, context, flags)?,
+            FsNode::Control(_, file) => file.open(context, &self.fs.handles, flags)?,
             FsNode::Shared(_, shared) => shared_file(shared, context, flags)?,
             FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(context.clone(), id, flags.append)?),
             FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
@@ -81,77 +75,6 @@ impl ControlNodeOps<'_> {
             FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(context)),
             FsNode::Query(_, text) => frozen(search::answer(context, text)?)?,
             FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
-        })
-    }
-
-    fn fixed_file(
-        &self,
-        fixed: ControlNode,
-        context: &OpenContext,
-        flags: OpenFlags,
-    ) -> Result<Box<dyn File>, Failure> {
-        Ok(match fixed {
-            ControlNode::Query => Box::new(LineSession::new(context.clone(), QueryFile::new(context))),
-            ControlNode::Ctl => {
-                if flags.write {
-                    check_changeable(&context.view)?;
-                }
-                Box::new(LineSession::new(context.clone(), Ctl { handles: self.fs.handles.clone() }))
-            }
-            ControlNode::Ingest => {
-                if flags.write {
-                    context.check_writable()?;
-                }
-                Box::new(Ingest::new(context.clone()))
-            }
-            // Nobody can hold a lease in a read-only state, so the file is empty.
-            ControlNode::Lease if !flags.write && context.check_writable().is_err() => {
-                Box::new(StaticFile(context.counted(Vec::new())?))
-            }
-            ControlNode::Lease => Box::new(LeaseFile::open(context.clone())?),
-            ControlNode::Errors
-            | ControlNode::BranchList
-            | ControlNode::Plan
-            | ControlNode::Document(_)
-            | ControlNode::History(_)
-                if flags.write =>
-            {
-                return Err(generated(context));
-            }
-            ControlNode::Plan => Box::new(StaticFile(context.counted(context.memory().plan_page(context.branch())?)?)),
-            ControlNode::Errors => Box::new(StaticFile(context.counted(context.state.errors.text(context.reader()?))?)),
-            ControlNode::BranchList => Box::new(StaticFile(context.counted(branches_below(context)?)?)),
-            ControlNode::History(HistoryFile::Events) => Box::new(EventsFile::open(context.clone())?),
-            ControlNode::History(HistoryFile::Lineage) => Box::new(LineageFile::open(context.clone())?),
-            ControlNode::Document(Document::Status) => {
-                let live = LiveStatus {
-                    temporaries: if matches!(context.view, View::Branch(_)) {
-                        context.state.temporaries.count()
-                    } else {
-                        0
-                    },
-                    last_error: context.state.errors.last(context.reader()?),
-                };
-                Box::new(StaticFile(context.counted(context.memory().status_with(&context.view, live)?)?))
-            }
-            ControlNode::Document(document) => {
-                if document == Document::Conflicts {
-                    // `conflicts` shows the parent's versions, so the caller must be able to read the parent.
-                    context.check_parent(READ | SEARCH)?;
-                }
-                Box::new(StaticFile(context.counted(context.memory().document(&context.view, document)?.to_vec())?))
-            }
-            ControlNode::Vectors
-            | ControlNode::Branches
-            | ControlNode::Checkpoints
-            | ControlNode::Search
-            | ControlNode::At
-            | ControlNode::Proposals
-            | ControlNode::Exports
-            | ControlNode::Shared
-            | ControlNode::Config => {
-                return Err(Errno::EISDIR.into());
-            }
         })
     }
 }
@@ -182,18 +105,4 @@ fn shared_file(node: &SharedNode, context: &OpenContext, flags: OpenFlags) -> Re
         | SharedNode::Signals
         | SharedNode::Closed(_) => return Err(Errno::EISDIR.into()),
     })
-}
-
-/// Returns why a generated file is not opened for writing.
-fn generated(context: &OpenContext) -> Failure {
-    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
-    context.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
-}
-
-/// Returns the lines of `branches.jsonl`; a checkpoint has no branches.
-fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
-    let View::Branch(branch) = context.view else { return Ok(Vec::new()) };
-    let memory = context.memory();
-    let enters = |branch| memory.info(branch).is_ok_and(|info| context.mount.permits(context.caller, &info, SEARCH));
-    Ok(memory.branches_below(branch, &enters)?)
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::attr::{attr, attr_of_new, listed_attr, name_lifetime};
 use super::{ControlNodeOps, branches, signals, tree, vectors};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NEVER, StatFs};
+use crate::fs::control::{ControlDirectory, ControlFile};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
 use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
-use crate::fs::node::{ControlNode, FsNode, SharedNode};
+use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, Place, fixed};
 use crate::fs::path_of;
@@ -76,7 +77,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure> {
         // Shells set the length of `query` before they write to it, also where nothing else may
         // change.
-        if matches!(self.node, FsNode::Control(_, ControlNode::Query)) && changes.mode.is_none() {
+        if matches!(self.node, FsNode::Control(_, ControlFile::Query)) && changes.mode.is_none() {
             return Ok(());
         }
         if let Some(view) = self.node.view() {
@@ -104,7 +105,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
         let flags = OpenFlags::of(flags);
         let node = match self.node {
-            FsNode::Control(view, ControlNode::Vectors) => {
+            FsNode::Directory(view, ControlDirectory::Vectors) => {
                 vectors::create(&self.fs.mount.open_context(view, caller)?, name, mode, flags)?
             }
             FsNode::Shared(view, SharedNode::Signals) => {
@@ -151,7 +152,7 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
         match self.node {
-            FsNode::Control(view, ControlNode::Vectors) => {
+            FsNode::Directory(view, ControlDirectory::Vectors) => {
                 vectors::unlink(&self.fs.mount.open_context(view, caller)?, name)
             }
             FsNode::Shared(view, SharedNode::Signals) => {
@@ -181,7 +182,8 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure> {
         match self.node {
             FsNode::Branch(_) => Err(ShapeRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
-            FsNode::Control(..)
+            FsNode::Directory(..)
+            | FsNode::Control(..)
             | FsNode::Setting(..)
             | FsNode::Shared(..)
             | FsNode::Export(..)

@@ -8,7 +8,7 @@ use super::signals;
 use crate::fs::attr::AttrChanges;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
-use crate::fs::node::{ControlNode, FsNode, SharedNode};
+use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::temporary::Temporary;
 use crate::memory::{BranchId, SignalId, View};
@@ -23,9 +23,8 @@ impl ControlNodeOps<'_> {
             FsNode::Temporary(branch, number) => {
                 self.temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
             }
-            FsNode::Control(_, ControlNode::Ingest | ControlNode::Ctl | ControlNode::Lease)
-            | FsNode::Setting(..)
-            | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
+            FsNode::Control(_, file) if file.is_writable() => Ok(()),
+            FsNode::Setting(..) | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
             FsNode::Record(..) | FsNode::Signal(..) => Err(ShapeRefusal::Truncate.into()),
             _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
         }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 
+use super::fixed::{self, ControlDirectory};
 use crate::fs::directory::{ListName, Listing, More, Records};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
-use crate::fs::node::{ControlNode, FsNode, NAME_BYTES_MAX, SharedNode, exports};
+use crate::fs::node::{FsNode, NAME_BYTES_MAX, SharedNode, exports};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Revision, Setting, Time, View};
 
 /// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
@@ -25,10 +26,10 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
                 Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
-                None => ControlNode::from_name(&view, name).map(|fixed| FsNode::Control(view, fixed)),
+                None => fixed::named(&view, name),
             }
         }
-        FsNode::Control(view, fixed) => find_inside(mount, view, *fixed, name)?,
+        FsNode::Directory(view, directory) => find_inside(mount, view, *directory, name)?,
         FsNode::Shared(view, SharedNode::Signals) => {
             let signal = mount.memory.signal(view.branch(), name)?;
             signal.map(|signal| FsNode::Signal(view.clone(), name.into(), signal.created))
@@ -36,7 +37,8 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
         FsNode::Shared(view, shared) => {
             find_shared(mount, view, shared, name)?.map(|found| FsNode::Shared(view.clone(), found))
         }
-        FsNode::Record(..)
+        FsNode::Control(..)
+        | FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
         | FsNode::Query(..)
@@ -49,40 +51,37 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
     found.ok_or(Errno::ENOENT.into())
 }
 
-fn find_inside(mount: &MountContext, view: &View, fixed: ControlNode, name: &str) -> Result<Option<FsNode>, Failure> {
-    let found = match (fixed, view) {
-        (ControlNode::Vectors, _) => record(mount, view, name)?,
-        (ControlNode::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
-        (ControlNode::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
-        (ControlNode::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
-        (ControlNode::Proposals, View::Branch(branch)) => {
+fn find_inside(
+    mount: &MountContext,
+    view: &View,
+    directory: ControlDirectory,
+    name: &str,
+) -> Result<Option<FsNode>, Failure> {
+    let found = match (directory, view) {
+        (ControlDirectory::Vectors, _) => record(mount, view, name)?,
+        (ControlDirectory::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
+        (ControlDirectory::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
+        (ControlDirectory::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
+        (ControlDirectory::Proposals, View::Branch(branch)) => {
             mount.memory.proposal(*branch, name)?.map(|(branch, entry)| FsNode::Proposal { branch, entry })
         }
         // Checkpoints, earlier states and proposals are read-only and have no branches, checkpoints or proposals of
         // their own.
-        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::At | ControlNode::Proposals, _) => None,
-        (ControlNode::Shared, _) => SharedNode::all()
+        (
+            ControlDirectory::Branches
+            | ControlDirectory::Checkpoints
+            | ControlDirectory::At
+            | ControlDirectory::Proposals,
+            _,
+        ) => None,
+        (ControlDirectory::Shared, _) => SharedNode::all()
             .find_map(|(known, node)| (known == name).then_some(node))
             .map(|node| FsNode::Shared(view.clone(), node)),
-        (ControlNode::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
-        (ControlNode::Exports, _) => exports()
+        (ControlDirectory::Search, _) => Some(FsNode::Query(view.clone(), name.into())),
+        (ControlDirectory::Exports, _) => exports()
             .find_map(|(known, export)| (known == name).then_some(export))
             .map(|export| FsNode::Export(view.clone(), export)),
-        (ControlNode::Config, _) => Setting::from_name(name).map(|setting| FsNode::Setting(view.clone(), setting)),
-        (
-            ControlNode::Query
-            | ControlNode::Ingest
-            | ControlNode::Ctl
-            | ControlNode::Errors
-            | ControlNode::BranchList
-            | ControlNode::Lease
-            | ControlNode::Plan
-            | ControlNode::Document(_)
-            | ControlNode::History(_),
-            _,
-        ) => {
-            return Err(Errno::ENOTDIR.into());
-        }
+        (ControlDirectory::Config, _) => Setting::from_name(name).map(|setting| FsNode::Setting(view.clone(), setting)),
     };
     Ok(found)
 }
@@ -130,7 +129,7 @@ fn list_shared(mount: &MountContext, view: &View, directory: &SharedNode) -> Res
 fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
     let directory = match node {
         SharedNode::Log | SharedNode::Signals | SharedNode::Events => {
-            return FsNode::Control(view.clone(), ControlNode::Shared);
+            return FsNode::Directory(view.clone(), ControlDirectory::Shared);
         }
         SharedNode::After(_) => SharedNode::AfterDirectory,
         SharedNode::Last(_) => SharedNode::LastDirectory,
@@ -142,7 +141,7 @@ fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
 }
 
 fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {
-    let FsNode::Control(View::Branch(branch), ControlNode::Vectors) = parent else {
+    let FsNode::Directory(View::Branch(branch), ControlDirectory::Vectors) = parent else {
         return None;
     };
     let file = mount.states.known(*branch)?.temporaries.named(name)?;
@@ -180,22 +179,22 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
         FsNode::Mount => FsNode::Mount,
         FsNode::Branch(branch) => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
-            Some(parent) => FsNode::Control(View::Branch(parent), ControlNode::Branches),
+            Some(parent) => FsNode::Directory(View::Branch(parent), ControlDirectory::Branches),
             None => FsNode::Mount,
         },
-        FsNode::Checkpoint { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::Checkpoints),
-        FsNode::At { branch, .. } => FsNode::Control(View::Branch(*branch), ControlNode::At),
+        FsNode::Checkpoint { branch, .. } => FsNode::Directory(View::Branch(*branch), ControlDirectory::Checkpoints),
+        FsNode::At { branch, .. } => FsNode::Directory(View::Branch(*branch), ControlDirectory::At),
         FsNode::Proposal { branch, .. } => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
-            Some(parent) => FsNode::Control(View::Branch(parent), ControlNode::Proposals),
+            Some(parent) => FsNode::Directory(View::Branch(parent), ControlDirectory::Proposals),
             None => FsNode::Mount,
         },
-        FsNode::Control(view, _) => of_view(mount, view),
-        FsNode::Record(view, _) => FsNode::Control(view.clone(), ControlNode::Vectors),
+        FsNode::Directory(view, _) | FsNode::Control(view, _) => of_view(mount, view),
+        FsNode::Record(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Vectors),
         FsNode::File(of, _) => of.above(),
-        FsNode::Temporary(branch, _) => FsNode::Control(View::Branch(*branch), ControlNode::Vectors),
-        FsNode::Query(view, _) => FsNode::Control(view.clone(), ControlNode::Search),
-        FsNode::Export(view, _) => FsNode::Control(view.clone(), ControlNode::Exports),
-        FsNode::Setting(view, _) => FsNode::Control(view.clone(), ControlNode::Config),
+        FsNode::Temporary(branch, _) => FsNode::Directory(View::Branch(*branch), ControlDirectory::Vectors),
+        FsNode::Query(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Search),
+        FsNode::Export(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Exports),
+        FsNode::Setting(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Config),
         FsNode::Shared(view, shared) => parent_in_shared(view, shared),
         FsNode::Signal(view, ..) => FsNode::Shared(view.clone(), SharedNode::Signals),
     }
@@ -219,13 +218,11 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
         }
         FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(
-                ControlNode::of_view(&view).map(|(label, fixed)| name(label, FsNode::Control(view.clone(), fixed))),
-            );
+            names.extend(fixed::nodes(&view).map(|(label, node)| name(label, node)));
             let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
-        FsNode::Control(view, ControlNode::Vectors) => {
+        FsNode::Directory(view, ControlDirectory::Vectors) => {
             let files = mount.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
             let files = files.map(|state| state.temporaries.list()).unwrap_or_default();
             names.extend(
@@ -235,7 +232,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             );
             more = More::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
         }
-        FsNode::Control(view, fixed) => names.extend(list_inside(mount, view, *fixed)?),
+        FsNode::Directory(view, directory) => names.extend(list_inside(mount, view, *directory)?),
         FsNode::Shared(view, SharedNode::Signals) => {
             let signals = mount.memory.signals(view.branch())?;
             names.extend(signals.into_iter().map(|(key, created)| {
@@ -244,7 +241,8 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             }));
         }
         FsNode::Shared(view, shared) => names.extend(list_shared(mount, view, shared)?),
-        FsNode::Record(..)
+        FsNode::Control(..)
+        | FsNode::Record(..)
         | FsNode::File(..)
         | FsNode::Temporary(..)
         | FsNode::Query(..)
@@ -257,51 +255,37 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
     Ok(Listing::new(names, more))
 }
 
-fn list_inside(mount: &MountContext, view: &View, fixed: ControlNode) -> Result<Vec<ListName>, Failure> {
-    Ok(match (fixed, view) {
-        (ControlNode::Branches, View::Branch(branch)) => mount
+fn list_inside(mount: &MountContext, view: &View, directory: ControlDirectory) -> Result<Vec<ListName>, Failure> {
+    Ok(match (directory, view) {
+        (ControlDirectory::Branches, View::Branch(branch)) => mount
             .memory
             .children(*branch)?
             .into_iter()
             .map(|(label, child)| name(&label, FsNode::Branch(child)))
             .collect(),
-        (ControlNode::Checkpoints, View::Branch(branch)) => {
+        (ControlDirectory::Checkpoints, View::Branch(branch)) => {
             let labels = mount.memory.checkpoints(*branch)?;
             let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
             labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
         }
-        (ControlNode::Proposals, View::Branch(branch)) => {
+        (ControlDirectory::Proposals, View::Branch(branch)) => {
             let node = |(label, branch, entry): (std::sync::Arc<str>, BranchId, u64)| {
                 name(&label, FsNode::Proposal { branch, entry })
             };
             mount.memory.proposals(*branch)?.into_iter().map(node).collect()
         }
-        (ControlNode::Shared, _) => {
+        (ControlDirectory::Shared, _) => {
             SharedNode::all().map(|(label, node)| name(label, FsNode::Shared(view.clone(), node))).collect()
         }
-        (ControlNode::Exports, _) => {
+        (ControlDirectory::Exports, _) => {
             exports().map(|(label, export)| name(label, FsNode::Export(view.clone(), export))).collect()
         }
-        (ControlNode::Config, _) => Setting::ALL
+        (ControlDirectory::Config, _) => Setting::ALL
             .into_iter()
             .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
             .collect(),
-        (ControlNode::Branches | ControlNode::Checkpoints | ControlNode::Proposals, _)
-        | (ControlNode::Search | ControlNode::At | ControlNode::Vectors, _) => Vec::new(),
-        (
-            ControlNode::Query
-            | ControlNode::Ingest
-            | ControlNode::Ctl
-            | ControlNode::Errors
-            | ControlNode::BranchList
-            | ControlNode::Lease
-            | ControlNode::Plan
-            | ControlNode::Document(_)
-            | ControlNode::History(_),
-            _,
-        ) => {
-            return Err(Errno::ENOTDIR.into());
-        }
+        (ControlDirectory::Branches | ControlDirectory::Checkpoints | ControlDirectory::Proposals, _)
+        | (ControlDirectory::Search | ControlDirectory::At | ControlDirectory::Vectors, _) => Vec::new(),
     })
 }
 

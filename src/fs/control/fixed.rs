@@ -1,0 +1,301 @@
+//! The fixed names of a branch's directory, and how each control file shows its length and opens.
+//!
+//! A new control file is a variant of [`ControlFile`], a row of [`FIXED`] and an arm of [`ControlFile::open`].
+
+use std::sync::Arc;
+
+use crate::fs::ctl::Ctl;
+use crate::fs::errno::Failure;
+use crate::fs::handle::{File, HandleTable};
+use crate::fs::history_files::{EventsFile, LineageFile};
+use crate::fs::ingest::Ingest;
+use crate::fs::lease_file::LeaseFile;
+use crate::fs::line_session::LineSession;
+use crate::fs::mount_context::{MountContext, OpenContext, check_changeable};
+use crate::fs::node::FsNode;
+use crate::fs::open_flags::OpenFlags;
+use crate::fs::query::QueryFile;
+use crate::fs::refusal::ShapeRefusal;
+use crate::fs::rights::{READ, SEARCH};
+use crate::fs::static_file::StaticFile;
+use crate::memory::{BranchInfo, Document, HistoryFile, LiveStatus, View};
+
+/// A directory that every branch has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(in crate::fs) enum ControlDirectory {
+    /// `vectors/`: the records.
+    Vectors,
+    /// `branches/`: the child branches.
+    Branches,
+    /// `checkpoints/`, where mkdir(2) takes one.
+    Checkpoints,
+    /// `search/`: each name in it is a query.
+    Search,
+    /// `at/`: earlier states.
+    At,
+    /// `proposals/`: what child branches propose.
+    Proposals,
+    /// `export/`.
+    Exports,
+    /// `config/`: a file for each setting.
+    Config,
+    /// `shared/`: the log and the signals of all branches.
+    Shared,
+}
+
+/// A file that every branch has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(in crate::fs) enum ControlFile {
+    /// `query`, which takes queries and gives their answers.
+    Query,
+    /// `ingest`, which takes many records in one commit.
+    Ingest,
+    /// `ctl`, which takes verbs.
+    Ctl,
+    /// `errors`: what was refused last.
+    Errors,
+    /// `branches.jsonl`.
+    BranchList,
+    /// `lease`, held as long as it is open.
+    Lease,
+    /// `plan`, of a proposal alone.
+    Plan,
+    /// A document that changes with the branch alone.
+    Document(Document),
+    /// `lineage` or `events.jsonl`.
+    History(HistoryFile),
+}
+
+/// A name of a branch's directory.
+struct FixedName {
+    name: &'static str,
+    entry: FixedEntry,
+    /// Permission bits; the owner is the branch's.
+    mode: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FixedEntry {
+    Directory(ControlDirectory),
+    File(ControlFile),
+}
+
+const fn directory(name: &'static str, directory: ControlDirectory, mode: u32) -> FixedName {
+    FixedName { name, entry: FixedEntry::Directory(directory), mode }
+}
+
+const fn file(name: &'static str, file: ControlFile, mode: u32) -> FixedName {
+    FixedName { name, entry: FixedEntry::File(file), mode }
+}
+
+/// The directory of a branch, in the order of its listing.
+const FIXED: [FixedName; 21] = [
+    file("README.md", ControlFile::Document(Document::Readme), 0o444),
+    directory("vectors", ControlDirectory::Vectors, 0o755),
+    // Everybody who reaches a branch may fork it, and only the owner of a child may take it away again.
+    directory("branches", ControlDirectory::Branches, 0o1777),
+    file("branches.jsonl", ControlFile::BranchList, 0o444),
+    // For the owner alone: holding the lease says that a process of the owner is alive.
+    file("lease", ControlFile::Lease, 0o600),
+    directory("checkpoints", ControlDirectory::Checkpoints, 0o755),
+    directory("search", ControlDirectory::Search, 0o755),
+    directory("shared", ControlDirectory::Shared, 0o755),
+    directory("at", ControlDirectory::At, 0o755),
+    directory("proposals", ControlDirectory::Proposals, 0o755),
+    directory("export", ControlDirectory::Exports, 0o755),
+    // Everybody may write: each query and verb checks its caller's rights itself.
+    file("query", ControlFile::Query, 0o666),
+    file("ingest", ControlFile::Ingest, 0o644),
+    file("ctl", ControlFile::Ctl, 0o666),
+    directory("config", ControlDirectory::Config, 0o755),
+    file("status", ControlFile::Document(Document::Status), 0o444),
+    file("lineage", ControlFile::History(HistoryFile::Lineage), 0o444),
+    file("diff", ControlFile::Document(Document::Diff), 0o444),
+    file("conflicts", ControlFile::Document(Document::Conflicts), 0o444),
+    file("events.jsonl", ControlFile::History(HistoryFile::Events), 0o444),
+    file("errors", ControlFile::Errors, 0o444),
+];
+
+/// What a proposal has beside these.
+const PLAN: FixedName = file("plan", ControlFile::Plan, 0o444);
+
+/// Returns the names of a view's directory, in the order of its listing.
+fn names_of(view: &View) -> impl Iterator<Item = &'static FixedName> {
+    FIXED.iter().chain(matches!(view, View::Proposal(..)).then_some(&PLAN))
+}
+
+fn known(entry: FixedEntry) -> &'static FixedName {
+    FIXED.iter().find(|fixed| fixed.entry == entry).unwrap_or(&PLAN)
+}
+
+impl FixedName {
+    fn node(&self, view: &View) -> FsNode {
+        match self.entry {
+            FixedEntry::Directory(directory) => FsNode::Directory(view.clone(), directory),
+            FixedEntry::File(file) => FsNode::Control(view.clone(), file),
+        }
+    }
+}
+
+/// Returns what the directory of a view has, with its names, in the order of its listing.
+pub(super) fn nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNode)> {
+    names_of(view).map(|fixed| (fixed.name, fixed.node(view)))
+}
+
+/// Returns what has a name in the directory of a view.
+pub(super) fn named(view: &View, name: &str) -> Option<FsNode> {
+    names_of(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
+}
+
+impl ControlDirectory {
+    /// Returns its name in the branch's directory.
+    pub fn name(self) -> &'static str {
+        known(FixedEntry::Directory(self)).name
+    }
+
+    /// Returns the permission bits.
+    pub fn mode(self) -> u32 {
+        known(FixedEntry::Directory(self)).mode
+    }
+}
+
+impl ControlFile {
+    /// Returns its name in the branch's directory.
+    pub fn name(self) -> &'static str {
+        known(FixedEntry::File(self)).name
+    }
+
+    /// Returns the permission bits.
+    pub fn mode(self) -> u32 {
+        known(FixedEntry::File(self)).mode
+    }
+
+    /// Tells whether somebody may write to it.
+    pub(super) fn is_writable(self) -> bool {
+        self.mode() & 0o222 != 0
+    }
+
+    /// Tells whether stat(2) shows a length, in bytes; it is 0, as in /proc, for what is different for each reader or takes
+    /// work.
+    pub fn has_length(self) -> bool {
+        matches!(self, ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_))
+    }
+
+    /// Returns the length that stat(2) shows.
+    pub(super) fn length(self, mount: &MountContext, view: &View, info: &BranchInfo) -> Result<u64, Failure> {
+        let memory = &mount.memory;
+        match self {
+            ControlFile::Document(Document::Status) => Ok(info.status_bytes()),
+            ControlFile::Document(document) if self.has_length() => Ok(memory.document(view, document)?.len() as u64),
+            ControlFile::History(file) => Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?),
+            _ => Ok(0),
+        }
+    }
+
+    /// Opens the file. EACCES for a caller who may not read what it shows, EROFS where nothing may change, and what
+    /// [`generated`] says for writing to what is generated.
+    pub(super) fn open(
+        self,
+        context: &OpenContext,
+        handles: &Arc<HandleTable>,
+        flags: OpenFlags,
+    ) -> Result<Box<dyn File>, Failure> {
+        if flags.write && !self.is_writable() {
+            return Err(generated(context));
+        }
+        let bytes = match self {
+            ControlFile::Query => return Ok(Box::new(LineSession::new(context.clone(), QueryFile::new(context)))),
+            ControlFile::Ctl => return open_ctl(context, handles, flags),
+            ControlFile::Ingest => return open_ingest(context, flags),
+            ControlFile::Lease => return open_lease(context, flags),
+            ControlFile::History(HistoryFile::Events) => return Ok(Box::new(EventsFile::open(context.clone())?)),
+            ControlFile::History(HistoryFile::Lineage) => return Ok(Box::new(LineageFile::open(context.clone())?)),
+            ControlFile::Plan => context.memory().plan_page(context.branch())?,
+            ControlFile::Errors => context.state.errors.text(context.reader()?),
+            ControlFile::BranchList => branches_below(context)?,
+            ControlFile::Document(Document::Status) => status(context)?,
+            ControlFile::Document(document) => document_bytes(context, document)?,
+        };
+        Ok(Box::new(StaticFile(context.counted(bytes)?)))
+    }
+}
+
+fn open_ctl(context: &OpenContext, handles: &Arc<HandleTable>, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+    if flags.write {
+        check_changeable(&context.view)?;
+    }
+    Ok(Box::new(LineSession::new(context.clone(), Ctl { handles: handles.clone() })))
+}
+
+fn open_ingest(context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+    if flags.write {
+        context.check_writable()?;
+    }
+    Ok(Box::new(Ingest::new(context.clone())))
+}
+
+fn open_lease(context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
+    // Nobody can hold a lease in a read-only state, so the file is empty.
+    if !flags.write && context.check_writable().is_err() {
+        return Ok(Box::new(StaticFile(context.counted(Vec::new())?)));
+    }
+    Ok(Box::new(LeaseFile::open(context.clone())?))
+}
+
+fn status(context: &OpenContext) -> Result<Vec<u8>, Failure> {
+    let is_live = matches!(context.view, View::Branch(_));
+    let live = LiveStatus {
+        temporaries: if is_live { context.state.temporaries.count() } else { 0 },
+        last_error: context.state.errors.last(context.reader()?),
+    };
+    Ok(context.memory().status_with(&context.view, live)?)
+}
+
+fn document_bytes(context: &OpenContext, document: Document) -> Result<Vec<u8>, Failure> {
+    if document == Document::Conflicts {
+        // `conflicts` shows the parent's versions, so the caller must be able to read the parent.
+        context.check_parent(READ | SEARCH)?;
+    }
+    Ok(context.memory().document(&context.view, document)?.to_vec())
+}
+
+/// Returns the lines of `branches.jsonl`; a checkpoint has no branches.
+fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
+    let View::Branch(branch) = context.view else { return Ok(Vec::new()) };
+    let memory = context.memory();
+    let enters = |branch| memory.info(branch).is_ok_and(|info| context.mount.permits(context.caller, &info, SEARCH));
+    Ok(memory.branches_below(branch, &enters)?)
+}
+
+/// Returns why a generated file is not opened for writing: EROFS where nothing may change, else a refusal with the files that
+/// can be written.
+pub(super) fn generated(context: &OpenContext) -> Failure {
+    let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
+    context.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::files::Area;
+    use crate::memory::{BranchId, check_name};
+
+    #[test]
+    fn no_branch_can_have_the_name_of_a_node() {
+        for name in FIXED.iter().map(|fixed| fixed.name).chain(Area::ALL.map(Area::name)) {
+            assert!(check_name(name).is_err(), "{name} belongs into RESERVED of branch/names.rs");
+        }
+    }
+
+    #[test]
+    fn every_fixed_name_leads_to_its_node_and_back() {
+        let view = View::Branch(BranchId(1));
+        for (name, node) in nodes(&view) {
+            assert_eq!(node.path(), name);
+            assert_eq!(named(&view, name), Some(node));
+        }
+        assert_eq!(named(&view, "plan"), None);
+        let proposal = View::Proposal(BranchId(1), 7);
+        assert_eq!(named(&proposal, "plan"), Some(FsNode::Control(proposal.clone(), ControlFile::Plan)));
+    }
+}
