@@ -203,6 +203,7 @@ impl Replay {
             if !is_whole || !(header.kind.is_skipped() || each(frame)?) {
                 return Ok(Some(self.torn(offset, synced)?));
             }
+            // Only of a whole frame: what a torn one tells may be anything.
             self.flushed_to = self.flushed_to.max(header.flushed_to);
             self.is_previous_flushed |= header.flushed_to >= FILE_HEADER_BYTES;
             offset += total as u64;

@@ -166,6 +166,8 @@ fn check_history(
         let entries = (seq..=last_seq).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;
         check_chain(&entries, &ChainLink { seq: seq - 1, hash: prev }, public)?;
         for signed in &entries {
+            // Archives are in the order of their entries: the one of this entry is the first that does not end before
+            // it.
             while archives.next_if(|archive| archive.last() < signed.entry.seq).is_some() {}
             if let Some(archive) = archives.peek() {
                 check.entry(blobs, archive, signed)?;

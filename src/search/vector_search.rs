@@ -135,6 +135,8 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
         if number.is_multiple_of(ROWS_AT_ONCE) {
             scan.check_time()?;
         }
+        // Bounds fall from here on. One that equals the worst score is still looked at: ids decide between equal
+        // scores.
         if top.worst().is_some_and(|worst| candidate.upper_bound < worst) {
             break;
         }

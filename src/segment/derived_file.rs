@@ -275,6 +275,8 @@ impl DerivableTexts {
             }
         };
         let numbers: Vec<u32> = self.hashes.iter().zip(&self.replaced).map(number).collect();
+        // Sections in the order of their numbers, from `NUMBERS` to `RESIDUALS`; each but the first goes by the order
+        // of hashes.
         let mut out = ContainerWriter::new(blobs)?;
         out.begin()?;
         out.write(bytemuck::cast_slice(&numbers))?;

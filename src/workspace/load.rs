@@ -111,6 +111,7 @@ impl Tree {
             node.xattrs.insert(name.into(), value.into());
         }
         node.body = read_body(kind, inode, old.as_deref(), changes, input)?;
+        // Names are stored in directories alone: `relink` brings them up to date once all nodes are read.
         node.links = match (inode, &old) {
             (ROOT, _) => Links::Root,
             (_, Some(old)) => old.links.clone(),

@@ -223,6 +223,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
         FsNode::Directory(view, ControlDirectory::Vectors) => {
+            // Temporaries are in no earlier state. They come before the records, which are listed as they are read.
             let files = mount.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
             let files = files.map(|state| state.temporaries.list()).unwrap_or_default();
             names.extend(
@@ -284,6 +285,8 @@ fn list_inside(mount: &MountContext, view: &View, directory: ControlDirectory) -
             .into_iter()
             .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
             .collect(),
+        // Only the present has branches and the like; searches and earlier states are opened by names that no listing
+        // has.
         (ControlDirectory::Branches | ControlDirectory::Checkpoints | ControlDirectory::Proposals, _)
         | (ControlDirectory::Search | ControlDirectory::At | ControlDirectory::Vectors, _) => Vec::new(),
     })

@@ -208,7 +208,7 @@ pub struct Branch {
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
-    /// `seq` of the last entry since the store was opened that gave it another state. ChangedNode the
+    /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
     /// state's address, this stays when the state moves into new segments.
     pub state_seq: u64,
     /// The same of its base.
@@ -266,6 +266,7 @@ impl Branch {
             mode: if parent.is_some() { Branch::CHILD_MODE } else { Branch::ROOT_MODE },
             created: time,
             changed: time,
+            // The id of a branch is the number of the entry that made it.
             stamp: id.0,
             state_entry: id.0,
             base: state.clone(),

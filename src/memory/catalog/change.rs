@@ -124,6 +124,11 @@ impl Catalog {
 
     /// Carries out one change of the entry `seq`. Nothing is checked, and of a branch that is not there nothing
     /// changes.
+    ///
+    /// A change of a branch's state or base has to count anew how much memory its files take: through
+    /// [`Catalog::touch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
+    /// through [`Catalog::touch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
+    /// one that rewrites earlier states raises `rewrites` instead.
     pub(super) fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
             CatalogChange::Add(branch) => self.add(*branch, seq),
@@ -145,6 +150,7 @@ impl Catalog {
             }),
             CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
             CatalogChange::PurgedStates(states, files) => {
+                // A plan that rests on an earlier state has no `state_seq` to compare, as one on a branch has.
                 self.retained.replace(states, &files);
                 self.rewrites += 1;
             }
@@ -152,6 +158,7 @@ impl Catalog {
             CatalogChange::Begin(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
             CatalogChange::Set(id, setting, value) => {
+                // Compared with the old value: the signals of a session end only where another session begins.
                 let before = self.branches.get(&id).filter(|branch| **branch.settings.get(setting) != *value).cloned();
                 if let (Setting::Session, Some(branch)) = (setting, before) {
                     self.end_session(&branch);

@@ -81,6 +81,7 @@ impl PurgeSearch {
         self.log_entries(catalog, branch)?;
         let (mut own, mut all) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
+        // A state that several branches or entries share is looked at once.
         for branch in catalog.branches.values() {
             let one = Catalog { branches: [(branch.id, branch.clone())].into_iter().collect(), ..Catalog::default() };
             each_state(&one, |state| {
@@ -101,6 +102,8 @@ impl PurgeSearch {
             earlier(*branch, &recent.retained.state);
             earlier(*branch, &recent.retained.base);
         }
+        // First what the names stand for below this root branch, then what else has the same ids, and copies last: a
+        // copy is known only by what the named records say.
         own.iter().try_for_each(|state| self.by_name(state))?;
         for file in catalog.retained.files.iter() {
             for ((branch, _), retained) in file.all()? {

@@ -60,6 +60,7 @@ impl Integration {
         let (own, above) = (child.state.files(), parent.state.files());
         let (giver, receiver) = if merge == MergeKind::Pull { (above, own) } else { (own, above) };
         merged.set_files(patched(receiver, &outcome.files, giver)?);
+        // A promote gives the branch the merged records, and the merged files by a patch of its own tree.
         let mut promoted = None;
         if let Some(patch) = &outcome.promoted {
             let mut state = merged.clone();
@@ -129,6 +130,8 @@ impl Integration {
             MergeKind::Merge => prepared.steps.push(CatalogChange::Remove(branch.id)),
             MergeKind::Pull => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
             MergeKind::Promote => {
+                // The branch goes on from what its parent has now, under its own inode numbers, and its proposal is
+                // answered.
                 let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
                 prepared.steps.push(CatalogChange::State(branch.id, promoted));
                 prepared.steps.push(CatalogChange::Proposal(branch.id, None));

@@ -220,11 +220,16 @@ impl Memory {
         merge: MergeKind,
         expected_plan: Option<Hash>,
     ) -> Result<MergeResult, Error> {
+        // Before the plan is made: writing a file that was shown to be in conflict settles that conflict.
         self.settle_written(branch)?;
+        // Taken for one effect: what was written to the files of both branches becomes entries, so that the plan and
+        // the lineage name the same heads. A plan is then made with no lock held.
         if !self.is_read_only() {
             drop(self.writer_for(who, &self.taking_part(branch, merge))?);
         }
         let (planned, summary) = (self.plan_for(who, branch, merge)?, self.find_summary(branch)?);
+        // All checks run, so that one dry run names every obstacle; `explore` reports the first alone. Units are last,
+        // since looking at them may wait.
         let mut blockers = Vec::new();
         if merge == MergeKind::Merge {
             blockers.extend(merge_plan::without_children(&planned.child).err());

@@ -191,8 +191,8 @@ impl Memory {
         }
     }
 
-    /// Checks whether somebody may write to a file at all, as its `write=` rule says; a refusal is
-    /// kind `Denied`, and noted in the lineage.
+    /// Checks whether somebody may write to a file at all. Kind `Denied` where its `write=` rule forbids it; that is
+    /// noted.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
         self.guard(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }
@@ -232,7 +232,7 @@ impl Memory {
         still: impl FnOnce(&Catalog, &FileOp<'_>) -> Result<(), Error>,
     ) -> Result<FileOutcome, EditError> {
         let mut edit = FileOpRecord { author: Author { branch, time: self.now(), uid: who.uid }, op };
-        // The hashes of a long write are worked out before.
+        // The hashes of a long write are worked out without the lock.
         let stretch = match &edit.op {
             FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
             _ => None,
@@ -246,6 +246,7 @@ impl Memory {
         };
         let (outcome, _before) = {
             let mut writer = self.writer_for(who, &[])?;
+            // An entry names one user, so what another did becomes one first; `writer_for` takes the lock itself.
             if writer.pending.get(&branch).is_some_and(|pending| pending.uid != who.uid) {
                 drop(writer);
                 writer = self.writer_for(who, &[Some(branch)])?;
@@ -255,11 +256,12 @@ impl Memory {
             let catalog = self.catalog().clone();
             let files = FilesBefore::of(&catalog, branch)?;
             let before = files.tree.clone();
+            // Under the lock, so that no rule changes any more, and before the frame: a replay does not ask again.
             still(&catalog, &edit.op)?;
             drop(catalog);
             let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
             self.catalog.write().edit(branch, after, edit.author.time);
-            // Letting go of files that nobody else has takes time.
+            // The files before are dropped after the lock: freeing what nobody else has takes time.
             (outcome, before)
         };
         self.maintenance.thread.commit_pending_soon();
@@ -278,8 +280,7 @@ impl Memory {
         self.maintenance.thread.drop_file_soon(OrphanFile { who, branch, inode });
     }
 
-    /// Appends an operation to the journal, where it outlives its file's handles; returns the files
-    /// after it.
+    /// Appends an operation to the journal, if it outlives its file's handles; returns the files after it.
     fn write_down(
         &self,
         log_tail: &mut LogTail,
@@ -474,9 +475,9 @@ fn moves_directory(tree: &Tree, op: &FileOp<'_>) -> bool {
 
 /// Returns whether an operation outlives the handles of its file.
 ///
-/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores
-/// no such file, so after it an opening could not do it again. For the same reason none is a source
-/// of bytes for a file that has one: `Stale`.
+/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores no such file, so
+/// after it an opening could not do it again. For the same reason none is a source of bytes for a file that has one:
+/// `Stale`.
 fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
     let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
     match op {

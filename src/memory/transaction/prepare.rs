@@ -105,6 +105,7 @@ pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<Prep
                 .map_err(Error::from)?
                 .prepare(catalog, log_record)
         }
+        // Here and for a merge what was recorded is applied, not decided again: a later release might decide otherwise.
         Command::RollbackFiles { branch, source, patterns, outcome } => {
             let replayed = Rollback::replay(context.merge_context(log_record), *branch, source, patterns, outcome)
                 .and_then(|rollback| rollback.prepare(catalog, log_record));

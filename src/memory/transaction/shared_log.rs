@@ -208,7 +208,8 @@ pub(super) fn prepare_append(
     let settings = catalog.shared_settings(owner)?;
     let (mut dim, metric) = (settings.dim(), settings.metric());
     let mut state = (*log.state).clone();
-    // What was not archived, where that is not all.
+    // Queries with the default scope search `base`, which holds what is not archived. While nothing is archived it is
+    // the same value as `state`, and needs no update of its own.
     let mut live = (!Arc::ptr_eq(&log.base, &log.state)).then(|| (*log.base).clone());
     for change in changes {
         let RecordChange::Put { id, content, .. } = change else {

@@ -88,6 +88,8 @@ impl Memory {
 
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
+        // Places hold the states that are searched, so the version of the catalog is let go of before anything that
+        // takes long.
         let (places, metric, language, path, standing) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
@@ -102,6 +104,8 @@ impl Memory {
             share.pause();
             (self.now() >= deadline).then_some(SearchError::Timeout(query.timeout_ms))
         };
+        // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
+        // The state is that of the first place, so that answer and head belong together.
         let head = places
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
@@ -124,6 +128,7 @@ impl Memory {
             read: &read,
         });
         let embedded = embed_query(&standing, (&places, source.as_ref()), query, left)?;
+        // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
         let asked = ask(&places, source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;

@@ -152,6 +152,7 @@ pub(in crate::memory) fn render(
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
         lease: LeaseStatus::of(memory, branch.id),
+        // Known to the mount alone, which fills them in: `with_live`.
         temporaries: 0,
         last_error: None,
         kept_since: kept_since(catalog, branch)?,

@@ -150,11 +150,14 @@ pub(super) fn plan_by(
     let differences = trees.base.differences_at_most(trees.child, paths_max).ok_or(TreeError::Exceeded)?;
     let sorted = classify(&resolver, differences, one_sided)?;
     let (mut changes, mut units) = (sorted.changes, sorted.units);
+    // A unit that is taken brings along members that the child did not change: up to 16 for each path of the budget.
     if units.outcomes.len() / 16 > paths_max {
         return Err(TreeError::Exceeded);
     }
     resolver.both_changed.append(&mut units.decisions);
     resolver.losers.append(&mut units.losers);
+    // Units come first: what is decided for a unit holds for each member. The resolver passes over members that stay as
+    // the parent has them, and sees those of a unit that is taken as changed by the child alone.
     for id in changed_by_child(&resolver.trees, &sorted.others, &units) {
         let mut item = resolver.item(id);
         match units.outcomes.get(&id) {
@@ -166,6 +169,8 @@ pub(super) fn plan_by(
     }
     let mut builder = TreeEditor::new(&mut resolver, how);
     builder.build(&changes)?;
+    // Only the built tree shows whether each unit that was taken arrived whole: another file may have got the name of a
+    // member.
     let torn = units.check_whole(&builder);
     builder.resolver.both_changed.extend(torn);
     let TreeEditor { tree, patch, removed, files, .. } = builder;

@@ -224,6 +224,7 @@ impl<'a> Resolver<'a> {
             let note = (are_files && looks_inside).then_some(Fallback::TooLarge);
             return Ok(Merged { note, ..whole(&contents, strategy) });
         }
+        // Also where the merger has the result already: what is merged must not depend on what was kept.
         self.bytes_left -= bytes;
         let hash = |seen: &NodeVersion| seen.node.content_hash().unwrap_or(Hash::ZERO);
         let later = if parent.node.mtime > child.node.mtime { Side::Parent } else { Side::Child };

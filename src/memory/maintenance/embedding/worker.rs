@@ -255,6 +255,7 @@ impl Memory {
             None => goals.push(EmbeddingGoal { record, roots: vec![root] }),
         };
         for root in self.roots_of(slot) {
+            // Anew for each root branch: recording an embedder changes the catalog.
             let catalog = self.catalog().clone();
             let Some(branch) = catalog.branches.get(&root) else { continue };
             if branch.settings.dim().is_some_and(|dim| dim != identity.dim) {
@@ -278,6 +279,7 @@ impl Memory {
             };
             let same = record.identity == fresh(0).identity && agrees(&record.probes, &identity.probes);
             slot.note_agreement(record.set(), same);
+            // While vectors are made anew the set that is there is kept up, so that searches still have it.
             let generation = record.generation + 1;
             if same {
                 add(record, root);

@@ -144,6 +144,7 @@ impl PartReading {
         for ((number, _), (state, snapshot)) in states {
             stored.note_state(&state, number, snapshot);
         }
+        // Noted in the order in which they were read: their numbers go on in the next part.
         self.sums.iter().for_each(|sum| stored.sums.note(&sum.to_bytes()));
         for tree in &self.trees {
             let mut bytes = Writer::new();
@@ -257,6 +258,7 @@ impl ManifestRow {
             id,
             number: self.number,
             name: self.name,
+            // Set by `link`, as are the children.
             path: "".into(),
             parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),
             root: BranchId(self.root),
@@ -266,6 +268,7 @@ impl ManifestRow {
             changed: self.changed,
             stamp: self.stamp,
             state_entry: self.state_entry,
+            // These count from when the store was opened.
             edits: 0,
             state_seq: 0,
             base_seq: 0,

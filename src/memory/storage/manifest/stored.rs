@@ -203,6 +203,7 @@ impl Stored {
     /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
     /// none where they are the same.
     fn changes(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
+        // The new catalog is installed at once: where this fails `advance` has the next part say all.
         let before = std::mem::replace(&mut self.catalog, catalog.clone());
         let mut users = (0, Writer::new());
         for item in before.users.diff(&catalog.users) {
@@ -235,6 +236,8 @@ impl Stored {
         }
         let mut retained = Writer::new();
         self.retained(&mut retained, &before.retained, &catalog.retained, trees)?;
+        // The tables stand in front of what refers to them, and are complete only now: writing branches and states adds
+        // to them.
         let mut out = Writer::new();
         self.sums.take_fresh(&mut out);
         self.trees.take_fresh(&mut out);
@@ -285,6 +288,7 @@ impl Stored {
 
     /// Appends what a branch is, and what its maps have other than before.
     fn branch(&mut self, out: &mut Writer, old: Option<&Branch>, new: &Branch, trees: &TreeStore) -> Result<(), Error> {
+        // In the order of `ManifestRow::read`.
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
         out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
         out.signed(new.created.0).signed(new.changed.0).number(new.stamp).number(new.state_entry);
@@ -302,6 +306,7 @@ impl Stored {
         let mut settings = Writer::new();
         new.settings.write(&mut settings);
         out.number(self.settings.number(settings.as_slice()));
+        // Of maps only what differs from the part before is written; a reader adds parts up.
         let (checkpoints, resolutions, closed_logs, signals, agents) = Default::default();
         changes(
             out,
