@@ -1,5 +1,5 @@
 //! The stored form of the records of a state: what it has other than an earlier one. Versions are named by what they are, not
-//! by where they stand, so that moving them changes nothing here.
+//! by where they are stored, so that moving them changes nothing here.
 //!
 //! ```text
 //!  records n, n × (id · 0 nothing | 1 deleted at time | 2 content hash, modified)
@@ -25,7 +25,7 @@ mod code {
     pub const VERSION: u8 = 2;
 }
 
-/// Versions of records by what they are, wherever they stand.
+/// Versions of records by what they are, wherever they are stored.
 #[derive(Default)]
 pub struct VersionIndex {
     rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>>,
@@ -170,7 +170,7 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Calls `each` with every version that this state sees and `before` does not, wherever it stands.
+    /// Calls `each` with every version that this state sees and `before` does not, wherever it is stored.
     pub fn each_more(&self, before: &BranchVersion, mut each: impl FnMut(Row)) {
         for change in before.unsealed().diff(self.unsealed()) {
             if let DiffItem::Add(_, version) | DiffItem::Update { new: (_, version), .. } = change {
@@ -190,8 +190,9 @@ impl BranchVersion {
         }
     }
 
-    /// Returns this state as it is once `before` has become `moved`, an equal state that stands elsewhere: what both share is
-    /// as there, and of the rest `place` tells where versions are now. Nothing where they share so little that this takes long.
+    /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what both
+    /// share is as there, and of the rest `place` tells where versions are now. Nothing where they share so little that
+    /// this takes long.
     pub fn relocated_like(
         &self,
         before: &BranchVersion,

@@ -311,7 +311,7 @@ impl BranchVersion {
     }
 }
 
-/// Returns where `id` stands or would stand in a layer at or behind `from`, and its visible row.
+/// Returns where `id` is or would be in a layer at or behind `from`, and its visible row.
 fn find_in(layer: &Layer, id: &str, from: u32) -> Result<(u32, Option<u32>), SegmentError> {
     let start = layer.segment.lower_bound(id, from)?;
     let mut row = start;

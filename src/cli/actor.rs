@@ -1,4 +1,4 @@
-//! Who acts: the names that stand in records and lineage.
+//! Who acts: the names in records and lineage.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -12,7 +12,7 @@ use crate::memory::{Advice, Error, Kind};
 /// Why a verb ended early.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandError {
-    /// The exit code; `Done` when the reader of our output went away, which is not a failure and is not told.
+    /// The exit code; `Done` when the reader of our output went away, which is not a failure and prints nothing.
     pub exit: Exit,
     /// A stable word for programs.
     pub code: String,
@@ -139,7 +139,7 @@ const TOLD: [(i32, &str, Kind); 5] = [
     (libc::EIO, "damaged", Kind::Damaged),
 ];
 
-/// Returns the exit code for what a mount told, by an errno and the code in its `errors`.
+/// Returns the exit code for a refusal of a mount, by its errno and the code in `errors`.
 pub fn exit_of_told(errno: i32, code: &str) -> Exit {
     let kind = match errno {
         libc::ENOENT => Some(Kind::NotFound),

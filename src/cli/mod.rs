@@ -109,7 +109,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut out = Output::stdout(cli.json);
     let result = dispatch(&cli.verb, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = result.unwrap_or_else(|failure| {
-        // What was printed before stands before the error, also where both go to one place.
+        // What was printed so far comes before the error, also where both go to one place.
         let _ = out.flush();
         if failure.exit != Exit::Done {
             remark(failure.render(cli.json));
@@ -160,7 +160,7 @@ fn refuse(error: &clap::Error, as_json: bool) -> Exit {
         let message = paragraph.join(" ").trim_start_matches("error: ").to_owned();
         remark(CommandError::usage(message, "see `engramfs --help`").render(true));
     } else {
-        // A closed output is nothing that could be told.
+        // A closed output can't be reported.
         let _ = error.print();
     }
     if asked { Exit::Done } else { Exit::Usage }

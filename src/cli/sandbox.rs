@@ -69,7 +69,7 @@ impl Sandbox {
         close_at_exec()?;
         let mut bwrap = Command::new(&self.bwrap);
         if self.user.is_other {
-            // What stands in the environment of one user, such as keys, is not another's.
+            // The environment of one user may hold keys, which another is not to get.
             bwrap.env_clear().envs(std::env::vars_os().filter(|(name, _)| PASSED_ON.iter().any(|known| name == known)));
         }
         bwrap.args(["--unshare-all", "--die-with-parent", "--new-session"]);

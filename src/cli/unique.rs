@@ -5,7 +5,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Digits and letters that nobody takes for one another; 32 of them, so that five bits choose one.
 const SIGNS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// Returns `length` random signs, at most 16, that may stand in the name of a branch.
+/// Returns `length` random signs, at most 16, that the name of a branch may have.
 pub fn tag(length: usize) -> String {
     let mut bytes = [0; 16];
     // The kernel has random bytes once it has booted; who finds a name taken chooses another one.

@@ -86,7 +86,7 @@ impl Drop for Lock {
     }
 }
 
-/// Returns the first line of the lock file, or a phrase that stands for it.
+/// Returns the first line of the lock file, or a phrase in its place.
 fn holder_in(file: &File) -> String {
     let mut bytes = [0; HOLDER_BYTES_MAX];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);

@@ -25,10 +25,10 @@ impl Mapped {
     }
 
     /// Has the kernel read a range that is wanted whole, in huge pages where it can, before anyone
-    /// touches it: one entry of the processor's table of pages then stands for 2 MiB.
+    /// touches it: one entry of the processor's table of pages then covers 2 MiB.
     ///
     /// Only time depends on it: where there are no huge pages all stays as it was, and of what can't be
-    /// read, whoever reads it next is told why. The rest of the file keeps its small pages, since one
+    /// read, whoever reads it next gets the error. The rest of the file keeps its small pages, since one
     /// row of it should not cost the reading of 2 MiB.
     pub fn prefetch(&self, range: Range<usize>) {
         let MappedBytes::Map(map) = &self.0 else { return };

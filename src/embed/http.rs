@@ -31,7 +31,7 @@ pub struct HttpEmbedder {
     agent: Agent,
 }
 
-/// What the server is told to know its customer. It has no `Debug`, so that no log can hold it.
+/// The key that the server asks for. It has no `Debug`, so that no log can hold it.
 struct SecretKey(String);
 
 #[derive(Serialize)]

@@ -29,7 +29,7 @@ pub(super) struct Column<'a> {
     bitmaps: &'a [u8],
 }
 
-/// Where an operand stands among the values.
+/// Where an operand falls among the sorted values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SortPosition {
     /// How many values are less.
@@ -180,7 +180,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Returns the rows that stand at some ranges of the packed rows.
+    /// Returns the rows at some ranges of the packed rows.
     fn bitmap_of_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {

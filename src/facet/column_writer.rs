@@ -77,7 +77,7 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
     out
 }
 
-/// Appends which rows stand in the first eighth of the packed rows, in the first two, and so on.
+/// Appends which rows are in the first eighth of the packed rows, in the first two, and so on.
 fn put_marks(out: &mut Vec<u8>, packed: impl Iterator<Item = u32>, packed_rows: u64, rows: u32) {
     let mut bits = vec![0u8; bit_bytes(rows)];
     let step = mark_step(packed_rows);

@@ -27,7 +27,7 @@ pub enum FacetError {
     /// The layout is another version than this program reads.
     #[error("the metadata index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
-        /// The version that stands in the bytes.
+        /// The version that the bytes name.
         found: u8,
     },
     /// The sizes in the header do not add up to the bytes there are.

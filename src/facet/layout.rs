@@ -33,7 +33,7 @@
 //!  a block of strings: each (bytes shared with the one before u8, rest bytes × 2 + cut u8, rest)
 //! ```
 //!
-//! A heavy value's count stands as 0 in its block. A string that is *cut* is only the beginning of
+//! A heavy value's count is 0 in its block. A string that is *cut* is only the beginning of
 //! a value which is longer, and which no other value of the column shares.
 
 use roaring::RoaringBitmap;
@@ -93,7 +93,7 @@ pub(super) const HEAVY_ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 /// Zeros behind the packed rows, so that each can be read as part of eight bytes.
 pub(super) const PADDING_BYTES: usize = size_of::<u64>();
 
-/// Bitmaps that say which rows stand in the first parts of a column's packed rows.
+/// Bitmaps that say which rows are in the first parts of a column's packed rows.
 pub(super) const MARKS: usize = 8;
 
 /// More than one in so many rows are gathered as bits, fewer as a list.
@@ -122,7 +122,7 @@ pub(super) fn size_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u64_at(bytes, at)?).ok()
 }
 
-/// Returns the i-th of several pieces that lie one behind the other; the end of each stands at
+/// Returns the i-th of several pieces that lie one behind the other; the end of each is at
 /// `field` in its entry of `entry_bytes` bytes.
 pub(super) fn piece<'a>(
     table: &[u8],

@@ -35,7 +35,7 @@ pub(super) fn each_path<'a>(metadata: &'a Value, path: &mut String, each: &mut i
 
 struct Walk<'a, 'e, E> {
     metadata: &'a Value,
-    /// Whether a key with a dot was met: such a key can stand before a path of the same spelling.
+    /// Whether a key with a dot was met: such a key can precede a path of the same spelling.
     dotted: bool,
     each: &'e mut E,
 }
@@ -43,7 +43,7 @@ struct Walk<'a, 'e, E> {
 impl<'a, E: FnMut(&str, Option<&'a Value>)> Walk<'a, '_, E> {
     fn object(&mut self, object: &'a Map<String, Value>, path: &mut String) {
         let start = path.len();
-        // Keys with dots first, so that they are known before the paths they may stand before.
+        // Keys with dots first, so that they are known before the paths that they may precede.
         self.dotted |= object.keys().any(|key| key.contains('.'));
         for (key, value) in object {
             path.push_str(key);

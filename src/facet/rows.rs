@@ -80,7 +80,7 @@ impl RowSet {
 mod tests {
     use super::*;
 
-    /// Each row stands for one of three states: 0 no, 1 sure, 2 unsure.
+    /// Each row is in one of three states: 0 no, 1 sure, 2 unsure.
     fn rows(states: &[u8]) -> RowSet {
         let of = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
         RowSet { sure: of(1), unsure: of(2) }

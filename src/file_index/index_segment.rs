@@ -8,7 +8,7 @@
 //!  section 4   the inverted index of the rows (`crate::text`)
 //! ```
 //!
-//! A content that is no text has no rows: it is there so that nobody reads it again.
+//! A content that is not text has no rows: its entry keeps it from being read again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl IndexSegment {
         Ok(IndexKey(self.array(KEYS, at).map(Hash)?))
     }
 
-    /// Returns the rows of the n-th content; none are those of one that is no text.
+    /// Returns the rows of the n-th content; none for one that is not text.
     pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
         if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.broken(FIRSTS)) }

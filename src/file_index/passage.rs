@@ -54,7 +54,7 @@ impl Passage {
     }
 }
 
-/// Names a passage by its text, wherever it stands: the first half of its hash, which leaves no two alike.
+/// Names a passage by its text, wherever that is found: the first half of its hash, which leaves no two alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PassageKey(pub [u8; 16]);
 
@@ -105,7 +105,7 @@ struct Line {
 
 /// Cuts a text into lines, and lines that are too long into parts: behind a blank, if one is near.
 fn lines(text: &str) -> Vec<Line> {
-    // A byte-order mark is no part of the first line.
+    // A byte-order mark is not part of the first line.
     let (mut lines, mut start) = (Vec::new(), if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 });
     for (line, number) in text[start..].split_inclusive('\n').zip(1u32..) {
         let end = start + line.len();

@@ -85,11 +85,11 @@ impl Attr {
 /// A name that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryAttr {
-    /// What stands there.
+    /// The node at that name.
     pub attr: Attr,
     /// Tells the node from an earlier one of the same number, in `files/`.
     pub generation: u64,
-    /// How long the kernel may believe that it stands there.
+    /// How long the kernel may cache that it is there.
     pub lifetime: Duration,
 }
 

@@ -10,7 +10,8 @@ use super::temporary::Temporaries;
 use crate::memory::BranchId;
 use crate::sync::Mutex;
 
-/// Refusals, temporaries and who waits: all of it ends with the mount or the branch.
+/// The state of a branch that is in RAM alone: refusals, temporaries and who waits. It ends with the mount or the
+/// branch, whichever is first.
 #[derive(Default)]
 pub(super) struct BranchState {
     /// What was refused last in the branch, as `errors` shows it.

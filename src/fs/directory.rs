@@ -54,7 +54,7 @@ pub(super) struct Records {
     page_number: Option<usize>,
 }
 
-/// What stands at a cookie.
+/// The entry at a cookie.
 pub(super) enum ListItem<'a> {
     /// One of the names that are held.
     Named(&'a OsStr, &'a FsNode),
@@ -94,7 +94,7 @@ impl Listing {
         if let More::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }
 
-    /// Returns what stands at `cookie`, counted from 0; nothing behind the end.
+    /// Returns the entry at `cookie`, counted from 0; nothing behind the end.
     pub fn item(&mut self, cookie: u64) -> Result<Option<ListItem<'_>>, Failure> {
         let index = usize::try_from(cookie).unwrap_or(usize::MAX);
         if let Some(found) = self.names.get(index) {

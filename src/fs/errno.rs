@@ -120,7 +120,7 @@ impl From<Errno> for Failure {
 }
 
 /// What any file system refuses is told to the caller alone; bytes that can't be read, or are not
-/// those that were written, stand in `errors` too.
+/// those that were written, are in `errors` too.
 impl From<TreeError> for Failure {
     fn from(error: TreeError) -> Failure {
         let errno = match error {

@@ -112,7 +112,7 @@ impl Filesystem {
         self.audit_handle(&handle, read)
     }
 
-    /// The same with the attributes of what stands there, and a look-up is counted for each but `.`
+    /// The same with the attributes of each entry, and a look-up is counted for each but `.`
     /// and `..`. Attributes that are not at hand are left out: the kernel asks for them when they
     /// are needed.
     pub fn readdirplus(

@@ -72,7 +72,7 @@ impl EventsFile {
 impl File for EventsFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         let bytes = self.context.history(HistoryFile::Events, self.last_seq, offset, size)?;
-        // Who reads behind the end has not seen what will stand there.
+        // Who reads behind the end has not seen what will be appended there.
         let seen = (offset + bytes.len() as u64).min(self.end()?);
         self.seen_offset.fetch_max(seen, Ordering::Relaxed);
         Ok(bytes)

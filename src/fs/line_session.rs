@@ -200,7 +200,7 @@ impl<S: LineProtocol> LineSession<S> {
         if answer.lock().len() > UNREAD_BYTES_MAX {
             return;
         }
-        // The refusal stands, whether or not there is room to tell why.
+        // The refusal counts, whether or not there is room to tell why.
         if answer.lock().extend(line.as_bytes()).is_ok() {
             self.context.mount.answers.keep(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }

@@ -140,7 +140,7 @@ impl Filesystem {
         self.mount.notifier.set_kernel(kernel);
     }
 
-    /// Ends the tree: what is lost with it is written to the log, and told in `errors` of the next mount.
+    /// Ends the tree: what is lost with it is written to the log, and to `errors` of the next mount.
     pub fn end(&self) {
         let (memory, mut lost) = (&self.mount.memory, Vec::new());
         let time = memory.now();

@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 pub struct Caller {
     /// Effective user.
     pub uid: u32,
-    /// Effective group; supplementary groups are not told.
+    /// Effective group; supplementary groups are unknown.
     pub gid: u32,
     /// The process, or the thread of one; 0 where none is known.
     pub pid: u32,
@@ -196,12 +196,12 @@ impl MountContext {
     }
 }
 
-/// Where an open file stands, and who opened it: what is written is written in his name.
+/// The view of an open file, and who opened it: what is written is written in his name.
 #[derive(Clone)]
 pub(super) struct OpenContext {
     /// The mount.
     pub mount: Arc<MountContext>,
-    /// What it stands in.
+    /// The view that it is in.
     pub view: View,
     /// What the mount has of the view's branch.
     pub state: Arc<BranchState>,

@@ -1,4 +1,4 @@
-//! What can stand at a path.
+//! What a path can lead to.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) enum FsNode {
     Signal(View, Arc<str>, Time),
 }
 
-/// What stands in `shared/`, as a branch shows it.
+/// An entry of `shared/`, as a branch shows it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum SharedNode {
     /// `log/`.
@@ -91,12 +91,12 @@ const LOG_FILES: [(&str, SharedNode); 7] = [
     ("closed", SharedNode::ClosedDirectory),
 ];
 
-/// What stands in `shared/`.
+/// The fixed entries of `shared/`.
 const SHARED: [(&str, SharedNode); 3] =
     [("log", SharedNode::Log), ("signals", SharedNode::Signals), ("events.jsonl", SharedNode::Events)];
 
 impl SharedNode {
-    /// Returns what stands in `shared/` with its names.
+    /// Returns the fixed entries of `shared/` with their names.
     pub fn all() -> impl Iterator<Item = (&'static str, SharedNode)> {
         SHARED.into_iter()
     }

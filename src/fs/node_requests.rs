@@ -17,7 +17,7 @@ impl Filesystem {
         self.nodes.node(ino).map_or(true, |node| self.operations(&node).may_block())
     }
 
-    /// Finds a name in a directory, and counts a look-up of what stands there.
+    /// Finds a name in a directory, and counts a look-up of the node found.
     ///
     /// ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when the directory's branch was merged or
     /// discarded.
@@ -73,7 +73,7 @@ impl Filesystem {
     /// Opens a file and returns the handle. `flags` are those of open(2).
     ///
     /// Generated files show the state of this moment. EPERM for writing to one, EROFS for writing
-    /// where nothing changes. What is wrong with the query of `search/<text>` is told here.
+    /// where nothing changes. A bad query in `search/<text>` fails here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let seen = self.mount.check_seen(caller, &node);
@@ -84,7 +84,7 @@ impl Filesystem {
     /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its document.
     ///
     /// EEXIST where it is there and `flags` have `O_EXCL`, EPERM where no file can be made, EINVAL for a name in
-    /// `vectors/` that is no record's, ENOSPC or EDQUOT where there is no room.
+    /// `vectors/` that is no record's, ENOSPC or EDQUOT where room is short.
     pub fn create(
         &self,
         caller: Caller,

@@ -14,7 +14,7 @@ pub(super) const ROOT: u64 = 1;
 /// Nodes by number, each for as long as the kernel holds look-ups of it.
 ///
 /// A number is the node's fingerprint, or the next free one above it. The root is never forgotten.
-/// Numbers of files tell what they stand for, and need no place in the table.
+/// Inode numbers of files encode what they name, and need no place in the table.
 ///
 /// The kernel lets one writer at a time into a node (its inode's lock), and some writes take long:
 /// those of [`FsNode::needs_own_inode`]. Such a number is given to nobody else while a handle is open on
@@ -30,7 +30,7 @@ struct TableEntry {
     lookups: u64,
     /// The length that the kernel was told last.
     reported_length: u64,
-    /// Open handles, counted for what stands apart.
+    /// Open handles of nodes that are kept apart.
     handles: u64,
 }
 
@@ -82,7 +82,7 @@ impl NodeTable {
         self.known.lock().get(&number).map_or(0, |known| known.reported_length)
     }
 
-    /// Counts a handle that was opened on what stands apart.
+    /// Counts a handle that was opened on a node that is kept apart.
     pub fn opened(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
             known.handles += 1;

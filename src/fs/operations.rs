@@ -35,7 +35,7 @@ pub(super) trait NodeOperations {
     /// Finds a name in a directory: ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when its branch is gone.
     fn find(&self, name: &OsStr) -> Result<FsNode, Failure>;
 
-    /// Finds a name in a directory, and counts a look-up of what stands there. Fails as [`NodeOperations::find`] does.
+    /// Finds a name in a directory, and counts a look-up of the node found. Fails as [`NodeOperations::find`] does.
     fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure>;
 
     /// Counts a look-up of the node; ENOENT where it is not there.
@@ -77,7 +77,7 @@ pub(super) trait NodeOperations {
     /// Removes a directory; ENOENT, ENOTDIR or ENOTEMPTY as rmdir(2), EPERM for what stays.
     fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
-    /// Removes what is no directory; ENOENT or EISDIR as unlink(2), EPERM for what stays.
+    /// Removes anything but a directory; ENOENT or EISDIR as unlink(2), EPERM for what stays.
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
     /// Moves what has a name in this directory; `flags` are those of renameat2(2).
@@ -126,14 +126,14 @@ pub(super) trait NodeOperations {
         Err(Errno::ENODATA.into())
     }
 
-    /// Makes room for a range, or a hole, as fallocate(2) with `mode`. EOPNOTSUPP for what is no file in `files/` or
-    /// `scratch/`.
+    /// Makes room for a range, or a hole, as fallocate(2) with `mode`. EOPNOTSUPP for anything but a file in `files/`
+    /// or `scratch/`.
     fn allocate(&self, _caller: Caller, _offset: u64, _length: u64, _mode: i32) -> Result<(), Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
 
     /// Copies `length` bytes from one file's offset to an offset here, and returns how many that were. EXDEV from
-    /// another tree, EOPNOTSUPP for what is no file there.
+    /// another tree, EOPNOTSUPP for anything but a file there.
     fn copy_from(&self, _caller: Caller, _source: (&FsNode, u64), _offset: u64, _length: u64) -> Result<u32, Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }

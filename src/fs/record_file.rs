@@ -174,7 +174,7 @@ impl File for RecordFile {
         }
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
         if let Err(refused) = check_length(start.saturating_add(data.len() as u64)) {
-            // The beginning of a document that is too long is no document.
+            // What was written so far is dropped: the beginning of a document is not a document.
             buffer.set_length(0)?;
             self.set_pending(&mut buffer, false);
             return Err(refused);

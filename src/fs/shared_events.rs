@@ -37,7 +37,7 @@ impl File for SharedEventsFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         let from = self.start.saturating_add(offset);
         let bytes = self.context.memory().read_shared_events(self.context.branch(), from, size)?;
-        // Who reads behind the end has not seen what will stand there.
+        // Who reads behind the end has not seen what will be appended there.
         let seen = (offset + bytes.len() as u64).min(self.end().unwrap_or(0));
         self.seen_offset.fetch_max(seen, Ordering::Relaxed);
         Ok(bytes)

@@ -104,7 +104,7 @@ impl File for EntriesFile {
         let mut position = *self.position.lock();
         let bytes = log.read(offset, size, &mut position)?;
         *self.position.lock() = position;
-        // Who reads behind the end has not seen what will stand there.
+        // Who reads behind the end has not seen what will be appended there.
         self.seen_offset.fetch_max((offset + bytes.len() as u64).min(log.bytes()), Ordering::Relaxed);
         Ok(bytes)
     }

@@ -69,7 +69,7 @@ impl File for SignalFile {
         let end = match check_length(start.saturating_add(data.len() as u64)) {
             Ok(end) => end,
             Err(refused) => {
-                // The beginning of a value that is too long is no value.
+                // What was written so far is dropped: the beginning of a value is not a value.
                 buffer.truncate(0);
                 self.set_pending(&buffer, false);
                 return Err(refused);

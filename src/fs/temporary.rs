@@ -226,7 +226,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A temporary that is open.
 pub(super) struct TemporaryFile {
-    /// Where it stands, and who opened it.
+    /// The view that it is in, and who opened it.
     pub context: OpenContext,
     /// The file.
     pub file: Arc<Temporary>,

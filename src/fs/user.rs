@@ -3,7 +3,7 @@
 /// What is known of a uid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
-    /// The name that stands in the lineage and in records.
+    /// The name in the lineage and in records.
     pub name: String,
     /// The primary group; what belongs to the user is shown with it.
     pub gid: u32,
@@ -21,7 +21,7 @@ impl User {
         })
     }
 
-    /// Returns what stands for a uid that nobody knows: the name `uid-7`, and the group that owns
+    /// Returns the placeholder for a uid that nobody knows: the name `uid-7`, and the group that owns
     /// nothing.
     pub(super) fn unknown(uid: u32) -> User {
         User { name: format!("uid-{uid}"), gid: 65_534 }

@@ -1,4 +1,4 @@
-//! What a name in `vectors/` stands for: a record, or a file that editors and atomic savers put beside the one they replace.
+//! What a name in `vectors/` means: a record, or a file that editors and atomic savers put beside the one they replace.
 
 use std::ffi::OsStr;
 
@@ -16,7 +16,7 @@ pub(super) enum VectorsName {
 }
 
 impl VectorsName {
-    /// Tells what a name stands for. That of a record may still be no valid id.
+    /// Tells what a name means. That of a record may still be no valid id.
     pub fn of(name: &OsStr) -> VectorsName {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(b".") || bytes.ends_with(b"~") {

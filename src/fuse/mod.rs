@@ -1,7 +1,7 @@
 //! The kernel's side: the protocol's adapter, and mounting, serving and unmounting by our own means.
 //! The only module that names fuser.
 //!
-//! Around a mount everything fails with a [`MountError`], whose variants say what stands in the way and whose `hint`
+//! Around a mount everything fails with a [`MountError`], whose variants say what prevents it and whose `hint`
 //! says what to do; requests fail with the error number that [`Filesystem`](crate::fs::Filesystem) gives.
 
 mod adapter;

@@ -44,7 +44,7 @@ impl MountEntry {
     }
 }
 
-/// Returns `fsname` as it may stand in a mount's options: `,`, `\`, `%` and control characters become `%XX`.
+/// Returns `fsname` escaped for a mount's options: `,`, `\`, `%` and control characters become `%XX`.
 ///
 /// Different names stay different, so that a stale mount is never mistaken for another store's. Apply it once.
 pub fn source_name(fsname: &str) -> String {

@@ -48,7 +48,7 @@ pub(super) fn time_set(time: TimeOrNow) -> TimeSet {
     i64::try_from(nanos).map_or(TimeSet::OutOfRange, |nanos| TimeSet::At(Time(nanos)))
 }
 
-/// Returns attributes as fuser takes them. The time of birth is not told: the protocol has none on Linux.
+/// Returns attributes as fuser takes them. The time of birth is left out: the protocol has none on Linux.
 pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
         ino: INodeNo(attr.ino),

@@ -23,7 +23,7 @@ use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 const MAGIC: [u8; 8] = *b"EFSGRAPH";
 const VERSION: u32 = 3;
 const ALIGNMENT_BYTES: usize = 64;
-/// What stands in a slot without a link.
+/// The value of a slot without a link.
 pub(super) const EMPTY: [u8; 4] = u32::MAX.to_le_bytes();
 /// The most slots; what claims more is damaged.
 const SLOTS_MAX: usize = 256;
@@ -169,7 +169,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         };
         let mut ranked = scratch.take_ranked();
         let floor = match visible {
-            // Which row a node stands for is looked up for those alone that are found.
+            // Rows are looked up for those nodes alone that are found.
             None => walk(self, &query, &All, (start, beam), &mut ranked, scratch),
             Some(visible) => {
                 walk(self, &query, &VisibleNodes { graph: self, visible }, (start, beam), &mut ranked, scratch)
@@ -181,7 +181,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         floor
     }
 
-    /// Returns the row that a node stands for.
+    /// Returns the row of a node.
     #[inline]
     fn row(&self, node: u32) -> Option<u32> {
         self.row_numbers().get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)

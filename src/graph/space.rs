@@ -9,7 +9,7 @@ pub(super) struct VectorSpace<'a> {
     pub rows: VectorRows<'a>,
     /// By what they are near.
     pub metric: Metric,
-    /// The row that each node stands for, ascending.
+    /// The row of each node, ascending.
     pub nodes: Vec<u32>,
     /// The length of the longest vector.
     longest: f32,
@@ -95,7 +95,7 @@ impl<'a> VectorSpace<'a> {
         out.values.extend(products.map(|(&other, &product)| self.distance(product, own, self.factors[other as usize])));
     }
 
-    /// Returns the distance that a product of two codes stands for.
+    /// Returns the distance that follows from a product of two codes.
     #[inline]
     fn distance(&self, product: i32, (a, a_size): (f32, f32), (b, b_size): (f32, f32)) -> f32 {
         // The factors first, so that both ways give the same bits.

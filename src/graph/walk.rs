@@ -281,7 +281,7 @@ impl WalkScratch {
         }
     }
 
-    /// Keeps a visible node, in the place of the worst where there is no more room.
+    /// Keeps a visible node, instead of the worst where it is full.
     #[inline]
     fn keep(&mut self, ranked: RankedNode, query: &CoarseQuery, beam: Beam) {
         if !self.is_full(beam) {

@@ -28,7 +28,7 @@ pub struct Replayed {
     /// The last file that counts, and those before it of which no frame tells that they were flushed.
     last: Replay,
     unproven: Vec<Replay>,
-    /// What stands behind the last whole frame.
+    /// The bytes behind the last whole frame.
     torn: Option<Torn>,
     /// Later files, which hold nothing that counts.
     dropped: Vec<u64>,
@@ -126,7 +126,7 @@ impl<'a> JournalFiles<'a> {
 }
 
 impl Replayed {
-    /// Returns what stands behind the last whole frame; it was never acknowledged as synced.
+    /// Returns the bytes behind the last whole frame; they were never acknowledged as synced.
     pub fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
     }
 
-    /// A tail as long as a frame's header is no frame that breaks off; one byte less may be.
+    /// A tail as long as a frame's header can't be a frame that breaks off; one byte less may be.
     #[test]
     fn a_tail_is_cut_short_where_it_is_shorter_than_a_header() {
         for (length, cut_short) in [(FRAME_BYTES - 1, true), (FRAME_BYTES, false), (FRAME_BYTES + 1, false)] {

@@ -11,7 +11,7 @@
 //!
 //! All numbers are little-endian. `flushed` is the offset in the same file below which everything
 //! was known to be on the device when the frame was written. The checks are the first bytes of
-//! BLAKE3; the header has its own, so that a frame whose file ends early is told from a damaged one.
+//! BLAKE3; the header has its own, so that a frame whose file ends early differs from a damaged one.
 //!
 //! The payload of a frame of content is in parts: the length of its head as u32, the head, and the
 //! content with what vouches for it. The check covers the first two, since who wrote the rest hashes
@@ -76,7 +76,7 @@ impl Kind {
         Kind::Lease,
     ];
 
-    /// Returns the byte that stands for it in a frame; one code is never given to another kind.
+    /// Returns its byte in a frame; one code is never given to another kind.
     pub(super) fn code(self) -> u8 {
         match self {
             Kind::Command => 0xA1,
@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-/// What stands before a payload.
+/// The bytes before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// What the frame is for.

@@ -380,7 +380,7 @@ impl Journal {
     }
 
     /// Notes in the file how far it was flushed, so that damage below is never taken for a torn
-    /// tail. A mark that can't be written is no loss of data: the next frame carries it.
+    /// tail. A mark that can't be written loses no data: the next frame carries it.
     fn mark(&self) {
         let mut tail = self.tail();
         let (up_to, marked) = {

@@ -27,7 +27,8 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
     bytes
 }
 
-/// Returns whether a frame of that header may stand there. One that may not is not an accident: the header's check holds.
+/// Returns whether the store writes a frame of that header at that offset. If not, it is no accident: the header's
+/// check holds.
 fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
         Kind::Mark => header.length == 0,
@@ -52,7 +53,7 @@ pub struct Frame<'a> {
     pub offset: u64,
     /// Its payload; the check held, which of content covers the head alone.
     pub payload: &'a [u8],
-    /// The file that it stands in.
+    /// The file that it is in.
     pub file: &'a Arc<dyn DiskFile>,
 }
 
@@ -68,7 +69,7 @@ impl Frame<'_> {
 pub struct Torn {
     /// Where the last whole frame ends.
     pub offset: u64,
-    /// How many bytes stand behind it.
+    /// How many bytes follow it.
     pub bytes: u64,
     /// Whether the file simply ends in the middle of a frame. Otherwise a frame is there whole by
     /// its length, and its bytes are not those that were written.
@@ -166,7 +167,7 @@ impl Replay {
         &self.path
     }
 
-    /// Calls `each` with every whole frame in order, and returns what stands behind the last one. `each` returns false,
+    /// Calls `each` with every whole frame in order, and returns the bytes behind the last one. `each` returns false,
     /// and does nothing, where a frame's content is not the one that was written: such a frame is not whole.
     ///
     /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame below it, or below

@@ -36,7 +36,7 @@ pub enum Side {
 pub struct LostPart {
     /// Whose it was.
     pub side: Side,
-    /// What it said, cut where it is long: the whole of it stands in that side's version of the file. Blanks where it was
+    /// What it said, cut where it is long: the whole of it is in that side's version of the file. Blanks where it was
     /// purged, as many as keep the lines of readers at their offsets.
     pub text: Arc<str>,
     /// Hash of what it said, where that was purged.

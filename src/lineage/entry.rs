@@ -318,7 +318,7 @@ impl Detail {
     }
 }
 
-/// The strategies' names as they stand in entries.
+/// The strategies' names in entries.
 const STRATEGIES: [&str; 5] = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
 
 fn strategy_name(text: &str) -> Result<&'static str, CodecError> {

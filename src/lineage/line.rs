@@ -71,7 +71,7 @@ impl SignedEntry {
         }
         put(out, format_args!(",\"put\":{},\"seq\":{}", counts.put, entry.seq));
         if let Some(words) = &entry.detail.text {
-            // The parent's readers are told that a merge was refused, and not what it would have changed.
+            // Readers of the parent see that a merge was refused, and not what it would have changed.
             let code = if entry.op == EntryOp::Refuse { words.split(':').next() } else { None };
             if entry.op != EntryOp::Propose {
                 out.extend_from_slice(b",\"text\":");
@@ -98,7 +98,8 @@ impl SignedEntry {
     }
 }
 
-/// Returns whether the head is that of a child whose parent is told: it says whether two branches have the same content.
+/// Returns whether the parent's line leaves out the head, which is that of a child: it says whether two branches have
+/// the same content.
 fn hides_head(op: EntryOp) -> bool {
     match op {
         EntryOp::Discard

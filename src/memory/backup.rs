@@ -64,7 +64,7 @@ fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
     Err(CopyError::Busy.into())
 }
 
-/// Refuses what is no store, and a place for a copy that is not free.
+/// Refuses anything but a store, and a place for a copy that is not free.
 fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     if !holds(store, "format")? {
         return Err(CopyError::Missing(store.to_owned()).into());
@@ -158,7 +158,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let Some(first) = names.iter().filter_map(|name| Journal::number_of(name)).min() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
         let files = JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
-        // Whatever else stands there, the check of the copy says what is wrong with it.
+        // Whatever else is there, the check of the copy says what is wrong with it.
         if files.torn().is_none_or(|torn| torn.cut_short) { files.resume(&disk).map(drop) } else { Ok(()) }
     };
     cut().map_err(io::Error::other)

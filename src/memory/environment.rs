@@ -16,7 +16,7 @@ type Uptime = Box<dyn Fn() -> Duration + Send + Sync>;
 /// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
-/// From so many rows on a walk through the graph of a segment that stands alone is cheaper than a scan.
+/// From so many rows on a walk through the graph of a single segment is cheaper than a scan.
 const GRAPH_ROWS: u32 = 8192;
 
 /// So long after a seal a graph is begun: the next commit of an import comes sooner.

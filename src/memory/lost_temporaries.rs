@@ -34,7 +34,7 @@ pub struct LostTemporary {
 }
 
 impl Memory {
-    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody was told of. Beyond so many the
+    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody has read. Beyond so many the
     /// oldest go.
     pub fn keep_lost_temporaries(&self, lost: Vec<LostTemporary>) -> Result<(), Error> {
         if lost.is_empty() {

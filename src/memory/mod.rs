@@ -109,7 +109,7 @@ pub struct Actor {
     pub uid: u32,
     /// The group; other groups of the user are not known.
     pub gid: u32,
-    /// The user's name; it stands in entries where `config/agent` is not set.
+    /// The user's name; entries have it where `config/agent` is not set.
     pub name: Arc<str>,
 }
 

@@ -59,7 +59,7 @@ impl OpenMode {
 impl Memory {
     /// Opens the store in the folder `path`.
     ///
-    /// `holder` is what another process is told that finds the store taken, such as
+    /// `holder` is shown to a process that finds the store taken, such as
     /// `pid 12, mounted at /mnt/m`. Kind `NotFound` where there is no store, `Locked` where another
     /// process has it, `Damaged` where bytes that were safe are not what was written.
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
@@ -332,7 +332,7 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
 }
 
 /// Reads both halves of the signing key; a [`KeyError`](crate::lineage::KeyError) where others could read the secret
-/// one, one is no key, or they do not belong together.
+/// one, one is not a key, or they do not belong together.
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     let key = read_file(disk, "key")?;
     let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", error))?;

@@ -38,7 +38,7 @@ pub struct VerifyOptions<'a> {
     pub public_key: Option<&'a str>,
     /// A tip noted earlier: it must be in the chain, or the store was cut or put back.
     pub expect_tip: Option<Hash>,
-    /// Is told from time to time how many entries are checked, and of how many.
+    /// Is called from time to time with how many entries are checked, and of how many.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
 

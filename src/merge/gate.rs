@@ -41,7 +41,7 @@ enum Condition {
     Conflicts(u64),
     /// Nothing else is changed.
     Only(GlobSet),
-    /// The agent has told the others.
+    /// The agent has written a summary to the shared log.
     Summary,
 }
 
@@ -87,7 +87,7 @@ pub struct GateFindings {
 }
 
 impl Gate {
-    /// Parses `config/gate`, one condition a line; none where a line is no condition.
+    /// Parses `config/gate`, one condition a line; none where a line is not a condition.
     ///
     /// ```
     /// use engramfs::merge::gate::Gate;

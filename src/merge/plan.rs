@@ -150,7 +150,7 @@ fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<st
 
 static LONG_ID: Context = Context::new("engramfs 2026 long record id v1");
 
-/// Appends to an id. One that gets too long is cut, and told from others by its hash.
+/// Appends to an id. One that gets too long is cut, and its hash keeps it unique.
 fn with_end(id: &str, end: &str) -> String {
     if id.len() + end.len() <= RECORD_ID_BYTES_MAX {
         return format!("{id}{end}");

@@ -145,7 +145,7 @@ impl BlobStore {
         Ok(freed)
     }
 
-    /// Returns the names of all files that have one. What is no name, as a draft, is left out.
+    /// Returns the names of all files that have one. Other files, such as drafts, are left out.
     pub fn names(&self) -> io::Result<HashSet<Hash>> {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }

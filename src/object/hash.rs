@@ -30,7 +30,7 @@ impl Context {
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
-    /// The hash that stands for "nothing": the `prev` of a store's first entry.
+    /// The hash that means "nothing": the `prev` of a store's first entry.
     pub const ZERO: Hash = Hash([0; 32]);
 
     /// Returns the hash of `bytes` as content of the kind that `context` names.

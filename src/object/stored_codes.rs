@@ -15,7 +15,7 @@ macro_rules! stored_codes {
             /// All variants, in the order in which they are declared.
             pub const ALL: [$name; [$($code),+].len()] = [$($name::$variant),+];
 
-            /// Returns the byte that stands for it in stored bytes.
+            /// Returns its byte in stored form.
             pub const fn code(self) -> u8 {
                 self as u8
             }

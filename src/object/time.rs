@@ -13,7 +13,7 @@ impl Time {
     }
 }
 
-/// A text is no time.
+/// A text that is not a time.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no time as 2026-01-01T00:00:00Z is")]
 pub struct TimeParseError;

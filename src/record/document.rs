@@ -3,7 +3,7 @@
 use super::float::{vector_bytes, write_vector};
 use super::{Provenance, RecordContent, Version};
 
-/// What stands before each value of a document, and behind the last.
+/// The text before each value of a document, and behind the last.
 const DOCUMENT: [&str; 12] = [
     "{\n\"id\": ",
     ",\n\"text\": ",
@@ -18,7 +18,7 @@ const DOCUMENT: [&str; 12] = [
     ",\n\"vector\": ",
     "\n}\n",
 ];
-/// What stands behind the user if the text is newer than the vector.
+/// The text behind the user if the text is newer than the vector.
 const STALE: &str = ",\n\"vector_stale\": true";
 /// The same for an export line.
 const EXPORT: [&str; 12] = [
@@ -35,7 +35,7 @@ const EXPORT: [&str; 12] = [
     ",\"vector\":",
     "}\n",
 ];
-/// What stands in an export line in front of the vector if the text is newer; else as many blanks, so that the length
+/// The text before the vector of an export line if the text is newer; else as many blanks, so that the length
 /// of an export follows from sums.
 const EXPORT_STALE: &str = ",\"vector_stale\":true";
 const EXPORT_FRESH: &str = "                    ";
@@ -82,7 +82,7 @@ pub fn write_document(out: &mut Vec<u8>, version: &Version) {
     write_raw(out, end, "");
 }
 
-/// Appends all keys before the vector, and returns what stands before that and at the end.
+/// Appends all keys before the vector, and returns the text before that and at the end.
 fn write_up_to_vector(out: &mut Vec<u8>, version: &Version, pieces: [&'static str; 12]) -> [&'static str; 2] {
     let stamp = &version.stamp;
     let [id, text, metadata, created, modified, branch, agent, session, task, uid, vector, end] = pieces;

@@ -107,7 +107,7 @@ pub struct Computed {
     pub terms: u32,
 }
 
-/// Versions are equal when content and stamp are; the hash stands for the content.
+/// Versions are equal when content and stamp are; the hash is compared for the content.
 impl PartialEq for Version {
     fn eq(&self, other: &Version) -> bool {
         self.hash == other.hash && self.stamp == other.stamp

@@ -11,7 +11,7 @@ use crate::file_index::{IndexSegment, PassagePlace};
 use crate::segment::Row;
 use crate::text::{Collection, Language, MaxScore, Scorer};
 
-/// Names what holds words of a query. In the order of equal scores records stand by id, then by place; files behind them.
+/// Names what holds words of a query. Equal scores are ordered by id, then by place; files come last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HitKey {
     /// A record, and the number of its place.

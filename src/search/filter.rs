@@ -39,7 +39,7 @@ pub enum FilterError {
     /// A filter is something else than an object.
     #[error("a filter is an object like {{\"key\": \"value\"}}, but {found} stands there")]
     NoObject {
-        /// The kind of value that stands there.
+        /// The kind of value that was found, such as `a string`.
         found: &'static str,
     },
     /// No such operator, or not in this place.
@@ -47,7 +47,7 @@ pub enum FilterError {
     Operator {
         /// The name as it was written.
         operator: String,
-        /// Where it stands: the condition on some key, or the filter itself.
+        /// Where it was found: in the condition on some key, or in the filter itself.
         place: String,
     },
     /// An operator has a value that it can't work with.
@@ -55,12 +55,12 @@ pub enum FilterError {
     Operand {
         /// The operator whose operand is wrong.
         operator: &'static str,
-        /// The kind of value that stands there.
+        /// The kind of value that was found, such as `a string`.
         found: &'static str,
         /// What to write instead.
         expected: &'static str,
     },
-    /// Operators and plain keys stand in one object.
+    /// One object has both operators and plain keys.
     #[error("the filter for {key:?} mixes operators with plain keys")]
     Mixed {
         /// The key whose condition it is.

@@ -34,7 +34,7 @@ pub enum QueryError {
     /// The line holds nothing, or nothing that could be looked for.
     #[error("the query asks for nothing")]
     Empty,
-    /// A line that begins with `{` is no JSON object of the right shape.
+    /// A line that begins with `{` is not a JSON object of the right shape.
     #[error("the query is not understood: {source}")]
     Json {
         /// What the JSON reader found, and in which column.
@@ -46,12 +46,12 @@ pub enum QueryError {
     Field {
         /// The key whose value is wrong.
         key: &'static str,
-        /// The value that stands there, shortened.
+        /// The value that was given, shortened.
         found: String,
         /// What to write instead.
         expected: &'static str,
     },
-    /// `id` stands beside `vector` or `text`.
+    /// `id` is given together with `vector` or `text`.
     #[error("\"id\" stands beside {other:?}, and one query has one or the other")]
     Both {
         /// The key beside it.
@@ -108,7 +108,7 @@ pub struct Include {
 /// What is asked, checked as far as it can be without looking at any record.
 ///
 /// At least one of `vector`, `text` and `id` is there, and `id` only alone. In a line's object a
-/// null stands for a key that is left out.
+/// null means a key that is left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     /// The vector to be near to: one or more finite numbers; that its length fits is checked when it is answered.

@@ -50,7 +50,7 @@ pub struct Scored<S> {
     pub source_index: usize,
     /// Its id.
     pub id: Arc<str>,
-    /// Where it stands.
+    /// The row that holds it.
     pub row: Row,
     /// Larger is better.
     pub score: S,

@@ -8,7 +8,7 @@
 //! | 3 scales | f32, factor of the code | rows × 4 |
 //! | 4 residuals | f32, bound of the code's error | rows × 4 |
 //! | 5 id ends | u32, where each id ends in section 6 | rows × 4 |
-//! | 6 ids | UTF-8, sorted bytewise; one id may stand in several rows | – |
+//! | 6 ids | UTF-8, sorted bytewise; several rows may have one id | – |
 //! | 7 hashes | content hash | rows × 32 |
 //! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
 //! | 9 payloads | row (u32), created, modified (i64), stamp (u32), flags, lengths, text, metadata | – |

@@ -53,7 +53,7 @@ pub struct DerivedCounts {
 
 /// What scans compare of derived vectors, by their numbers.
 pub struct DerivedColumns<'a> {
-    /// Of each row of the segment, the number of its vector; [`DerivedColumns::number`] knows those that stand for
+    /// Of each row of the segment, the number of its vector; [`DerivedColumns::number`] knows those that mean
     /// none.
     pub numbers: &'a [u32],
     /// One int8 a dimension, row-major, vectors × dim.

@@ -42,7 +42,7 @@ struct Gauge {
     is_over: AtomicBool,
 }
 
-/// Returns how many bytes the process takes, after it gave back what it does not need where it is told to.
+/// Returns how many bytes the process takes, after it gave back what it does not need where that is set.
 pub type Measure = Box<dyn Fn(GiveBack) -> u64 + Send + Sync>;
 
 /// Whether the process gives back memory before it is measured.

@@ -1,6 +1,6 @@
 //! The order in which locks are taken, and its check in debug builds.
 
-/// Where a lock stands in the order: each is taken after those above it only.
+/// The place of a lock in the order: each is taken after those above it only.
 ///
 /// Two locks of one rank are never held together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -10,7 +10,7 @@ use super::{Condvar, Mutex, MutexGuard};
 const SLICE: Duration = Duration::from_millis(5);
 
 /// Lets each user run as many long computations at a time as there are processors; the others of that
-/// user take turns with them. So whoever asks 24 queries at once is no more in the way of other
+/// user take turns with them. So whoever asks 24 queries at once is not more in the way of other
 /// users than whoever asks two.
 pub struct Shares {
     slots: usize,

@@ -15,7 +15,7 @@ pub enum TextError {
     /// The layout is another version than this program reads.
     #[error("the text index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
-        /// The version that stands in the bytes.
+        /// The version that the bytes name.
         found: u8,
     },
     /// The sizes in the header do not add up to the bytes there are.
@@ -121,7 +121,7 @@ impl<'a> Postings<'a> {
         (low..self.terms()).map_while(name).take_while(move |name| name.starts_with(prefix))
     }
 
-    /// Returns the i-th term's part of `section`, whose start stands at `field` in its dictionary entry.
+    /// Returns the i-th term's part of `section`, whose start is at `field` in its dictionary entry.
     fn part(&self, section: &'a [u8], i: usize, field: usize) -> Option<&'a [u8]> {
         let at = i * TERM_ENTRY_BYTES + field;
         let start = size_at(self.dictionary, at)?;

@@ -7,7 +7,7 @@ use super::{Language, tokens};
 /// What a stem's words count beside the word itself. Measured: more brings in too many other words, less too few.
 pub const STEM_WEIGHT: f64 = 0.5;
 
-/// The words of a query: each as it stands, and the stems of those that have one.
+/// The words of a query: each as it was written, and the stems of those that have one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryTerms {
     /// Distinct terms with their weights, sorted.

@@ -1,4 +1,4 @@
-//! Scripts that put no spaces between words: where they stand in a text, and where their words end.
+//! Scripts that put no spaces between words: where they occur in a text, and where their words end.
 //!
 //! Words are those of the dictionaries of the Unicode Consortium (ICU), for Chinese and Japanese, Thai, Lao, Khmer and Burmese.
 //! The models that ICU also has cut the same word in one way by itself and in another within a sentence, so that a query

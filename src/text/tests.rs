@@ -58,7 +58,7 @@ fn index(documents: &[(String, Value)]) -> Vec<u8> {
     writer.finish()
 }
 
-/// BM25 as it stands in the paper, over plain lists of words; document number to score.
+/// BM25 as in the paper, over plain lists of words; document number to score.
 fn reference(documents: &[(usize, Vec<String>)], query: &str) -> BTreeMap<usize, f64> {
     let mut terms = BTreeSet::new();
     tokens(query, &mut |term| {

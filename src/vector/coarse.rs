@@ -267,7 +267,7 @@ impl CoarseQuery {
         worth.min(far as f32)
     }
 
-    /// Returns the score that a product of codes stands for.
+    /// Returns the score that follows from a product of codes.
     #[inline]
     #[expect(clippy::manual_clamp, reason = "clamp would keep NaN")]
     fn worth(&self, product: i32, (weight, size): (f32, f32)) -> f32 {

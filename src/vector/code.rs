@@ -1,6 +1,6 @@
 //! The compact copy of a vector: one int8 a dimension and one scale for all.
 
-/// A vector in int8, as it is stored: `scale * bytes` stands for the vector.
+/// A vector in int8, as it is stored: `scale * bytes` approximates the vector.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
     /// One number a dimension, -127 to 127.

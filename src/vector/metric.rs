@@ -19,7 +19,7 @@ impl Metric {
     /// All metrics, in the order of their codes.
     pub const ALL: [Self; 3] = [Self::Cosine, Self::L2, Self::Dot];
 
-    /// Returns the number that stands for this metric in stored bytes.
+    /// Returns the number of this metric in stored bytes.
     #[must_use]
     pub fn to_code(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl Metric {
         }
     }
 
-    /// Returns the metric that a stored number stands for, `None` for a number never given out.
+    /// Returns the metric of a stored number, `None` for a number never given out.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.to_code() == code)

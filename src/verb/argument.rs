@@ -5,7 +5,7 @@ use crate::memory::{Error, Revision, check_name};
 /// One argument of a verb.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// What stands for it where usage is explained, such as `LABEL`; of a flag the flag. Unique within a verb.
+    /// Its placeholder in usage lines, such as `LABEL`; of a flag the flag itself. Unique within a verb.
     pub name: &'static str,
     /// What it is for, as the help of the command says.
     pub help: &'static str,

@@ -3,7 +3,7 @@
 use super::fork::FROM_DISCARDED;
 use super::{Argument, Arguments, Form, VerbSpec};
 
-/// Parses what stands behind a verb; none where that is not what it takes.
+/// Parses the rest of a line behind its verb; none where that is not what it takes.
 pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Arguments> {
     let mut found = Arguments::default();
     for (at, argument) in arguments.iter().enumerate() {

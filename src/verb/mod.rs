@@ -33,7 +33,7 @@ pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
-/// All verbs. Those that are commands stand in the order in which help lists them.
+/// All verbs. Commands are in the order in which help lists them.
 pub const VERBS: [&VerbSpec; 24] = [
     &fork::FORK,
     &merging::MERGE,
@@ -107,7 +107,7 @@ impl Verb {
         Ok(Verb { spec, arguments })
     }
 
-    /// Parses a line of `ctl`; none where it is no verb that can be asked for there, or has other arguments.
+    /// Parses a line of `ctl`; none where `ctl` has no such verb, or it takes other arguments.
     ///
     /// ```
     /// use engramfs::verb::Verb;

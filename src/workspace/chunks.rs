@@ -13,7 +13,7 @@ use super::chunk::{CHUNK_BYTES, Chunk};
 /// A whole chunk of zeros.
 static WHOLE: Chunk = Chunk::Zeros(CHUNK_BYTES as u32);
 
-/// What stands at a number.
+/// The piece at a number.
 #[derive(Clone, PartialEq)]
 pub(super) enum Piece {
     /// One chunk.
@@ -167,7 +167,7 @@ impl Chunks {
         first.map(|chunk| (0, chunk)).into_iter().chain(ones)
     }
 
-    /// Returns what stands at a number exactly: not where a run that began before it covers it.
+    /// Returns the piece at exactly that number: nothing where a run that began before it covers it.
     fn piece(&self, number: u64) -> Option<Piece> {
         match self {
             Chunks::First(chunk) => chunk.clone().filter(|_| number == 0).map(Piece::One),
@@ -182,7 +182,7 @@ impl Chunks {
         }
     }
 
-    /// Returns every number at which another piece stands in `newer`, in order, and the piece there.
+    /// Returns every number at which `newer` has another piece, in order, and the piece there.
     pub fn differences(&self, newer: &Chunks) -> Vec<(u64, Option<Piece>)> {
         if let (Chunks::Many(old), Chunks::Many(new)) = (self, newer) {
             let item = |item| match item {

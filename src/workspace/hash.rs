@@ -1,7 +1,7 @@
 //! The hash of a tree: by directory, and within large ones by groups of names.
 //!
 //! The names of a directory in order are cut into groups in front of each boundary; whether a name
-//! is a boundary is told by the name alone, so equal directories have equal groups, whatever their
+//! is a boundary depends on the name alone, so equal directories have equal groups, whatever their
 //! history. A directory's hash covers its own attributes and the hashes of its groups, a group's
 //! hash its names and the hashes of what they lead to. One change in a directory of 100,000 names
 //! so costs one group of about 16 names and the list of groups.

@@ -171,7 +171,7 @@ struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    /// Returns what follows a digit of `level`, where lower blocks stand for their numbers, too.
+    /// Returns the block below a digit of `level`; a block of a lower level is below digit 0.
     fn below(self, digit: usize, level: u32) -> Option<Placed<'a>> {
         match &**self.block {
             _ if self.level < level => Some(self).filter(|_| digit == 0),

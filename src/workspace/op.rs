@@ -97,7 +97,7 @@ pub enum FileOp<'a> {
     /// `NotFound` where nothing has the name, `Invalid` for a directory that would be below itself; `IsDirectory`,
     /// `NotDirectory` or `NotEmpty` where what has the new name can't be replaced.
     Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, how: RenameHow, keep: bool },
-    /// Sets attributes. A size is `TooLarge` beyond 16 TiB, `IsDirectory` and `Invalid` for what is no file.
+    /// Sets attributes. A size is `TooLarge` beyond 16 TiB, `IsDirectory` and `Invalid` for anything but a file.
     SetAttr { inode: u64, attrs: Attrs },
     /// Writes bytes at a place of a file; a gap in front of them reads as zeros. `TooLarge` where they would end behind
     /// 16 TiB.

@@ -9,7 +9,7 @@ use crate::object::{Hash, Time};
 /// Which files of a tree go.
 #[derive(Clone, Debug, Default)]
 pub struct PurgedFiles {
-    /// What stands at these paths, with all that is below them.
+    /// The entries at these paths, with all that is below them.
     pub paths: Vec<Vec<u8>>,
     /// Files of these contents.
     pub contents: HashSet<Hash>,

@@ -78,18 +78,18 @@ impl<'a> DirectWrite<'a> {
 
     /// Returns the hashes as bytes, which vouch for those that are written.
     pub fn chunk_hashes(&self) -> Vec<u8> {
-        // No zeros stand for zeros: a part of a file that was never written has them.
+        // A chunk of zeros counts as one without bytes, which is what a part of a file that was never written has.
         let zeros = || Hash::of(&CHUNK_CONTEXT, &[]);
         self.hashes.iter().flat_map(|hash| hash.unwrap_or_else(zeros).0).collect()
     }
 
-    /// Returns what stands before and behind whole chunks, with its place in the file.
+    /// Returns the bytes before and behind whole chunks, with their places in the file.
     pub fn ends(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let ends = pieces(self.offset, self.bytes).filter(|(_, piece)| piece.len() < LENGTH);
         ends.map(|(part, piece)| (part.number * CHUNK_BYTES + part.start as u64, piece))
     }
 
-    /// Returns the whole chunks with their numbers, as they stand in a file where `file_offset` is the first
+    /// Returns the whole chunks with their numbers, as they are in a file where `file_offset` is the first
     /// byte of the write.
     fn chunks(&self, file: &Arc<dyn DiskFile>, file_offset: u64) -> impl Iterator<Item = (u64, Chunk)> {
         let whole = pieces(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
@@ -122,7 +122,7 @@ impl Tree {
         self.node(inode)?.file().map(|_| ())
     }
 
-    /// Writes what stands before and behind the whole chunks of a stretch: the half of a long write that can fail, so
+    /// Writes the bytes before and behind the whole chunks of a stretch: the half of a long write that can fail, so
     /// it comes first. After an error some of it may be written: work on a clone. Fails as [`Tree::check_write`] does,
     /// and where a chunk that is kept in part can't be read.
     pub fn place_ends(
@@ -136,7 +136,7 @@ impl Tree {
         stretch.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
     }
 
-    /// Puts the whole chunks of a stretch, which stands in a file from `at` on, in the place of those that were there.
+    /// Puts the whole chunks of a stretch, which begins at `at` in a file, in the place of those that were there.
     /// That they are there is checked when they are read.
     pub fn place(
         &mut self,

@@ -1,8 +1,8 @@
 //! A file of earlier states of branches, each as what it has other than one before.
 //!
-//! The file holds no records and no contents of files: it names them by what they are. Where they stand is told by `held`, the
-//! rows and chunks that its states need, and by `anchors`, whole states that deltas begin with. Both are moved like any other
-//! state; the file never changes.
+//! The file holds no records and no contents of files: it names them by what they are. Where they are stored is told by
+//! `held`, the rows and chunks that its states need, and by `anchors`, whole states that deltas begin with. Both are
+//! moved like any other state; the file never changes.
 //!
 //! ```text
 //!  section 0  steps, in the order of their entries:
@@ -42,7 +42,7 @@ mod code {
     pub const BASE_STEP: u8 = 2;
 }
 
-/// Names a state: the branch's number, and that of the entry that it stands behind.
+/// Names a state: the number of the branch, and that of the entry that made the state.
 pub type StateKey = (u64, u64);
 
 /// A state of a branch that stays readable.
@@ -63,7 +63,7 @@ pub struct RetainedState {
 /// What is known of a state without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateInfo {
-    /// The branch, and the entry that it stands behind.
+    /// The branch, and the entry that made the state.
     pub key: StateKey,
     /// When the entry was made.
     pub time: Time,

@@ -92,7 +92,7 @@ impl StateFile {
         self.container.length()
     }
 
-    /// Returns the rows and chunks that its states need. It is no state.
+    /// Returns the rows and chunks that its states need, in the form of a state, though no branch had it.
     pub fn held(&self) -> &Arc<BranchVersion> {
         &self.held
     }

@@ -67,7 +67,7 @@ fn finding_of_models(models: &[PathBuf]) -> Finding {
     Finding { name: "embedder", ok: true, detail, advice }
 }
 
-/// How it stands with the embedder of a mount. That none is set keeps nothing from working.
+/// The state of a mount's embedder. That none is set keeps nothing from working.
 fn finding_of_embedder(embedder: &Value) -> Finding {
     let text = |key: &str| embedder[key].as_str().unwrap_or_default();
     if embedder.is_null() {

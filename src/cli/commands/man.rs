@@ -31,7 +31,7 @@ pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<
     Ok(Exit::Done)
 }
 
-/// Renders a page; the examples stand before the options, as in the help.
+/// Renders a page; the examples come before the options, as in the help.
 pub fn render(page: clap::Command) -> io::Result<Vec<u8>> {
     let examples = page.get_before_help().map(|text| verbatim("EXAMPLES", &text.to_string())).unwrap_or_default();
     let notes = page.get_after_help().map(|text| verbatim("NOTES", &text.to_string())).unwrap_or_default();
@@ -51,7 +51,8 @@ pub fn render(page: clap::Command) -> io::Result<Vec<u8>> {
     Ok(roff)
 }
 
-/// Returns a section whose lines stay as they are; the generator leaves out what stands before the help, and fills what stands after.
+/// Returns a section whose lines stay as they are; the generator leaves out the text before the help, and fills the
+/// text after it.
 fn verbatim(title: &str, text: &str) -> String {
     let lines = text.lines().skip_while(|line| line.starts_with("Examples:"));
     // A backslash begins roff's own escapes, a bare hyphen may become a typographic one.

@@ -55,7 +55,7 @@ impl Args {
         out.text(&rendered.hits)
     }
 
-    /// Puts the options into a query. What is no JSON object is left to the branch to refuse.
+    /// Puts the options into a query. Anything but a JSON object is left to the branch to refuse.
     fn query(&self, words: &str) -> String {
         let options = [("k", self.k.map(Value::from)), ("at", self.at.clone().map(Value::from))];
         let given = options.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));

@@ -201,7 +201,7 @@ fn prepare(args: &Args, branch: &Mounted<'_>, name: &str, inherits_ttl: Option<b
     let is_new = inherits_ttl.is_some();
     match &args.agent {
         Some(agent) => branch.set("agent", agent)?,
-        // A name that is somebody else's is no reason not to begin: the branch acts as `uid:N` then.
+        // Where the name belongs to somebody else the branch still begins, and acts as `uid:N`.
         None if is_new => drop(branch.set("agent", name)),
         None => {}
     }

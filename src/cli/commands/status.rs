@@ -23,7 +23,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if out.is_json() {
         out.line(status.trim_end())?;
     } else {
-        // What is no JSON is better shown as it is than not at all.
+        // Anything but JSON is shown as it is, rather than not at all.
         let text = serde_json::from_str(&status).map_or(status, |object| facts::render(&object));
         out.text(&text)?;
     }

@@ -1,4 +1,4 @@
-//! JSON Lines of a dump. What is wrong with one is told with its file and number.
+//! JSON Lines of a dump. Errors name the file and the number of the line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};

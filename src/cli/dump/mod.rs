@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 /// The records of a state, one a line.
 const RECORDS: &str = "records.jsonl";
-/// What stands in `files/` of a state, one path a line.
+/// The contents of `files/` of a state, one path a line.
 const INDEX: &str = "files.jsonl";
 /// The contents of these files, each at its path.
 const FILES: &str = "files";
@@ -68,7 +68,7 @@ struct DumpManifest {
 struct DumpedBranch {
     /// Its name path.
     path: String,
-    /// Where its present state stands.
+    /// Where its present state is stored.
     folder: PathBuf,
     owner: u32,
     /// In octal.

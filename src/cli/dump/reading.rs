@@ -84,7 +84,7 @@ impl DumpReader<'_> {
         self.grow(top, branch)
     }
 
-    /// Makes the branch that was dumped. Where that is no root branch, those above it have its base.
+    /// Makes the branch that was dumped. Where that is a child branch, those above it have its base.
     fn make_top(&self, top: &DumpedBranch) -> Result<BranchId, CommandError> {
         let names: Vec<&str> = top.path.split('/').collect();
         let mut branch = match self.memory.root(names[0]) {
@@ -191,7 +191,7 @@ impl DumpReader<'_> {
         for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
             let is_alone = |setting: &Setting| setting.is_shared() || dumped.inherits_rules.is_none();
-            // The embedder is no part of a dump: the mount that runs one sets it.
+            // A dump leaves the embedder out: the mount that runs one sets it.
             let settings = || Setting::ALL.into_iter().filter(|setting| *setting != Setting::Embedder);
             for setting in settings().filter(is_alone) {
                 self.set(branch, dumped, setting)?;

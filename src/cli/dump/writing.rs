@@ -64,7 +64,7 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
 struct DumpWriter<'a> {
     memory: &'a Memory,
     out: &'a Path,
-    /// Where the state with each head stands.
+    /// Where the state with each head is stored.
     states: BTreeMap<String, PathBuf>,
     records: u64,
     /// Signals that were left out, since they end with a lease.
@@ -143,7 +143,7 @@ impl DumpWriter<'_> {
         logs.iter().map(closed).collect()
     }
 
-    /// Writes the states that no present one stands for.
+    /// Writes the states that are equal to no present one.
     fn other_states(&mut self, branch: BranchId, dumped: &DumpedBranch) -> Result<(), CommandError> {
         if !self.states.contains_key(&dumped.base) {
             self.state(&self.memory.base(branch)?, &dumped.folder.join("base"))?;

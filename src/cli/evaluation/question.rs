@@ -81,7 +81,7 @@ impl Question {
         Some(Value::Object(query).to_string())
     }
 
-    /// Returns a failure to answer it, with the line that it stands in.
+    /// Returns a failure to answer it, with the number of its line.
     pub fn failed(&self, failure: CommandError) -> CommandError {
         CommandError { message: format!("the question in line {} failed: {}", self.line, failure.message), ..failure }
     }

@@ -11,7 +11,7 @@ use crate::cli::failure::CommandError;
 /// Our keys in the order in which [`FieldMap`] holds theirs.
 const KEYS: [&str; 4] = ["id", "text", "vector", "metadata"];
 
-/// Which field stands for which key: `id=…,text=…,vector=…`, a dot leading into objects.
+/// Which field becomes which key: `id=…,text=…,vector=…`, a dot leading into objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMap([Option<String>; 4]);
 
@@ -34,7 +34,7 @@ impl FromStr for FieldMap {
 }
 
 impl FieldMap {
-    /// Returns the row with our keys; what no key stands for becomes metadata.
+    /// Returns the row with our keys; fields that become no key are metadata.
     pub fn apply(&self, row: InputRow, path: &Path) -> Result<InputRow, CommandError> {
         let InputRow::Line { number, bytes } = row else { return Ok(row) };
         let bad = |what: String| malformed(path, format!("{what} in line {number}"), "check --map and the line");

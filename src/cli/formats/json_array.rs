@@ -15,7 +15,7 @@ pub fn rows(
     let elements: Vec<Box<RawValue>> = serde_json::from_slice(bytes)
         .map_err(|e| malformed(&path, format!("is no JSON array: {e}"), "for one record a line call it .jsonl"))?;
     Ok(elements.into_iter().enumerate().map(|(at, element)| {
-        // Line ends stand between tokens only, never in strings.
+        // Line ends occur between tokens only, never in strings.
         let bytes: Vec<u8> =
             element.get().bytes().map(|byte| if b"\r\n".contains(&byte) { b' ' } else { byte }).collect();
         let length = bytes.len() as u64;

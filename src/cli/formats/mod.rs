@@ -28,7 +28,7 @@ pub use fvecs::write_fvecs;
 /// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The kinds of files, told by the end of the name.
+/// The kinds of files, known by the end of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `.jsonl`: a record a line.
@@ -120,7 +120,7 @@ type Rows = Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>;
 
 impl RowReader {
     /// Opens a file, a folder of notes, or with `-` JSON Lines from standard input; `ids` names the file with the ids of a format
-    /// that has none of its own, `fields` says which fields stand for which keys.
+    /// that has none of its own, `fields` says which fields become which keys.
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::of(path)?;

@@ -56,7 +56,7 @@ pub fn render(diff: &[Value], coloured: bool) -> String {
     diff.iter().map(line).collect()
 }
 
-/// Returns the lines of text that an edit took away and added, where both versions are told.
+/// Returns the lines of text that an edit took away and added, where both versions are shown.
 fn texts(edit: &Value, coloured: bool) -> String {
     let lines = |side: &str| -> Vec<&str> {
         let text = edit.get(side).and_then(|version| version.get("text")).and_then(Value::as_str);

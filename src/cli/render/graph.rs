@@ -1,6 +1,6 @@
 //! Draws a graph of entries in columns, newest first.
 //!
-//! Column c stands at character 2c. Each column waits for one entry: the next older one of its line.
+//! Column c is at character 2c. Each column waits for one entry: the next older one of its line.
 //!
 //! ```text
 //! *      a merge
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_line_crosses_the_columns_between() {
-        // 4 merges 1, while 3, an open branch of 0, stands between.
+        // 4 merges 1, while 3, an open branch of 0, is between.
         check(
             &[&[], &[0], &[0], &[0], &[2, 1]],
             Some(4),

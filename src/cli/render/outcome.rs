@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{counted, short, text};
 
-/// Returns the result in a few lines: what it did, and how to take that back from `receiver`; then conflicts and what stands in the
-/// way.
+/// Returns the result in a few lines: what it did, and how to take that back from `receiver`; then conflicts and what
+/// is in the way.
 pub fn render(outcome: &Value, receiver: &str) -> String {
     let count = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
     let list = |key: &str| outcome.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

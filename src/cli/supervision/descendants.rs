@@ -76,7 +76,7 @@ fn kill_trees(roots: &[Pid], end: Instant) {
         }
     }
     for pid in stopped {
-        // One that has ended meanwhile is no failure, and one of another user's stays.
+        // One may have ended meanwhile, and one of another user's stays; neither is a failure.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -111,7 +111,7 @@ fn parents() -> Vec<(Pid, Pid)> {
     processes.filter_map(|process| pair(process.file_name().to_str()?)).collect()
 }
 
-/// Reads the parent in a `stat` of /proc. The program's name stands before it in parentheses, and may hold some itself.
+/// Reads the parent in a `stat` of /proc. The program's name precedes it in parentheses, and may hold some itself.
 fn parent_in(stat: &str) -> Option<Pid> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     Pid::from_raw(fields.nth(1)?.parse().ok()?)

@@ -77,7 +77,7 @@ impl Lineage {
             let start = end.saturating_sub(READ_BYTES);
             let mut text = self.read(start, end)?;
             text.append(&mut after);
-            // What stands before the first line end may be the rest of a line only.
+            // The text before the first line end may be the rest of a line only.
             let whole = match start {
                 0 => 0,
                 _ => text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| at + 1),

@@ -1,4 +1,4 @@
-//! Which store a path belongs to, told by the mount table.
+//! Finds the store that a path belongs to in the mount table.
 
 use std::ffi::OsString;
 use std::io;

@@ -35,7 +35,7 @@ impl<'a> Attempt<'a> {
         self.error_logs.push((branch, path));
     }
 
-    /// Returns the failure that `error` stands for.
+    /// Returns the failure that `error` means.
     pub fn failed(&self, error: &io::Error) -> CommandError {
         let errno = error.raw_os_error().unwrap_or(0);
         let line = |(branch, path): &(&Path, String)| {

@@ -30,7 +30,7 @@ pub struct ModelEmbedder {
     tokenizer: TextTokenizer,
     pooling: Pooling,
     normalize: bool,
-    /// What stands before a query and before a document.
+    /// The text put before a query and before a document.
     prefixes: [String; 2],
 }
 

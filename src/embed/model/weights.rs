@@ -25,7 +25,7 @@ pub trait WeightSource {
 /// The weights in a file of safetensors.
 pub struct SafetensorsWeights<'a> {
     tensors: SafeTensors<'a>,
-    /// What stands before each name.
+    /// The prefix of each name.
     prefix: &'static str,
 }
 

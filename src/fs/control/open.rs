@@ -18,7 +18,7 @@ use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
 
 impl ControlNodeOps<'_> {
-    /// Returns where a handle of the node stands; nothing for the mount's own directory.
+    /// Returns the view of a handle of the node; nothing for the mount's own directory.
     pub(super) fn open_context(&self, caller: Caller) -> Result<Option<OpenContext>, Failure> {
         self.node.view().map(|view| self.fs.mount.open_context(&view, caller)).transpose()
     }

@@ -10,7 +10,7 @@ use crate::fs::mount_context::MountContext;
 use crate::fs::node::{FsNode, NAME_BYTES_MAX, SharedNode, exports};
 use crate::memory::{BranchId, FILES_ROOT, Kind, Revision, Setting, Time, View};
 
-/// Returns what stands at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
+/// Returns the node at `name` in the directory `parent`; ENOENT, ENOTDIR, ENAMETOOLONG.
 pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Result<FsNode, Failure> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Errno::ENAMETOOLONG.into());
@@ -86,7 +86,7 @@ fn find_inside(
     Ok(found)
 }
 
-/// Returns what stands at a name in a directory of `shared/`.
+/// Returns the node at a name in a directory of `shared/`.
 fn find_shared(
     mount: &MountContext,
     view: &View,

@@ -14,7 +14,7 @@ use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, Vi
 /// How often a record that others write to is set aside anew.
 const ROUNDS: usize = 10;
 
-/// Returns the id of the record that a name stands for; EINVAL where that can't be one.
+/// Returns the id of the record that a name means; EINVAL where that can't be one.
 fn record_id(name: &OsStr) -> Result<Arc<str>, Failure> {
     let text = name.to_str().ok_or(ShapeRefusal::RecordNotUtf8)?;
     let id = text.strip_suffix(".json").unwrap_or(text);

@@ -21,7 +21,7 @@ use crate::sync::{Rank, RwLock};
 
 const INODE_BITS: u32 = 40;
 const SLOT_BITS: u32 = 22;
-/// The first slot that is no branch's number.
+/// The first slot behind the numbers of branches.
 const MOUNT_SLOTS: u64 = BRANCH_NUMBERS as u64;
 /// So many views stay without a look at whether they are gone.
 const RECLAIM_AT: usize = 1_024;

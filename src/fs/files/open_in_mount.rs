@@ -1,4 +1,4 @@
-//! What the store is told of open files.
+//! Tells the store which files are open.
 
 use std::sync::{Arc, Weak};
 

@@ -362,7 +362,7 @@ fn a_setting_is_one_value_a_file() {
 #[test]
 fn a_value_may_come_line_by_line() {
     let rig = Rig::new();
-    // Whole lines, and a full buffer of 4096 bytes that cuts one behind `te`, which is no kind.
+    // Whole lines, and a full buffer of 4096 bytes that cuts one behind `te`, which names no kind.
     let cut = format!("# {}\ncore/** te", "x".repeat(4083));
     for [first, second] in [["core/** text manual\n", "** text\n"], [&cut, "xt manual\n"]] {
         let handle = rig.open("main/config/rules", ANEW).unwrap();

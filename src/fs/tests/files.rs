@@ -282,7 +282,7 @@ fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
     let contents = || std::mem::take(&mut *told.contents.lock());
     rig.mv("main/branches/x", "main/x").unwrap();
     assert_eq!((contents(), rig.ino("main/files/moved").unwrap()), (vec![a], a));
-    // Times alone are told, too, and cost no pages.
+    // A change of times alone is told to the kernel, too, and keeps its pages.
     let changes = AttrChanges { modified: Some(TimeSet::At(Time(7))), ..AttrChanges::default() };
     rig.fs.setattr(ROOT, b, changes, None).unwrap();
     rig.rm("main/files/moved").unwrap();

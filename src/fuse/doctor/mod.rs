@@ -31,7 +31,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Says that nothing stands in the way.
+    /// Says that nothing prevents it.
     pub(super) fn good(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, ok: true, detail: detail.into(), advice: None }
     }

@@ -1,6 +1,6 @@
 //! Whether the disk has room for what is about to be written.
 //!
-//! What is not sealed stands in the journal alone, and a seal writes what is still needed of it once more before the
+//! What is not sealed is in the journal alone, and a seal writes what is still needed of it once more before the
 //! journal goes. So something is written only while there is room for it and for the seal behind it; where there is
 //! not, room is made by a collection first. Deletes may use the reserve, too. So a full disk is never full for good.
 
@@ -20,7 +20,7 @@ const FREE_MARGIN_BYTES: u64 = 256 << 10;
 const CREDIT_BYTES_MAX: u64 = 4 << 20;
 /// Collections in a row before a write is refused, each after one that freed too little and left something to free.
 const COLLECTIONS_MAX: usize = 12;
-/// A seal writes at most this many times the unsealed bytes: a long text stands in its record, and its words in the index.
+/// A seal writes at most this many times the unsealed bytes: a long text is in its record, and its words in the index.
 const SEAL_AMPLIFICATION: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
 const COMMAND_COST_BYTES: u64 = 2 << 10;

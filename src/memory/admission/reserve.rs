@@ -29,7 +29,7 @@ pub(in crate::memory) struct Reserve {
     present: Mutex<BTreeSet<usize>>,
     /// How many are there.
     present_count: AtomicUsize,
-    /// Grows with each change, so that a status can be told from a later one.
+    /// Grows with each change, so that a status can be compared with a later one.
     steps: AtomicU64,
 }
 

@@ -56,7 +56,7 @@ pub struct SourceState {
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; 0 where it is none.
     pub checkpoint_seq: u64,
-    /// How far the branch had read the shared log; none where it is no checkpoint's state.
+    /// How far the branch had read the shared log; none where the state is not that of a checkpoint.
     pub cursor: Option<SharedLogCursor>,
 }
 

@@ -44,11 +44,11 @@ pub enum CatalogChange {
     Resolve(BranchId, Arc<str>, Resolution),
     /// A uid gets its name.
     User(u32, Arc<str>),
-    /// States of these branches are others, from which something was purged.
+    /// Something was purged from states of these branches, which are replaced as a whole.
     Purged(Vec<BranchRef>),
-    /// Earlier states are others, from which something was purged; these files of them are no more.
+    /// Something was purged from earlier states, which are replaced; these files of them are removed.
     PurgedStates(Vec<(StateKey, RetainedState)>, Vec<Hash>),
-    /// What lies behind this time in the future was left and changed at this time.
+    /// The clock went back: branches changed later than this time count as changed at this time.
     Clock(Time),
     /// A branch that holds the entries of a log holds these from now on.
     Log(BranchId, SharedLogTotals),
@@ -70,7 +70,7 @@ pub enum CatalogChange {
     Begin(LineageStart),
 }
 
-/// Returns the branches that are others behind an entry than before it, each once.
+/// Returns the branches that an entry changes, each once.
 fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
     let changed = |step: &CatalogChange| match step {
         CatalogChange::Add(branch) => branch.log_totals.is_none().then_some(branch.id),
@@ -207,7 +207,7 @@ impl Catalog {
         });
     }
 
-    /// Has nothing be left or changed in the future.
+    /// Moves times of change that are in the future back to `now`.
     fn follow_clock(&mut self, now: Time) {
         let ahead = self.branches.values().filter(|branch| branch.changed > now).map(|branch| branch.id);
         for id in ahead.collect::<Vec<BranchId>>() {

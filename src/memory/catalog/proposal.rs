@@ -78,7 +78,7 @@ impl Branch {
         self.proposal.as_deref().ok_or_else(|| ProposalError::Missing(self.path.to_string()).into())
     }
 
-    /// Returns the proposal that the entry of that number made, if it is still the one that stands.
+    /// Returns the proposal that the entry of that number made, if no later one replaced it.
     pub fn proposed_by(&self, entry: u64) -> Option<&Proposal> {
         self.proposal.as_deref().filter(|proposal| proposal.frozen.seq == entry)
     }

@@ -28,10 +28,10 @@ const MANY_DELETES: u32 = 100;
 /// **Invariants:**
 ///
 /// - A key is a branch and the entry that gave it the state, which it had until its next change. What a key means never changes.
-///   A seal replaces the state by an equal one that stands in other files, a purge by one without what was purged.
+///   A seal replaces the state by an equal one in other files, a purge by one without what was purged.
 /// - Only `Catalog::apply` adds states, at commits and at replay alike, in order of entries.
 /// - A seal writes the states of its rotation to a file and installs that while those pushed meanwhile stay in `recent`. A key
-///   may stand in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
+///   may be in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
 /// - A state goes in two ways. [`RetainedStates::thin`] removes states from `recent`, which bounds the memory between seals.
 ///   Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves them out of the files.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@ pub struct Revision {
     point: Option<RevisionPoint>,
 }
 
-/// What a revision names where it is no label.
+/// What a revision other than a label names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionPoint {
     /// The state after the entry of that number.
@@ -44,7 +44,7 @@ impl Revision {
         &self.text
     }
 
-    /// Returns the time that it is, where it is no label.
+    /// Returns the time that it names, unless it is a label.
     pub fn time(&self, now: Time) -> Option<Time> {
         match self.point? {
             RevisionPoint::At(time) => Some(time),
@@ -53,7 +53,7 @@ impl Revision {
         }
     }
 
-    /// Returns what it names where it is no label.
+    /// Returns what it names, unless that is a label.
     pub fn point(&self) -> Option<RevisionPoint> {
         self.point
     }

@@ -74,7 +74,7 @@ stored_codes! {
 }
 
 impl Setting {
-    /// Returns where its value stands among those of all settings.
+    /// Returns the place of its value among those of all settings.
     fn place(self) -> usize {
         usize::from(self.code()) - 1
     }

@@ -193,7 +193,7 @@ impl Catalog {
         Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
     }
 
-    /// Returns how many entries a branch's log has, 0 where that can't be told.
+    /// Returns how many entries a branch's log has, 0 where its log can't be found.
     pub(super) fn log_entries(&self, branch: &Branch) -> u64 {
         self.log_progress(branch).map_or(0, |(totals, _)| totals.entries)
     }

@@ -12,7 +12,7 @@ stored_codes! {
         Fork = 2,
         /// Records change.
         Commit = 3,
-        /// Many records change; they stand in a segment.
+        /// Many records change; they are in a segment.
         Bulk = 4,
         /// A checkpoint is taken.
         Checkpoint = 5,

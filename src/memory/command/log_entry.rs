@@ -148,7 +148,7 @@ impl SharedLogEntryInput {
         vector + self.text.len() + self.metadata.len() * (LABEL_BYTES_MAX / 4)
     }
 
-    /// Returns what is stored of it; with how many bytes the lines before it have, where that is to be told.
+    /// Returns what is stored of it; with how many bytes the lines before it have, where it is to hold that.
     pub fn content(&self, offset: Option<u64>) -> RecordContent {
         let mut metadata = self.metadata.clone();
         if let Some(offset) = offset {

@@ -39,7 +39,7 @@ pub enum Command {
     },
     /// Records are written and deleted.
     Commit(BranchId, Vec<RecordChange>),
-    /// The same for many records, which stand in a segment.
+    /// The same for many records, which are in a segment.
     Bulk {
         branch: BranchId,
         segment: Hash,
@@ -92,7 +92,7 @@ pub enum Command {
     },
     /// A merge was refused, and why.
     Refuse(BranchId, Arc<str>),
-    /// Earlier states of all branches went, since the disk was full; each root branch is told.
+    /// Earlier states of all branches went, since the disk was full; each root branch gets an entry.
     KeptDropped(BranchId),
     /// Nobody holds the lease of a branch any longer.
     LeaseLost(BranchId),
@@ -118,7 +118,8 @@ pub enum Command {
         /// What is said.
         review: Review,
     },
-    /// Files were changed by operations that stand in the journal already; so many paths differ, of which these are the first.
+    /// Files were changed by operations that are in the journal already; so many paths differ, of which these are the
+    /// first.
     Files(BranchId, u64, Vec<Arc<str>>),
     /// A user is seen for the first time.
     User(Arc<str>),

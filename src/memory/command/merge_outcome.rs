@@ -1,7 +1,7 @@
 //! What a merge, promote or pull came to, as the log holds it: an opening applies it and decides nothing again.
 //!
 //! It refers to versions that the store has already: to records by their places among those that differ between a branch
-//! and its base, to files by their inodes. Only contents that were joined stand in it.
+//! and its base, to files by their inodes. It holds contents only where they were joined.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl RecordOutcomes {
 pub struct StoredDecision {
     /// The decision; it has no hash of a version that is referred to.
     decision: Decision,
-    /// Which versions, of base, child and parent, are what stands at the path in the tree of that side.
+    /// Which versions, of base, child and parent, are the node at the path in the tree of that side.
     at_path: [bool; 3],
 }
 
@@ -137,7 +137,7 @@ impl StoredDecision {
         StoredDecision { decision, at_path: found }
     }
 
-    /// Returns the decision, with the same trees; none where nothing stands at a path that is referred to.
+    /// Returns the decision, with the same trees; none where a path that it refers to does not exist.
     pub fn decision(&self, trees: [&Tree; 3]) -> Option<Decision> {
         let mut decision = self.decision.clone();
         let versions = [&mut decision.base, &mut decision.child, &mut decision.parent];
@@ -183,7 +183,7 @@ impl StoredDecision {
     }
 }
 
-/// Returns the hash of what stands in a tree at the path that the id of a decision names.
+/// Returns the hash of the node in a tree at the path that the id of a decision names.
 fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
     let path = id.strip_prefix("files/")?;
     tree.hash_of(tree.resolve(path.as_bytes()).ok()?)

@@ -41,7 +41,7 @@ pub enum RecordEdit {
         /// The line that says so, from 1, as errors name it; 0 where there are no lines.
         line: usize,
     },
-    /// A record is deleted; one that is not there is no error.
+    /// A record is deleted; one that is not there is ignored.
     Delete {
         /// Id of the record, without `.json`.
         id: Arc<str>,

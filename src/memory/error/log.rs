@@ -15,7 +15,7 @@ pub enum SharedLogError {
     /// One write brings more than a batch may have.
     #[error("one write brings {0} entries, and 1000 is the most")]
     TooMany(usize),
-    /// The line is no JSON.
+    /// The line is not JSON.
     #[error("the entry is no JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
     /// The line is JSON of another shape.

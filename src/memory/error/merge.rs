@@ -39,7 +39,7 @@ pub enum MergeError {
     /// Names can't be looked up while a rename takes place, so it may not take long.
     #[error("the merge takes more than a rename may take: meanwhile no name could be looked up beside it")]
     TooLong,
-    /// It is no entry that changed the content of the branch.
+    /// The entry did not change the content of the branch.
     #[error("{0} is no entry that changed records or files of this branch")]
     NotRevertible(String),
     /// The caller has done nothing in the branch that is not undone yet.

@@ -403,7 +403,7 @@ fn damaged(hint: impl Into<Cow<'static, str>>) -> Advice {
     Advice::new(Kind::Damaged, "damaged", hint)
 }
 
-/// The numbers that the disk gives for a reason of its own are told apart, all others are failures.
+/// The numbers that the disk gives for a reason of its own are kept apart, all others are failures.
 fn of_disk(error: &io::Error) -> Advice {
     if error.get_ref().is_some_and(|inner| inner.is::<WrongType>()) {
         return damaged("put the right file back, or restore the store from a backup");

@@ -175,7 +175,7 @@ impl Archive {
     }
 
     /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where
-    /// it should stand, and few blocks of the file are touched.
+    /// it should be, and few blocks of the file are touched.
     pub fn like(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
@@ -277,7 +277,7 @@ fn facts(parent: u64, rights: u64) -> BranchFacts {
     BranchFacts { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
 }
 
-/// Returns what stands for a hash in the sorted hashes: its order is that of the whole.
+/// Returns the key of a hash in the sorted hashes: it sorts as the whole hash does.
 pub(super) fn prefix(hash: &Hash) -> u64 {
     u64::from_be_bytes(hash.0[..8].try_into().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Archives without their first entries: what is left is told as if the lineage began there.
+//! Archives without their first entries: what is left reads as if the lineage began there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

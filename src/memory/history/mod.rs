@@ -1,5 +1,5 @@
 //! All entries of the store: the recent ones in memory, the older ones in archives in the blob store, and what finds them by
-//! number, by hash, and by where they stand in the `lineage` and `events.jsonl` of a branch.
+//! number, by hash, and by where they are in the `lineage` and `events.jsonl` of a branch.
 //!
 //! ```text
 //!  timeline   what an entry adds to the histories of its branch and its parent

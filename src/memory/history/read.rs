@@ -14,7 +14,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 
-/// Branches that lie between a line and the branch in whose history it stands; more are a sign of damage.
+/// Branches that lie between a line and the branch in whose history it is; more are a sign of damage.
 const DEPTH_MAX: usize = 1 << 16;
 
 /// Where steps of a branch are.

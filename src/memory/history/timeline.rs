@@ -12,8 +12,8 @@
 //!  x's own                            3                   5         6
 //! ```
 //!
-//! Each entry is a step in the timeline of its branch, and of the parent where that is told of it. A step holds the
-//! totals up to it, so what stands at an offset is found by binary search, and no list of lines is kept.
+//! Each entry is a step in the timeline of its branch, and of the parent where that shows it. A step holds the
+//! totals up to it, so the line at an offset is found by binary search, and no list of lines is kept.
 
 use crate::lineage::{Entry, EntryOp};
 use crate::memory::catalog::Branch;
@@ -69,7 +69,7 @@ pub struct LineLengths {
     pub events_bytes: u64,
 }
 
-/// Returns whether the parent is told in its `events.jsonl`.
+/// Returns whether the `events.jsonl` of the parent shows the entry.
 pub fn tells_parent(entry: &Entry) -> bool {
     let of_child = matches!(
         entry.op,
@@ -95,7 +95,7 @@ fn takes_from_parent(entry: &Entry) -> bool {
     entry.parent_id != 0 && matches!(entry.op, EntryOp::Fork | EntryOp::Pull)
 }
 
-/// Changes the standings of an entry's branch and, where that is told, of its parent.
+/// Changes the standings of an entry's branch and, where that shows the entry, of its parent.
 pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, parent: &mut TimelinePoint) {
     let totals = &mut branch.totals;
     totals.own_bytes += lengths.lineage_bytes;

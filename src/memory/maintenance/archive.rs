@@ -17,7 +17,7 @@ use crate::object::{Hash, Time};
 
 impl Memory {
     /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`;
-    /// returns what moved. With `dry_run` it says what would. Kind `NotFound` where `before` is no time.
+    /// returns what moved. With `dry_run` it says what would. Kind `NotFound` where `before` is not a time.
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
         if !dry_run {

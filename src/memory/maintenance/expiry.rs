@@ -80,9 +80,11 @@ struct Expired {
 }
 
 impl Memory {
-    /// Lets the store ask which files are open: these never expire, and live on without a name when
-    /// a merge or a rollback takes it away; units that are open for writing are replaced by no merge. `open` may be
-    /// called with any lock held, so it must call nothing here.
+    /// Lets the store ask which files are open: these never expire, and live on without a name when a merge or a
+    /// rollback takes it away. A merge replaces no unit with a file that is open for writing. Without it no file counts
+    /// as open.
+    ///
+    /// `open` may be called with any lock held, so it must call nothing here.
     pub fn ask_for_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
         *self.maintenance.expiry.open_files.lock() = open;
     }
@@ -178,7 +180,7 @@ impl Memory {
 
     /// Deletes a file that has outlived its rule, unless it or the rule was changed since; returns whether it did.
     fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
-        // Expiry is no write of a user, so it resolves no conflict.
+        // Expiry is not a user's write, so it resolves no conflict.
         let path = before.path(file.inode).unwrap_or_default();
         self.merging.acks.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;

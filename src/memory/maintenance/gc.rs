@@ -240,7 +240,8 @@ pub(in crate::memory) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
     crate::memory::catalog::segments_of(catalog)
 }
 
-/// Returns the guards that nobody has ended: they are told and stay, since only who began one knows whether its step went well.
+/// Returns the guards that nobody has ended: they are listed and stay, since only who began one knows whether its step
+/// went well.
 fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
     let guards = catalog.branches.values().flat_map(|branch| {
         let labels = branch.checkpoints.iter().filter(|(label, _)| label.starts_with(GUARD_PREFIX));

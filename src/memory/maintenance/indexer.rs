@@ -42,7 +42,7 @@ struct IndexRequests {
     is_busy: bool,
     /// The segment at hand, and how many of its rows are done.
     current: Option<(Hash, u64)>,
-    /// Grows with every step, so that a status can be told from a later one.
+    /// Grows with every step, so that a status can be compared with a later one.
     steps: u64,
 }
 

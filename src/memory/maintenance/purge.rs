@@ -40,7 +40,7 @@ use crate::object::Hash;
 pub(in crate::memory) struct PurgeState {
     /// Set while one runs, so that a second is refused.
     pub(super) is_running: AtomicBool,
-    /// Whether somebody has it told what one would do: that reads every state that is kept.
+    /// Whether a dry run is under way: it reads every state that is kept.
     is_tried: AtomicBool,
     is_unfinished: AtomicBool,
 }
@@ -75,8 +75,8 @@ impl Memory {
     /// returns what went. Of an entry of a shared log, `shared/log/NUMBER`, stays who wrote it and when; of a signal,
     /// `shared/signals/KEY`, nothing.
     ///
-    /// A name means the same in all branches below one root branch. A file that stands under one goes under its former names,
-    /// too. Who is neither root nor owner of `main` must own all branches that have something of it:
+    /// A name means the same in all branches below one root branch. A file with such a name goes under its former
+    /// names, too. Who is neither root nor owner of `main` must own all branches that have something of it:
     /// [`PurgeError::NotOwner`].
     pub fn purge(
         &self,

@@ -31,7 +31,7 @@ pub(in crate::memory) struct PurgeSearch {
     records: HashSet<Hash>,
     /// Versions of others that say the same.
     copies: HashSet<Hash>,
-    /// Versions that stand under the names elsewhere: in a shared log, or in another root branch.
+    /// Versions under the same names elsewhere: in a shared log, or in another root branch.
     elsewhere: HashSet<Hash>,
     /// Hashes of what records say, whatever their ids; without a text there is none.
     said: HashSet<Hash>,
@@ -39,7 +39,7 @@ pub(in crate::memory) struct PurgeSearch {
     contents: HashSet<Hash>,
     /// Hashes of files, which decisions on merges name.
     files: HashSet<Hash>,
-    /// When files that stand under the names were made.
+    /// When the files under the names were made.
     births: HashSet<Time>,
     /// Paths of files that the branch has at present: what stood there earlier is not followed elsewhere.
     present: HashSet<Vec<u8>>,
@@ -49,7 +49,7 @@ pub(in crate::memory) struct PurgeSearch {
     segments: BTreeSet<Hash>,
 }
 
-/// Chooses what stands at a path.
+/// Selects the entry at a path.
 fn at(path: &[u8]) -> PurgedFiles {
     PurgedFiles { paths: vec![path.to_vec()], ..PurgedFiles::default() }
 }
@@ -102,7 +102,7 @@ impl PurgeSearch {
             earlier(*branch, &recent.retained.state);
             earlier(*branch, &recent.retained.base);
         }
-        // First what the names stand for below this root branch, then what else has the same ids, and copies last: a
+        // First what the names mean below this root branch, then what else has the same ids, and copies last: a
         // copy is known only by what the named records say.
         own.iter().try_for_each(|state| self.by_name(state))?;
         for file in catalog.retained.files.iter() {
@@ -138,7 +138,7 @@ impl PurgeSearch {
         Ok(())
     }
 
-    /// Notes what stands under the names in a state of the branch's own root branch.
+    /// Notes the entries of those names in a state of the branch's own root branch.
     fn by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
         for id in &self.ids {
             if state.deleted_at(id).is_some() {
@@ -169,7 +169,7 @@ impl PurgeSearch {
         Ok(())
     }
 
-    /// Notes what stands under the names in a state of a log, or of another root branch: it is not what was named.
+    /// Notes the entries of those names in a state of a log, or of another root branch: they are not what was named.
     fn by_name_elsewhere(&mut self, state: &BranchVersion) -> Result<(), Error> {
         for id in &self.ids {
             if let Some(row) = state.find(id)? {
@@ -179,7 +179,7 @@ impl PurgeSearch {
         Ok(())
     }
 
-    /// Notes which files stand at a path, to find them under other names; returns whether there is anything.
+    /// Notes which files are at a path, to find them under other names; returns whether there is anything.
     fn note_births(&mut self, files: &Tree, path: &[u8]) -> bool {
         let files = files.to_purge(&at(path));
         self.births.extend(files.iter().filter_map(|file| file.birth));

@@ -52,7 +52,7 @@ impl Memory {
         Ok(report)
     }
 
-    /// Purges what is no signal; that there is none of it is told in the report.
+    /// Purges the items that are not signals; where none of them is found, the report says so.
     fn purge_others(
         &self,
         who: &Actor,

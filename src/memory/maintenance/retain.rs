@@ -107,8 +107,8 @@ impl Catalog {
         stay
     }
 
-    /// Returns the earlier states that need not stay. Where a state stands in several places, the newest decides, which is also the
-    /// one that is found: only it may be pinned.
+    /// Returns the earlier states that need not stay. Where several files hold a state, the newest decides, which is
+    /// also the one that is found: only it may be pinned.
     pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
         let (mut newer, mut outdated, mut seen) = (NewerStates::default(), HashSet::new(), HashSet::new());
         let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));

@@ -30,7 +30,7 @@ pub(in crate::memory) struct ScrubProgress {
 #[derive(Default)]
 struct ScrubState {
     progress: ScrubProgress,
-    /// Grows with the progress, so that a status can be told from a later one.
+    /// Grows with the progress, so that a status can be compared with a later one.
     steps: u64,
     stop: bool,
 }

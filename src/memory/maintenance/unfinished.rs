@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// The negative control: on a drive that ignores syncs files are torn, which the flush before the renaming prevents. They are
-    /// told by their hash and not built on.
+    /// found by their hash and not built on.
     #[test]
     fn a_torn_build_is_found_out_and_dropped() {
         let columns = Columns::new();

@@ -16,7 +16,7 @@ use crate::object::Time;
 pub struct FoundState {
     /// Where it is taken from.
     pub source: StateSource,
-    /// The entry that it stands behind.
+    /// The entry that made it.
     entry: u64,
     time: Time,
 }

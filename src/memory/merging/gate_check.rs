@@ -15,7 +15,7 @@ use crate::object::Time;
 /// How long an approval or a rejection holds: 24 hours, in nanoseconds.
 const REVIEW_LIFETIME_NANOS: i64 = 24 * 3600 * 1_000_000_000;
 
-/// Whether a branch's agent has told the others something since the branch got its base.
+/// Whether a branch's agent has written to the shared log since the branch got its base.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryCheck {
     /// Up to which entry of the log nothing counts; a later base makes the look worthless.

@@ -37,7 +37,7 @@ const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 pub struct MergeTerms {
     /// How long the caller can wait; none waits for as long as it takes.
     pub deadline: Option<Deadline>,
-    /// The plan that it has to have: the hash that a dry run told.
+    /// The plan that it has to have: the hash that a dry run returned.
     pub plan: Option<Hash>,
     /// What the entry is to say about it; empty for nothing.
     pub note: Arc<str>,
@@ -62,7 +62,7 @@ enum MergeAttempt {
 }
 
 impl Memory {
-    /// Merges, promotes or pulls. With `dry_run` nothing is merged, and what stands in the way is in
+    /// Merges, promotes or pulls. With `dry_run` nothing is merged, and what prevents it is in
     /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage. Either way
     /// what was written to files until now becomes an entry first.
     ///

@@ -141,8 +141,8 @@ impl<'a> MergeSides<'a> {
         RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), merge_budget)
     }
 
-    /// Plans what becomes of the files of the branch that receives. Its numbers of files stay; so for a
-    /// pull the branch stands where the parent does otherwise.
+    /// Plans what becomes of the files of the branch that receives. Its inode numbers stay, so in a pull the branch
+    /// takes the place that the parent has in a merge.
     fn files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
         let merge = self.merge;
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());

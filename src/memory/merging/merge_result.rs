@@ -25,7 +25,7 @@ pub struct MergeResult {
     pub not_merged: Vec<Arc<str>>,
     /// What both sides changed differently.
     pub conflicts: Vec<Decision>,
-    /// What stands in the way.
+    /// What prevents it.
     pub blockers: Vec<Error>,
     /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
     pub plan: Hash,

@@ -26,7 +26,7 @@ impl Memory {
         self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
     }
 
-    /// The same, with all that stands in its way.
+    /// The same, with all that prevents it.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
         let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);
         let (catalog, now) = (self.catalog().clone(), self.now());

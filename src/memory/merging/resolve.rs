@@ -50,7 +50,7 @@ impl Memory {
         let mut found = None;
         for merge in [MergeKind::Merge, MergeKind::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
-            // A file of a unit stands for all of it.
+            // A file of a unit names all of it.
             let item = planned.unit_of(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
             if let Some(item) = item {
                 if item.decision.is_none() {

@@ -119,7 +119,7 @@ impl RevertTarget {
 
 impl Memory {
     /// Takes back what an entry did to a branch, and keeps what came later, as one new entry; with `dry_run` nothing is done, and
-    /// what stands in the way is in the outcome. Conflicts and terms are as in [`Memory::merge_if`].
+    /// what prevents it is in the outcome. Conflicts and terms are as in [`Memory::merge_if`].
     ///
     /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
     /// it or after it is past `config/keep`.

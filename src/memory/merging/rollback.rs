@@ -225,7 +225,7 @@ fn of_files(
 fn text_of(patterns: &[Arc<str>]) -> Result<String, Error> {
     let mut text = String::new();
     for pattern in patterns {
-        // Blanks end a word in rules; any one character stands for them.
+        // Blanks end a word in rules, so `?` is written for them.
         let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty());
         let inside = inside.ok_or_else(|| MergeError::Pattern(pattern.to_string()))?;
         add_pattern(&mut text, &inside.trim_end_matches('/').replace(char::is_whitespace, "?"));
@@ -242,7 +242,7 @@ fn only(lines: &str) -> String {
     format!("{lines}** never")
 }
 
-/// Returns the pattern that names a path: any one character stands for what a pattern can't hold.
+/// Returns the pattern that names a path: `?` is written for what a pattern can't hold.
 fn escaped(path: &[u8]) -> String {
     let mut pattern = String::new();
     for chunk in path.utf8_chunks() {

@@ -24,7 +24,7 @@ pub(in crate::memory) struct TreeStore {
     snapshots: Mutex<Vec<TreeSnapshot>>,
 }
 
-/// A tree that stands in a file of its own.
+/// A tree that is stored in a file of its own.
 #[derive(Clone)]
 struct TreeSnapshot {
     name: Hash,

@@ -15,7 +15,7 @@ impl Memory {
     /// Takes the name of an agent below a root branch from whoever has it, and bars it if nobody shall: a name, or `uid:N` for
     /// all names of a user. Returns the entry's hash.
     ///
-    /// Kind `Invalid` for a branch that is no root branch, `NotFound` where a name is freed that nobody has.
+    /// Kind `Invalid` for anything but a root branch, `NotFound` where a name is freed that nobody has.
     pub fn set_agent_name(&self, who: &Actor, root: BranchId, name: &str, bars: bool) -> Result<Hash, Error> {
         let name: Arc<str> = name.into();
         let command = || {

@@ -1,4 +1,4 @@
-//! Commits of many records: they stand in a segment, and what the branch becomes is worked out before the
+//! Commits of many records: they are in a segment, and what the branch becomes is worked out before the
 //! writer's lock is taken.
 
 use std::collections::{BTreeSet, HashSet};
@@ -92,7 +92,7 @@ impl Bulk {
             && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
     }
 
-    /// Returns whether what it was worked out from still stands where it stood.
+    /// Returns whether what it was worked out from is still in the same files.
     pub fn is_in_place(&self, catalog: &Catalog) -> bool {
         self.rewrites == catalog.rewrites
     }

@@ -42,8 +42,8 @@ impl Memory {
     }
 
     /// Like [`Memory::commit`], and the branch has read its shared log up to an entry from then on. Where there are no edits
-    /// the cursor moves alone, which is no entry of the lineage. Kind `Invalid`, code `beyond_the_log`, where the log has no
-    /// such entry yet.
+    /// the cursor moves alone, which makes no entry of the lineage. Kind `Invalid`, code `beyond_the_log`, where the
+    /// log has no such entry yet.
     pub fn commit_with_cursor(
         &self,
         who: &Actor,

@@ -50,7 +50,7 @@ pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
         })
 }
 
-/// Returns what the code of a long write covers: the hashes stand for its content, but for zeros at its end.
+/// Returns what the code of a long write covers: the hashes in place of its content, without zeros at its end.
 fn covered<'a>(head: &'a [u8], length: &'a [u8; 8], chunk_hashes: &'a [u8]) -> [&'a [u8]; 3] {
     [head, length, chunk_hashes]
 }
@@ -93,7 +93,7 @@ impl LogTail {
         self.note(author, files, unsealed_bytes);
     }
 
-    /// Carries out a write whose content stands in the journal; returns false if it is not whole.
+    /// Carries out a write whose content is in the journal; returns false if it is not whole.
     pub(in crate::memory) fn replay_content(
         &mut self,
         catalog: &mut Catalog,

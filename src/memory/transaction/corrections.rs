@@ -26,7 +26,7 @@ pub struct ResolvedEdits {
 struct ResolvedRecord {
     before: Option<Row>,
     after: EditOutcome,
-    /// Whether the outcome is another one where another version stands before.
+    /// Whether the outcome depends on the version before.
     depends_on_before: bool,
 }
 

@@ -412,7 +412,7 @@ impl LogTail {
         takes_long.then(|| (branch, pending.before.clone()))
     }
 
-    /// Carries out an operation that stands in the journal.
+    /// Carries out an operation that the journal holds.
     pub(in crate::memory) fn replay_edit(
         &mut self,
         catalog: &mut Catalog,

@@ -95,7 +95,7 @@ impl Memory {
 
     /// Has the log that a branch has of its own be one that was closed, of that name; it begins another one then.
     ///
-    /// Kind `Invalid` for what is no `NAME@SEQ`, `Exists` where there is one of that name.
+    /// Kind `Invalid` for anything but `NAME@SEQ`, `Exists` where there is one of that name.
     pub(in crate::memory) fn import_closed_log(&self, who: &Actor, owner: BranchId, name: &str) -> Result<(), Error> {
         check_closed_name(name)?;
         self.transact(who, &[], || Ok(Command::Import(owner, ImportedState::ClosedLog(name.into())))).map(drop)
@@ -115,8 +115,8 @@ impl Memory {
     }
 }
 
-/// Refuses what is no name of a closed log, with code `bad_log_name`: the name of a branch, `@`, and a number in its
-/// one form.
+/// Refuses anything but the name of a closed log, with code `bad_log_name`: the name of a branch, `@`, and a number in
+/// its one form.
 pub fn check_closed_name(text: &str) -> Result<(), Error> {
     let bad = || SharedLogError::ClosedName(text.chars().take(80).collect());
     let (name, seq) = parse_closed_name(text).ok_or_else(bad)?;

@@ -52,7 +52,7 @@ impl Memory {
     /// Approves of what a branch below `parent` proposes, or is against it, in place of what the caller said before.
     ///
     /// Kind `NotFound` where no branch of that name proposes anything, `NotPermitted` for whoever owns that branch, `Denied` for
-    /// who is no approver, `Busy` where the plan is another one by now.
+    /// anybody but an approver, `Busy` where the plan is another one by now.
     pub fn review(&self, who: &Actor, parent: BranchId, request: ReviewRequest<'_>) -> Result<Hash, Error> {
         check_text(request.text)?;
         let child = self.reviewed(who, parent, request.name)?;
@@ -100,7 +100,7 @@ fn said(text: &Arc<str>) -> Option<Arc<str>> {
     (!text.is_empty()).then(|| text.clone())
 }
 
-/// Works out the proposal of a branch as it is; one that stands is replaced, with what was said of it.
+/// Works out the proposal of a branch as it is; an earlier one is replaced, with its reviews.
 pub(super) fn propose(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

@@ -1,6 +1,6 @@
 //! What happens in a shared log and its signals, as lines that are kept in memory for those who follow it.
 //!
-//! Lines are made under the writer's lock, so that they stand in the order in which things happened. The newest
+//! Lines are made under the writer's lock, so that they are in the order in which things happened. The newest
 //! [`BYTES_MAX`] bytes are kept for each shared log, counted in the share of its owner.
 
 use std::collections::{HashMap, VecDeque};

@@ -82,7 +82,7 @@ impl Memory {
         }
     }
 
-    /// Notes that a branch has read its shared log up to an entry. That is no entry of the lineage.
+    /// Notes that a branch has read its shared log up to an entry. That makes no entry of the lineage.
     ///
     /// Kind `Invalid` behind the last entry.
     pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {

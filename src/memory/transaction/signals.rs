@@ -24,7 +24,7 @@ const CHANGED: &str = "signal";
 /// Permission bits that a signal can have.
 const MODE_BITS: u32 = 0o777;
 
-/// One change of a signal, with what those who follow the events are told of it.
+/// One change of a signal, with the line that `events` gets.
 struct PlannedChange {
     change: SignalChange,
     event: SignalEvent,

@@ -49,7 +49,7 @@ pub(in crate::memory) struct LogTail {
     pub written_bytes: u64,
     /// Length of the journal just behind a clean end.
     pub clean_end: u64,
-    /// What was done to files and stands in no entry yet.
+    /// What was done to files and is in no entry yet.
     pub pending: HashMap<BranchId, Pending>,
     /// Why nothing more is taken.
     pub close_reason: Option<&'static str>,
@@ -150,7 +150,7 @@ impl LogTail {
         Ok(())
     }
 
-    /// Returns how many operations on files stand in no entry yet.
+    /// Returns how many operations on files are in no entry yet.
     pub fn unsigned(&self) -> u64 {
         self.pending.values().map(Pending::operations).sum()
     }
@@ -165,7 +165,7 @@ impl LogTail {
 
 impl Memory {
     /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what
-    /// `command` sees and what is done. What was done to the files of `branches` stands in entries before.
+    /// `command` sees and what is done. What was done to the files of `branches` becomes entries first.
     pub(in crate::memory) fn transact(
         &self,
         who: &Actor,
@@ -192,7 +192,7 @@ impl Memory {
         Ok(entry)
     }
 
-    /// Returns the right to write, with what was done to the files of some branches standing in entries:
+    /// Takes the right to write, once what was done to the files of some branches is in entries:
     /// an entry names their heads.
     ///
     /// What takes long to commit is worked out before, without the lock.

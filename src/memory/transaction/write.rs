@@ -52,7 +52,7 @@ impl Receipt {
 impl Memory {
     /// Makes an empty root branch.
     ///
-    /// Kind `Exists` where a root branch has that name, `Invalid` where it is no name of a branch: 1 to 64 bytes.
+    /// Kind `Exists` where a root branch has that name, `Invalid` where no branch can have the name: 1 to 64 bytes.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
         let entry = self.transact(who, &[], || Ok(Command::Root(name.into(), Settings::default())))?;
         Ok(BranchId(entry.entry.branch_id))
@@ -93,8 +93,8 @@ impl Memory {
         self.transact_in_room(who, &[Some(branch)], || Ok(Command::Discard(branch))).map(|_| ())
     }
 
-    /// Gives a child branch another name. Kind `Exists` where a sibling has it, `Invalid` where it is no name of a branch, and
-    /// for a root branch.
+    /// Gives a child branch another name. Kind `Exists` where a sibling has it, `Invalid` where no branch can have it,
+    /// and for a root branch.
     pub fn rename_branch(&self, who: &Actor, branch: BranchId, name: &str) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(Command::Rename(branch, name.into()))).map(|_| ())
     }
@@ -178,8 +178,8 @@ impl Memory {
         self.take_checkpoint(who, branch, (label, text), entry.as_ref())
     }
 
-    /// Takes a checkpoint of which the shared log is not told, as where one is taken again. Kind `Exists` where the label is
-    /// taken, `Invalid` where it is none.
+    /// Takes a checkpoint without an entry in the shared log, as where one is taken again. Kind `Exists` where the
+    /// label is taken, `Invalid` where it is none.
     pub fn import_checkpoint(
         &self,
         who: &Actor,

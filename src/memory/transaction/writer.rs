@@ -27,7 +27,7 @@ pub(in crate::memory) struct WriterLock {
     published: Published,
 }
 
-/// What is told without the lock, as of its last release.
+/// Figures that can be read without the lock, as of its last release.
 ///
 /// It is stored by [`WriterGuard`]'s drop while the lock is still held. So there is one publisher at a time, and no value
 /// ever goes back to one of an earlier release. Readers may see a mixture of two releases, and none of them minds: whoever
@@ -36,7 +36,7 @@ pub(in crate::memory) struct WriterLock {
 /// - `seq` is stored with Release and read with Acquire, since readers go on to look at what belongs to that entry. The
 ///   catalog was swapped and the history extended before the store, so who has read n finds both at n or later: they may be
 ///   newer than `seq`, never older.
-/// - `time`, `unsealed_bytes` and `written_bytes` are figures that stand for nothing but themselves (a wake-up of the
+/// - `time`, `unsealed_bytes` and `written_bytes` are figures that nothing else depends on (a wake-up of the
 ///   maintenance thread, an estimate of room, a line of `status`), so Relaxed suffices. Each reader sees them grow or
 ///   fall in the order in which they were stored.
 /// - `closed` spares callers a try that must fail. It is set once and never cleared, and a write asks

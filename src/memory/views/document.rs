@@ -49,7 +49,7 @@ type CacheKey = [u64; 6];
 const CACHED_MAX: usize = 4096;
 
 impl Memory {
-    /// Returns a document's bytes. They are kept until something that stands in them changes, so
+    /// Returns a document's bytes. They are kept until something in them changes, so
     /// asking for the length costs no rendering the second time.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {

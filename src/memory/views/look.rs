@@ -43,10 +43,10 @@ pub struct BranchInfo {
     pub checkpoints: usize,
 }
 
-/// What a hash stands for.
+/// What a hash names.
 #[derive(Clone, Debug)]
 pub struct ShownObject {
-    /// One line of JSON. A file's `text` is null where it is no UTF-8.
+    /// One line of JSON. A file's `text` is null where it is not UTF-8.
     pub line: String,
     /// The bytes of a file.
     pub content: Option<Vec<u8>>,

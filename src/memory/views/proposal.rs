@@ -107,7 +107,8 @@ impl Memory {
         Ok(child.and_then(|child| Some((child.id, child.proposal.as_ref()?.frozen.seq))))
     }
 
-    /// Returns when a branch proposed what the entry of that number froze; kind `NotFound` where that does not stand any more.
+    /// Returns when a branch proposed what the entry of that number froze; kind `NotFound` where it was replaced or
+    /// withdrawn.
     pub fn proposal_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;

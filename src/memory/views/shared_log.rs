@@ -144,7 +144,7 @@ impl SharedLog {
         let (mut line, mut expected) = (Vec::new(), entry);
         for row in self.state.rows(Some(&log_entry_id(entry)))? {
             let row = row?;
-            // What is remembered of events stands behind all entries.
+            // The records of event ids sort behind all entries.
             let Some(number) = log_entry_number(&row.id()?) else { break };
             expected += 1;
             if number != expected {

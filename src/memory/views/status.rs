@@ -93,7 +93,7 @@ struct Index {
 /// What a mount knows of a branch and the store does not.
 #[derive(Default)]
 pub struct LiveStatus {
-    /// How many temporaries stand in `vectors/`, for as long as it is mounted.
+    /// How many temporaries are in `vectors/`, for as long as it is mounted.
     pub temporaries: usize,
     /// The last refusal that the reader may see, as `errors` has it.
     pub last_error: Option<Value>,
@@ -172,7 +172,7 @@ fn kept_since(catalog: &Catalog, branch: &Branch) -> Result<Option<String>, Erro
 
 /// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
 pub(in crate::memory) fn padded_bytes(path: &str) -> usize {
-    // The path stands in it, and that of the parent, which is shorter.
+    // It holds the path, and that of the parent, which is shorter.
     (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)
 }
 
@@ -185,7 +185,7 @@ fn pad(line: &mut Vec<u8>, bytes: usize) {
 /// Puts what the mount knows into a status that has none of it. The fields of a refusal are cut where it would not fit.
 fn with_live(status: &[u8], live: LiveStatus) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(status).ok()?.trim_end();
-    // No value has these bytes in it: quotes in strings stand behind a backslash.
+    // No value has these bytes in it: quotes in strings are escaped with a backslash.
     let (before, after) = text.split_once("\"temporaries\":0,\"last_error\":null")?;
     let (temporaries, mut error) = (live.temporaries, live.last_error.unwrap_or_default());
     let compose = |error: &Value| format!("{before}\"temporaries\":{temporaries},\"last_error\":{error}{after}");

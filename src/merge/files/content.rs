@@ -14,7 +14,7 @@ pub const CONTENT_BYTES_MAX: u64 = 64 << 20;
 /// Most lines that the three versions of a content have together; each takes about a microsecond and 100 bytes.
 const LINES_MAX: usize = 2 << 20;
 /// Bytes of contents that one merge of branches merges by their lines or entries; what comes after that is `whole`.
-/// The results stand in one record of the log.
+/// The results are in one record of the log.
 pub const MERGED_BYTES_MAX: u64 = 512 << 20;
 
 /// One side's content.
@@ -104,7 +104,7 @@ pub enum Fallback {
     /// Its sides differ in so much that comparing them line by line would take too long, it is longer than
     /// [`CONTENT_BYTES_MAX`] or has too many lines, or the merge had [`MERGED_BYTES_MAX`] to merge before it.
     TooLarge,
-    /// It is no JSON array of objects and no JSON object, or the sides are not of one shape.
+    /// It is neither a JSON array of objects nor a JSON object, or the sides are not of one shape.
     NoManifest,
 }
 
@@ -165,7 +165,7 @@ pub struct ContentKey {
 
 /// Where contents are merged that both sides changed: it takes nearly all of the time of a long merge.
 pub trait ContentMerger {
-    /// Returns the merge that `key` stands for: one that was made before, or what `merge` makes.
+    /// Returns the merge that `key` describes: one that was made before, or what `merge` makes.
     /// [`TreeError::Exceeded`] where that is more than may be done now.
     fn merge(
         &self,

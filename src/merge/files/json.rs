@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// Longest value that is brought into its canonical form.
 const CANONICAL_BYTES_MAX: usize = 1 << 20;
 
-/// The members of an object in the order in which they stand there.
+/// The members of an object in the order of the text.
 pub(super) struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -101,7 +101,8 @@ pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     found
 }
 
-/// Returns one text for all ways to write a value; none for null and what is no JSON. A very long value is its own.
+/// Returns one text for all ways to write a value; none for null and for anything but JSON. A very long value is its
+/// own.
 pub(super) fn canonical(value: &RawValue) -> Option<Cow<'_, str>> {
     let text = value.get();
     if is_canonical(text.as_bytes()) || text.len() > CANONICAL_BYTES_MAX {
@@ -128,15 +129,15 @@ fn is_plain_number(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_digit) && (text[0] != b'0' || text.len() == 1)
 }
 
-/// How a document, or an entry of it, is laid out: what stands around its pieces.
+/// How a document, or an entry of it, is laid out: the blanks around its pieces.
 pub(super) struct Layout<'a> {
     /// White space behind the opening bracket.
     lead: &'a str,
     /// White space before the closing one.
     trail: &'a str,
-    /// What stands behind the closing one.
+    /// The text behind the closing one.
     end: &'a str,
-    /// What stands behind a colon, and behind a comma on a line.
+    /// The text behind a colon, and behind a comma on a line.
     gap: &'static str,
 }
 

@@ -27,7 +27,7 @@ const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: No
 pub(super) struct KindSpec {
     /// Its word in a rule.
     pub name: &'static str,
-    /// Whether a key stands behind the word.
+    /// Whether a key follows the word.
     pub takes_key: bool,
     /// How its conflicts are decided where the rule does not say, whatever the branch says; none follows the branch.
     pub strategy: Option<Strategy>,

@@ -27,7 +27,7 @@ const NEEDS_REEMBEDDING: &str = "needs_reembedding";
 /// One entry of a manifest.
 #[derive(Clone)]
 struct ManifestEntry<'a> {
-    /// The name it stands under; none in an array.
+    /// Its name; none in an array.
     member: Option<Rc<str>>,
     /// The bytes in which it was written.
     raw: &'a str,
@@ -66,7 +66,7 @@ struct ManifestFile<'a> {
 /// An entry that one side alone changed, added or removed is taken. Where both did it differently
 /// and the entries differ in `model_version`, the one of the file that was written later is kept,
 /// marked, and the other is a loser, which is not a conflict; else `strategy` decides. In an object an
-/// entry without the key goes by the name it stands under; in an array such entries are kept once
+/// entry without the key goes by its name; in an array such entries are kept once
 /// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
 /// additions, then the child's.
 fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merged> {
@@ -142,7 +142,7 @@ impl<'a> ManifestFile<'a> {
     }
 }
 
-/// The text of a manifest; none where two entries stand under one name.
+/// The text of a manifest; none where two entries have one name.
 fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
     let mut names = std::collections::HashSet::new();
     let mut pieces = Vec::with_capacity(entries.len());

@@ -122,7 +122,7 @@ impl MergeItem {
 }
 
 impl NodeVersion {
-    /// Returns whether nothing changed: neither the thing itself nor where it stands.
+    /// Returns whether nothing changed: neither the node itself nor its places.
     pub(super) fn is_as(&self, base: &NodeVersion) -> bool {
         let same_attributes = self.node.mode == base.node.mode && user_xattrs(&self.node).eq(user_xattrs(&base.node));
         same_attributes && self.places == base.places && same_body(&self.node, &base.node)

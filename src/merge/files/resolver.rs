@@ -1,4 +1,4 @@
-//! What becomes of one file or directory: where it stands, its content, its attributes.
+//! What becomes of one file or directory: its places, its content, its attributes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl<'a> Resolver<'a> {
         self.losers.push(FileLoser { path, what });
     }
 
-    /// Returns something of the result that stands where a file of the child should.
+    /// Returns a file of the result that is where a file of the child should be.
     pub(super) fn occupant(&self, node: &Arc<FileNode>, hash: Option<Hash>) -> Option<NodeVersion> {
         Some(NodeVersion { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
     }

@@ -147,7 +147,7 @@ impl Default for Rules {
     }
 }
 
-/// Returns the rules that a line stands for: itself, unless it includes a layout.
+/// Returns the rules that a line means: itself, unless it includes a layout.
 fn included(line: &str) -> Result<&str, RuleFault> {
     let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
     if words.next() != Some(INCLUDE) {

@@ -20,7 +20,7 @@ pub(super) const UNION: KindSpec = KindSpec {
 enum LineKey<'a> {
     /// The canonical value of the key.
     Key(Cow<'a, str>),
-    /// The line itself, where it is no JSON object with that key, or the key is null.
+    /// The line itself, where it is not a JSON object with that key, or the key is null.
     Line(&'a [u8]),
 }
 
@@ -75,7 +75,7 @@ fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<LineKey<'a>, &'a [u8]>, Vec<&
 /// The canonical text of a line's value of the key.
 fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
     let line = std::str::from_utf8(line).ok()?;
-    // Most lines that are not objects are told at their first letter.
+    // Most lines that are not objects show it in their first letter.
     if !line.trim_start().starts_with('{') {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Files that belong together: what a unit is, told by its rule or by the layout of the databases that are known.
+//! Files that belong together: which files are a unit, by a rule or by the layout of the databases that are known.
 //!
 //! A unit is a file with its companions or a directory with all below it. Its root, the main file or the directory, stands
 //! for it. The outermost directory that is a unit counts; what has a rule of another kind than `unit` or `text` is no
@@ -143,7 +143,7 @@ impl<'a> UnitFinder<'a> {
         })
     }
 
-    /// Returns the unit of whose main file a path would be a companion, whether something stands there or not.
+    /// Returns the unit of whose main file a path would be a companion, whether there is a file or not.
     pub(super) fn main_at(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
         for companion in COMPANIONS {
             let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {
@@ -159,7 +159,7 @@ impl<'a> UnitFinder<'a> {
         Ok(None)
     }
 
-    /// Returns what stands where a main file at a path would have its companions.
+    /// Returns the files at the paths of the companions that a main file at a path would have.
     pub(super) fn companions_at(&self, path: &[u8]) -> Vec<u64> {
         let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -206,7 +206,7 @@ impl<'a> UnitFinder<'a> {
         false
     }
 
-    /// Goes through what stands directly at a root, each with its name in the unit.
+    /// Goes through the members directly at a root, each with its name in the unit.
     pub(super) fn parts(&self, root: &UnitRoot) -> Vec<(Vec<u8>, u64)> {
         let mut parts = Vec::new();
         if root.layout == UnitLayout::Chroma {

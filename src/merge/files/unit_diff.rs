@@ -1,4 +1,4 @@
-//! What differs between two versions of a unit, by the names in it, wherever the unit stands.
+//! What differs between two versions of a unit, by the names in it, wherever the unit is.
 
 use std::collections::BTreeMap;
 

@@ -235,7 +235,7 @@ impl<'a, 'b> Units<'a, 'b> {
         plan.decisions.push(whole);
     }
 
-    /// Returns where the root stands on a side.
+    /// Returns the places of the root on a side.
     fn places(&self, root: Id, side: usize) -> BTreeSet<(Option<Id>, Vec<u8>)> {
         let tree = self.finders[side].tree;
         let inode = [self.trees.in_base(root), self.trees.in_child(root), self.trees.in_parent(root)][side];
@@ -268,7 +268,8 @@ fn winner(resolver: &Resolver<'_>, layout: UnitLayout, whole: &FileDecision, tim
 }
 
 impl UnitPlan {
-    /// Blocks the merge where a unit did not get into the result as the child has it: something stands in the way.
+    /// Blocks the merge where a unit did not get into the result as the child has it: another file has the name of a
+    /// member.
     pub(super) fn check_whole(&mut self, editor: &TreeEditor<'_, '_>) -> Vec<FileDecision> {
         let (resolver, tree) = (&*editor.resolver, &editor.tree);
         let (rules, packs) = (resolver.rules, resolver.packs);

@@ -1,4 +1,4 @@
-//! Units: databases of which each side has its own, told by their layouts.
+//! Units: databases of which each side has its own, known by their layouts.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

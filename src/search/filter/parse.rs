@@ -58,7 +58,7 @@ fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec
     filters.iter().map(|filter| parse_filter(filter, depth + 1)).collect()
 }
 
-/// Parses what stands behind a key: operators, or a value to be equal to.
+/// Parses the condition on a key: operators, or a value to be equal to.
 fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Test, FilterError> {
     let Some(object) = value.as_object() else {
         return Ok(Test::Equal(value.clone()));

@@ -14,11 +14,11 @@ mod protobuf;
 use super::weights::{WeightSource, WeightTensor};
 use graph::{OnnxGraph, OnnxNode};
 
-/// The first weights of BERT, by which it is known what stands before all names.
+/// The first weights of BERT, which shows the prefix of all names.
 const WORDS: &str = "embeddings.word_embeddings.weight";
 /// Nodes between a weight and what is stored of it, at most.
 const DEPTH: usize = 6;
-/// What BERT is exported as: another operator stands for a form whose weights might mean something else.
+/// What BERT is exported as: another operator means a form whose weights might mean something else.
 const OPERATORS: &str = "Add And Cast Clip Concat Constant ConstantOfShape DequantizeLinear Div DynamicQuantizeLinear \
     Equal Erf Expand Flatten Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity IsNaN \
     LayerNormalization Less LessOrEqual MatMul MatMulInteger Max Min Mul Neg Not Or Pow QuantizeLinear Range Reciprocal \
@@ -27,7 +27,7 @@ const OPERATORS: &str = "Add And Cast Clip Concat Constant ConstantOfShape Dequa
 /// The weights in an ONNX file.
 pub struct OnnxWeights<'a> {
     graph: OnnxGraph<'a>,
-    /// What stands before each name.
+    /// The prefix of each name.
     prefix: &'a str,
 }
 
@@ -74,7 +74,8 @@ impl<'a> OnnxWeights<'a> {
         let input = |number: usize| self.constant(node.input(number), depth - 1);
         Ok(match node.operator {
             "Identity" => input(0)?,
-            // To f32, f16 or bfloat16.
+            // `to` is a data type of ONNX: 1 is f32, 10 f16, 16 bfloat16. Values are held as f32 here, so that these
+            // change nothing.
             "Cast" if matches!(node.integer("to"), Some(1 | 10 | 16)) => input(0)?,
             "Transpose" if node.integers("perm").is_none_or(|perm| *perm == [1, 0]) => match input(0)? {
                 Some(Constant { tensor, is_raw }) => Some(Constant { tensor: transposed(tensor)?, is_raw }),

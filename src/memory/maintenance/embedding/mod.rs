@@ -5,7 +5,8 @@
 //! segment's rows are in a file beside it, as its graph is, which a seal writes and the thread for older segments. The same
 //! goes for passages of files and the segments of their index.
 //! Both are shared by all branches. A vector belongs to a *set*: what one embedder made in one generation. The set that
-//! counts below a root branch stands in a signed entry; `reembed` makes another one beside it, and then has that count.
+//! counts below a root branch is named in a signed entry; `reembed` makes another one beside it, and then has that
+//! count.
 
 mod collect;
 mod passages;

@@ -168,7 +168,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Lets go of vectors in memory that stand in a segment's files, and that no segment in memory needs.
+    /// Lets go of vectors in memory that a segment's files have, and that no segment in memory needs.
     fn forget_passages(&self, slot: &EmbedderSlot, segment: &IndexSegment) -> Result<(), Error> {
         let mut needed = HashSet::new();
         for segment in in_memory(&self.storage.file_index.set()) {
@@ -198,7 +198,7 @@ impl Memory {
         }
     }
 
-    /// Lets go of vectors in memory that stand beside the segments that are in files.
+    /// Lets go of vectors in memory that are in files beside the segments that are in files.
     pub(in crate::memory) fn forget_written_passages(&self) {
         for slot in self.maintenance.embedding.slots() {
             for segment in &self.storage.file_index.set().segments {

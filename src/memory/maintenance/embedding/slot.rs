@@ -181,7 +181,7 @@ impl EmbedderSlot {
         self.change(|state| state.sets.entry(record.set()).or_insert_with(none).recent.extend(vectors));
     }
 
-    /// Lets go of vectors that stand in files.
+    /// Lets go of vectors that are in files.
     pub(super) fn forget(&self, set: &Hash, texts: impl Iterator<Item = Hash>) {
         let mut state = self.lock();
         if let Some(vectors) = state.sets.get_mut(set) {

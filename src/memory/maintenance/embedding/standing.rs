@@ -1,4 +1,4 @@
-//! How it stands with the embedder of a root branch: what queries may use, and what people are told.
+//! The state of the embedder of a root branch: what queries may use, and what people are told.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const COMPLAINT_CHARS: usize = 300;
 const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match meaning, mount with \
                                                  --embed MODEL-FOLDER, URL#MODEL or cmd:COMMAND";
 
-/// How it stands with the embedder of a root branch.
+/// The state of the embedder of a root branch.
 pub(in crate::memory) struct EmbeddingStanding {
     /// The embedder that is set.
     pub slot: Option<Arc<EmbedderSlot>>,
@@ -81,7 +81,7 @@ impl EmbeddingStanding {
 }
 
 impl Memory {
-    /// Returns how it stands with the embedder of a branch.
+    /// Returns the state of a branch's embedder.
     pub(in crate::memory) fn embedding_of(
         &self,
         catalog: &Catalog,

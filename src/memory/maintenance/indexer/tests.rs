@@ -100,7 +100,7 @@ fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
     }
 }
 
-/// The control: a file that is not what was written is told by `verify`, and never built on.
+/// The control: a file that is not what was written is reported by `verify`, and never built on.
 #[test]
 fn an_unfinished_graph_that_was_damaged_is_built_anew() {
     let store = without_a_graph();

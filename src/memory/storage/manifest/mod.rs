@@ -7,7 +7,7 @@
 //!           graphs and derived vectors · parts · files derived from others
 //! ```
 //!
-//! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog stands in its parts, immutable
+//! The file `manifest` is small and replaced as a whole by an atomic rename. The catalog is in its parts, immutable
 //! files in the blob store: the first holds all branches, each later one what a seal changed. Once the later ones have
 //! outgrown the first, one is written again in place of all (as LSM stores do with theirs, such as RocksDB).
 

@@ -69,7 +69,7 @@ impl InternTable {
     }
 }
 
-/// A state that stands in a part.
+/// A state that a part holds.
 struct StoredState {
     /// Keeps the allocation, so that no other state can get the address that it is found by.
     state: Weak<BranchVersion>,
@@ -236,7 +236,7 @@ impl Stored {
         }
         let mut retained = Writer::new();
         self.retained(&mut retained, &before.retained, &catalog.retained, trees)?;
-        // The tables stand in front of what refers to them, and are complete only now: writing branches and states adds
+        // The tables precede what refers to them, and are complete only now: writing branches and states adds
         // to them.
         let mut out = Writer::new();
         self.sums.take_fresh(&mut out);
