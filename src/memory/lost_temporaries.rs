@@ -34,8 +34,9 @@ pub struct LostTemporary {
 }
 
 impl Memory {
-    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody has read. Beyond so many the
-    /// oldest go.
+    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody has read. At most 10,000 are kept;
+    /// the oldest go first. Nothing is written where `lost` is empty. Kind `Io` or `Damaged` where the file of earlier
+    /// ones can't be read.
     pub fn keep_lost_temporaries(&self, lost: Vec<LostTemporary>) -> Result<(), Error> {
         if lost.is_empty() {
             return Ok(());

@@ -33,12 +33,14 @@ impl<'a> QueryTimer<'a> {
         self.is_over.get()
     }
 
-    /// Notes so many steps of work, and fails once the time is over.
+    /// Notes so many steps of work, and fails once the time is over. That is [`SearchError::Timeout`] for the clocks of
+    /// queries.
     pub fn spend(&self, steps: usize) -> Result<(), SearchError> {
         if self.is_over(steps) { self.check() } else { Ok(()) }
     }
 
-    /// Fails once the time is over, with the error that `check_deadline` gives; asks that each time.
+    /// Fails once the time is over, with the error that `check_deadline` gives, [`SearchError::Timeout`] for the clocks
+    /// of queries. It asks each time.
     pub fn check(&self) -> Result<(), SearchError> {
         (self.check_deadline)().map_or(Ok(()), Err)
     }

@@ -78,7 +78,10 @@ struct Payload<'a> {
     has_vector: bool,
 }
 
-/// An open segment.
+/// An open segment: rows of records and their vectors, which never change.
+///
+/// It has [`Segment::rows`] rows in order of their ids, and all vectors have [`Segment::dim`] numbers, 0 where no row
+/// has one. Opening reads the footer and the stamps alone; any other block is checked at its first use, and fails then.
 pub struct Segment {
     /// The file, whose sections are the columns.
     pub(super) container: Container,

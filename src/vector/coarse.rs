@@ -214,7 +214,8 @@ pub struct CoarseQuery {
 }
 
 impl CoarseQuery {
-    /// Makes a query of a vector's int8 code.
+    /// Makes a query of a vector's int8 code, for rows of the same dimension that were written under the same metric.
+    /// The code is filled up with zeros to whole blocks, as rows are.
     #[must_use]
     pub fn new(metric: Metric, source: CoarseSource<'_>) -> Self {
         let mut bytes = source.bytes.to_vec();

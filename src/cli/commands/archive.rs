@@ -33,6 +33,8 @@ pub struct Args {
     print: bool,
 }
 
+/// Moves the entries before a time out of the lineage, or prints those that were moved where none is given.
+/// [`Exit::Busy`] while another process has the store, [`Exit::Missing`] for no store.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let Some(before) = &args.before else { return print(args, out) };
     let mut report = target::archive(&args.store, before, args.dry_run)?;

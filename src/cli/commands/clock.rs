@@ -21,6 +21,8 @@ pub struct Args {
     reset: bool,
 }
 
+/// Prints what the clock and the last entry say, and with `--reset` lets times follow the clock again. Fails as
+/// `look_at_clock` does.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = look_at_clock(&args.store, args.reset)?;
     if out.is_json() {

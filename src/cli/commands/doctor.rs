@@ -21,7 +21,8 @@ pub struct Args {
     mnt: Option<PathBuf>,
 }
 
-/// The exit code is 1 where something keeps a mount from working.
+/// Prints what was examined, one line a finding, with advice. [`Exit::Failed`] where something keeps a mount from
+/// working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
     if args.mnt.is_none() {

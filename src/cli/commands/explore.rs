@@ -54,6 +54,8 @@ pub struct Args {
     keep: bool,
 }
 
+/// Tries each candidate in a branch of its own, promotes the best and prints the ranking. [`Exit::Interrupted`] after
+/// SIGINT, where none was promoted yet.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target = mounted(&args.target)?;
     let candidates = candidates(args)?;

@@ -36,6 +36,9 @@ pub struct Args {
     ids: Option<PathBuf>,
 }
 
+/// Writes the records of a branch to a file, or with `--all` the branch and all below it into a folder. Prints how many
+/// records were left out since they have no vector. [`Exit::Usage`] for a format that can't be written, or `--ids` with
+/// one that has its ids inside.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     if args.all {

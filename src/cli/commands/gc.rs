@@ -28,6 +28,7 @@ pub struct Args {
     dry_run: bool,
 }
 
+/// Collects garbage in a store, or tells what would go, and prints what went.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
     let answer = Target::of_store(&args.place).with(Access::Write, |branch| branch.run(&verb))?;

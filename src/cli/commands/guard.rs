@@ -61,6 +61,8 @@ pub enum StepOutcome {
     Failed,
 }
 
+/// Runs a command as a step that leaves nothing behind where it fails, or does its two halves: `--begin` prints the
+/// label that the end takes.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     match (&args.label, args.outcome) {

@@ -27,6 +27,7 @@ pub struct Args {
     kept: bool,
 }
 
+/// Prints the lineage of a branch, the newest entry first; as JSON the oldest first.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| match (args.graph, out.is_json()) {

@@ -18,7 +18,8 @@ pub struct Args {
     verb: Option<String>,
 }
 
-/// `command` describes the whole command line.
+/// Prints a manual page: that of one verb, or of the program. `command` describes the whole command line. The exit code
+/// is 2 for a verb that does not exist.
 pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     command.build();
     let page = match &args.verb {

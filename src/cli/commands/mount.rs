@@ -62,7 +62,8 @@ fn memory_size(text: &str) -> Result<u64, String> {
     if size < MEMORY_BYTES_MIN { Err(format!("a server needs {}M at least", MEMORY_BYTES_MIN >> 20)) } else { Ok(size) }
 }
 
-/// In the background the parent's part ends in here, when the mount answers.
+/// Serves a store at a directory until it is unmounted. In the background the parent's part ends in here, when the
+/// mount answers or its start failed.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let site = Site::new(&args.store, &args.mnt)?;

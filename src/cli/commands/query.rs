@@ -74,6 +74,7 @@ impl Args {
     }
 }
 
+/// Asks a branch one query, or each line of standard input for `-`, and prints the answers.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| {

@@ -31,6 +31,7 @@ pub struct Args {
     lazy: bool,
 }
 
+/// Takes a mount away and returns when its store is free; with `--lazy` at once.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A dead mount answers no question, and nobody holds its store then.
     let store = store_of(&args.mnt).ok().flatten();

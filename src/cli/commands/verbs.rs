@@ -95,7 +95,7 @@ fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
     arguments
 }
 
-/// Does the verb, and prints what came of it.
+/// Does the verb, and prints what came of it. [`Exit::Refused`] where a conflict or a gate prevents it.
 pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError> {
     let VerbCommand { spec, target, arguments } = command;
     let target: Target = target.parse()?;

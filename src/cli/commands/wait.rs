@@ -43,6 +43,8 @@ pub struct Args {
     value: Option<String>,
 }
 
+/// Waits until as many signals are there as were asked for, and prints them. Fails after `--timeout`; without it there
+/// is no limit.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut watch = Watch::begin(args)?;

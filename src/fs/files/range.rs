@@ -18,7 +18,8 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    /// EOPNOTSUPP for what moves bytes about, or shares them.
+    /// Returns what a mode of fallocate(2) asks for. EOPNOTSUPP for modes that move bytes about or share them, and for
+    /// a hole without `FALLOC_FL_KEEP_SIZE`.
     pub fn of(mode: i32) -> Result<Allocation, Errno> {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
@@ -33,6 +34,7 @@ impl Allocation {
 
 impl FileOps<'_> {
     /// Refuses more bytes than the disk has free: what is made room for is not written yet, so nothing else would.
+    /// ENOSPC.
     pub(super) fn check_room(&self, length: u64) -> Result<(), Failure> {
         let available = self.fs.mount.memory.space()?.available_bytes;
         if length <= available {

@@ -209,7 +209,7 @@ impl Settings {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
     }
 
-    /// Returns what merges into the branch have to pass.
+    /// Returns what merges into the branch have to pass; by default nothing (`open`).
     pub fn gate(&self) -> &Gate {
         // `check` refuses values that do not parse, so a stored one always does.
         self.0.gate.get_or_init(|| Arc::new(Gate::parse(self.get(Setting::Gate)).unwrap_or_default()))

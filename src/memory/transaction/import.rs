@@ -64,7 +64,9 @@ impl Memory {
 
     /// Has the names of agents below a root branch be these alone: each with the uid that may use it, or barred.
     ///
-    /// Kind `Invalid` for what is no name, `Quota` where a user has too many.
+    /// Each name that changes is one entry. Kind `Invalid` where `config/agent` can't have a name, `Quota` where one
+    /// user has more than [`AGENT_NAMES_MAX`] of them; nothing has changed then. A later failure leaves the names
+    /// before it changed.
     pub fn import_agents(
         &self,
         who: &Actor,

@@ -59,6 +59,9 @@ impl Leases {
 impl Memory {
     /// Takes the lease of a branch, beside others who hold it; it is held until the last [`Lease`] is dropped. The
     /// first to take it writes to the journal, later ones do not.
+    ///
+    /// Rights are not checked: whoever calls for a user has done that. Kind `ReadOnly` in a store that was opened so,
+    /// `Full` or `Quota` where there is no room for the frame: who joins a lease that is held meets neither.
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
         let lease = Lease { memory: self.weak_self.clone(), branch };
         if self.leases.join(branch) {

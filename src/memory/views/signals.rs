@@ -23,7 +23,8 @@ impl Signal {
 }
 
 impl Memory {
-    /// Returns a signal of the shared log that a branch has, if there is one that has not ended.
+    /// Returns a signal of the shared log that a branch has, if there is one that has not ended. Kind `Gone` alone is a
+    /// failure: a key that no signal can have is one that is not there.
     pub fn signal(&self, branch: BranchId, key: &str) -> Result<Option<Arc<Signal>>, Error> {
         let found = {
             let catalog = self.catalog();
@@ -33,7 +34,8 @@ impl Memory {
         Ok(found.filter(|signal| self.is_live(signal, now)))
     }
 
-    /// Returns all signals of the shared log that a branch has and that have not ended, by key.
+    /// Returns all signals of the shared log that a branch has and that have not ended, by key, each with the time at
+    /// which it was first written. Empty where there are none.
     pub fn signals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, Time)>, Error> {
         let signals = {
             let catalog = self.catalog();
