@@ -156,7 +156,8 @@ impl BranchVersion {
         Ok(state)
     }
 
-    /// Reads over such a delta. Ids and hashes are not checked.
+    /// Reads over such a delta. Ids and hashes are not checked. [`CodecError::Code`] for a change that this version
+    /// does not know.
     pub fn skip_delta(input: &mut Reader<'_>) -> Result<(), CodecError> {
         for _ in 0..input.length()? {
             input.text()?;

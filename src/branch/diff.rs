@@ -24,7 +24,8 @@ pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<Recor
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same, or nothing where more than `limit` records may differ; it then costs no more than `limit` do.
+/// The same, or nothing where more than `limit` records may differ; it then costs no more than `limit` do. An id that
+/// only one of them has counts, too.
 pub fn differences_at_most(
     old: &BranchVersion,
     new: &BranchVersion,

@@ -130,8 +130,8 @@ impl Replay {
         self.is_previous_flushed
     }
 
-    /// Returns how long the file before this one was when this one began; nothing where no frame says so. A frame that
-    /// is not whole says nothing.
+    /// Returns how many bytes the file before this one had when this one began; nothing where no frame says so. A frame
+    /// that is not whole says nothing.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
         let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == Kind::Begin) else {
             return Ok(None);

@@ -68,7 +68,8 @@ impl Snapshot {
         self.state.files()
     }
 
-    /// Returns whether it has this very version of a record, stamp included.
+    /// Returns whether it has this very version of a record, stamp included. False where there is no record of that id,
+    /// too.
     pub fn has(&self, record: &StampedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
         Ok(row.hash()? == record.0.hash && row.stamp()? == record.0.stamp)

@@ -344,7 +344,7 @@ pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     if key.public() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
 }
 
-/// Reads a command, or says which entry holds none.
+/// Reads a command; kind `Damaged`, with the number of the entry, where it holds none.
 pub(super) fn parse_log_record(bytes: &[u8], seq: u64) -> Result<LogRecord, Error> {
     LogRecord::from_bytes(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
 }

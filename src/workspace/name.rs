@@ -29,7 +29,8 @@ enum Bytes {
 }
 
 impl FileName {
-    /// Checks the bytes: `NameTooLong`, or `Invalid` for what no entry can be called.
+    /// Checks the bytes: `NameTooLong`, or `Invalid` for what no entry can be called. A name has 1 to 255 bytes without
+    /// `/` and NUL, and is neither `.` nor `..`.
     pub fn new(bytes: &[u8]) -> Result<FileName, TreeError> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(TreeError::NameTooLong);

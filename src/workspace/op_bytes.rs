@@ -82,7 +82,8 @@ impl FileOp<'_> {
         &[]
     }
 
-    /// Reads canonical bytes and leaves what is behind them. The bytes of a write are borrowed.
+    /// Reads canonical bytes and leaves what is behind them. The bytes of a write are borrowed. [`CodecError::Code`]
+    /// for an op that this version does not know.
     pub fn read<'b>(input: &mut Reader<'b>) -> Result<FileOp<'b>, CodecError> {
         FileOp::read_with(input, Cow::Borrowed)
     }

@@ -58,7 +58,7 @@ impl Transfers {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Number`] for a uid of more than 32 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<Transfers, CodecError> {
         let uid = |input: &mut Reader<'_>| u32::try_from(input.number()?).map_err(|_| CodecError::Number);
         let transfer = |input: &mut Reader<'_>| Ok(Transfer { from_uid: uid(input)?, to_uid: uid(input)? });

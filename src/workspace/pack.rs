@@ -102,7 +102,7 @@ impl Pack {
         self.find(hash).is_ok_and(|found| found.is_some())
     }
 
-    /// Returns a chunk of that hash.
+    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search.
     pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
         let (mut low, mut high) = (0, self.chunks);
         while low < high {

@@ -126,19 +126,19 @@ impl StateFile {
         }
     }
 
-    /// Returns the newest state of a branch at or before an entry.
+    /// Returns the newest state of a branch at or before an entry, if the file has one.
     pub fn before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         let Some(row) = row.checked_sub(1) else { return Ok(None) };
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the oldest state of a branch.
+    /// Returns the oldest state of a branch, if the file has one.
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
         self.after(branch, 0)
     }
 
-    /// Returns the oldest state of a branch behind an entry.
+    /// Returns the oldest state of a branch behind an entry, if the file has one.
     pub fn after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         if row >= self.count()? {
@@ -147,7 +147,7 @@ impl StateFile {
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the newest state of a branch at or before a time.
+    /// Returns the newest state of a branch at or before a time, if the file has one.
     pub fn newest_at(&self, branch: u64, time: Time) -> Result<Option<StateInfo>, SegmentError> {
         let (mut low, mut high) = (self.rows_until((branch, 0))?, self.rows_until((branch, u64::MAX))?);
         let first = low;

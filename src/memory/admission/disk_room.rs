@@ -151,7 +151,8 @@ impl Memory {
         self.missing().map_or(Ok(taken), |missing| Err(self.full(missing)))
     }
 
-    /// Sees to it that what gives room back is followed by a seal that has room, with the reserve.
+    /// Sees to it that what gives room back is followed by a seal that has room, with the reserve. Kind `WouldWait` on
+    /// a thread that must not wait for a seal.
     pub(in crate::memory) fn give_room(&self) -> Result<(), Error> {
         let room = &self.admission.room;
         if !room.is_tight() && room.reserve.is_whole() {

@@ -33,7 +33,7 @@ impl AgentHolder {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a sort of holder that this version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<AgentHolder, CodecError> {
         match input.byte()? {
             0 => Ok(AgentHolder::User(u32::try_from(input.number()?).map_err(|_| CodecError::Number)?)),

@@ -70,7 +70,8 @@ impl StateSource {
         }
     }
 
-    /// Reads the stored form; none where there is no source.
+    /// Reads the stored form; none where there is no source. [`CodecError::Code`] for a sort of source that this
+    /// version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<Option<StateSource>, CodecError> {
         match input.byte()? {
             0 => Ok(None),
@@ -121,7 +122,7 @@ impl Resolution {
         out.hash(&self.child.unwrap_or(Hash::ZERO)).hash(&self.parent.unwrap_or(Hash::ZERO))
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a side that is neither the child's nor the parent's.
     pub fn read(input: &mut Reader<'_>) -> Result<Resolution, CodecError> {
         let side = match input.byte()? {
             0 => Side::Child,
@@ -155,7 +156,7 @@ impl LeaseState {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a state that this version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<LeaseState, CodecError> {
         match input.byte()? {
             0 => Ok(LeaseState::Free),

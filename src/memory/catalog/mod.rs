@@ -140,17 +140,20 @@ impl Catalog {
         self.branch(id)
     }
 
-    /// Returns the settings that all branches below a root branch share.
+    /// Returns the settings that all branches below a root branch share. [`Error::Gone`] where its root branch is not
+    /// in this version of the catalog.
     pub fn shared_settings(&self, branch: &Branch) -> Result<&Settings, Error> {
         Ok(&self.branch(branch.root)?.settings)
     }
 
-    /// Returns what is remembered of the embedder of all branches below a root branch, without its probes.
+    /// Returns what is remembered of the embedder of all branches below a root branch, without its probes. None where
+    /// no mount has recorded one. [`Error::Gone`] as in [`Catalog::shared_settings`].
     pub fn embedder(&self, branch: &Branch) -> Result<Option<EmbedderRecord>, Error> {
         Ok(EmbedderRecord::parse_head(self.shared_settings(branch)?.get(Setting::Embedder)))
     }
 
-    /// Returns a setting's value as the branch shows it.
+    /// Returns a setting's value as the branch shows it, without a line end, empty where it is unset. [`Error::Gone`]
+    /// as in [`Catalog::shared_settings`].
     pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
         let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
         let value = settings.get(setting);
@@ -171,7 +174,8 @@ impl Catalog {
         self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
     }
 
-    /// Returns the branch at a name path.
+    /// Returns the branch at a name path. Names are joined by `/`, the root branch first. [`Error::NoBranch`] where one
+    /// of them is not there.
     pub fn resolve(&self, path: &str) -> Result<BranchId, Error> {
         let mut names = path.split('/');
         let root = names.next().and_then(|name| self.roots.get(name));

@@ -47,7 +47,7 @@ impl Review {
         out.byte(u8::from(self.approves)).hash(&self.plan).hash(child).hash(parent).signed(self.time.0).text(&self.text)
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] where it neither approves nor refuses.
     pub fn read(input: &mut Reader<'_>) -> Result<Review, CodecError> {
         let approves = match input.byte()? {
             0 => false,
@@ -90,7 +90,8 @@ impl Branch {
 }
 
 impl BranchRef {
-    /// Puts others in the place of frozen states, where `change` has some.
+    /// Puts others in the place of frozen states, where `change` has some. The first error of `change` ends it, and
+    /// what was replaced before that stays so.
     pub fn replace_frozen<E>(
         &mut self,
         mut change: impl FnMut(&Checkpoint) -> Result<Option<Checkpoint>, E>,
@@ -111,7 +112,8 @@ impl BranchRef {
 }
 
 impl Catalog {
-    /// Returns a catalog in which a branch is as it proposes to be merged.
+    /// Returns a catalog in which a branch is as it proposes to be merged. Everything else is as in this one.
+    /// [`ProposalError::Missing`] where it proposes nothing.
     pub fn as_proposed(&self, branch: BranchId) -> Result<Catalog, Error> {
         let frozen = self.branch(branch)?.proposed()?.frozen.clone();
         let mut catalog = self.clone();

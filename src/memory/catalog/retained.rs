@@ -112,7 +112,8 @@ impl EndedBranch {
         out.byte(u8::from(self.is_merged)).number(self.last_entry)
     }
 
-    /// Reads the stored form; the settings are the default ones.
+    /// Reads the stored form; the settings are the default ones. [`CodecError::Number`] for a uid or a mode of more
+    /// than 32 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<EndedBranch, CodecError> {
         let narrow = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
         let (id, name, path) = (BranchId(input.number()?), input.text()?.into(), input.text()?.into());
@@ -226,7 +227,8 @@ impl RetainedStates {
         self.recent.iter().map(|(key, recent)| recent.info(*key)).collect()
     }
 
-    /// Returns what a branch was behind an entry; none where that is not kept.
+    /// Returns what a branch was behind an entry; none where that is not kept. One that is outdated counts as not kept,
+    /// though files may still hold it.
     pub fn find(&self, branch: BranchId, entry: u64) -> Result<Option<RetainedState>, Error> {
         if self.outdated.contains(&(branch.0, entry)) {
             return Ok(None);
@@ -242,7 +244,8 @@ impl RetainedStates {
         Ok(None)
     }
 
-    /// Returns the newest state of a branch that is kept, at or before an entry.
+    /// Returns the newest state of a branch at or before an entry, if one is kept. It costs a binary search in each
+    /// file of states.
     pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.stays(info));
@@ -258,7 +261,8 @@ impl RetainedStates {
         Ok(newest)
     }
 
-    /// Returns the newest state of a branch that is kept, at or before a time.
+    /// Returns the newest state of a branch at or before a time, if one is kept. It costs a binary search in each file
+    /// of states.
     pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
         let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time && self.stays(info));
@@ -275,7 +279,7 @@ impl RetainedStates {
         Ok(newest)
     }
 
-    /// Returns the oldest state of a branch that is kept.
+    /// Returns the oldest state of a branch, if one is kept.
     pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
         let mut recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).map(|(key, recent)| recent.info(*key));
         let mut oldest = recent.find(|info| self.stays(info));
@@ -295,7 +299,8 @@ impl RetainedStates {
         !self.outdated.contains(&info.key)
     }
 
-    /// Looks through all kept states of a branch until one is what is looked for; each comes with another one that was looked at.
+    /// Looks through all kept states of a branch until one is what is looked for; each comes with another one that was
+    /// looked at. It reads every state until then, one file at a time. An error of `look` ends it.
     pub fn find_in<T>(
         &self,
         branch: BranchId,

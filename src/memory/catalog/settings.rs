@@ -334,6 +334,8 @@ impl Settings {
     }
 
     /// Reads the stored form. A setting that was not there when it was written has its default value.
+    /// [`CodecError::Code`] for a setting that this version does not know, [`CodecError::Setting`] for a value that
+    /// [`check`] refuses.
     pub fn read(input: &mut Reader<'_>) -> Result<Settings, CodecError> {
         let defaults = Settings::default();
         let mut texts = defaults.0.texts.clone();

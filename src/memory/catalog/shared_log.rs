@@ -36,7 +36,7 @@ impl SharedLogTotals {
         out.number(self.entries).number(self.bytes).number(self.archived).number(self.archived_bytes)
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Short`] where the bytes end before its four numbers do.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogTotals, CodecError> {
         let (entries, bytes) = (input.number()?, input.number()?);
         Ok(SharedLogTotals { entries, bytes, archived: input.number()?, archived_bytes: input.number()? })
@@ -63,7 +63,7 @@ impl SharedLogCursor {
         out.number(self.owner).number(self.entry)
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Short`] where the bytes end before its two numbers do.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogCursor, CodecError> {
         Ok(SharedLogCursor { owner: input.number()?, entry: input.number()? })
     }
@@ -140,7 +140,8 @@ impl Branch {
 }
 
 impl Catalog {
-    /// Returns the branch whose log a branch has: the nearest one from itself up with a log of its own.
+    /// Returns the branch whose log a branch has: the nearest one from itself up with a log of its own. [`Error::Gone`]
+    /// where a branch on the way up is not in this version of the catalog.
     pub fn log_owner<'a>(&'a self, branch: &'a Branch) -> Result<&'a Branch, Error> {
         let mut at = branch;
         while let Some(parent) = at.parent {
@@ -157,8 +158,8 @@ impl Catalog {
         self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
     }
 
-    /// Returns the log of a branch that has ended below the one whose log a branch has: by its name, the latest of several, or
-    /// by `NAME@SEQ`.
+    /// Returns the log of a branch that has ended below the one whose log a branch has: by its name, the latest of
+    /// several, or by `NAME@SEQ`. None where no log has that name.
     pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
         let closed = &self.log_owner(branch)?.closed_logs;
         let is_named = |known: &str| parse_closed_name(known).is_some_and(|(known, _)| known == name);
@@ -186,7 +187,8 @@ impl Catalog {
         format!("{}{closed}", LogEntryName::PREFIX)
     }
 
-    /// Returns how many entries a branch's log has, and how many of them it has read.
+    /// Returns how many entries a branch's log has, and how many of them it has read. Both are 0 before the first
+    /// entry; what was read of another log does not count.
     pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
         let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.log_totals);

@@ -117,7 +117,8 @@ impl Signal {
         out.byte(u8::from(self.ends_with_session));
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a lifetime that this version does not know,
+    /// [`CodecError::Number`] for a uid or a mode of more than 32 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<Signal, CodecError> {
         let small = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
         let value = input.bytes()?.into();
@@ -152,7 +153,7 @@ impl SignalChange {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a change that this version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<SignalChange, CodecError> {
         let (code, key) = (input.byte()?, input.text()?.into());
         match code {

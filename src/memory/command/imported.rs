@@ -46,7 +46,7 @@ impl ImportedState {
         }
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for what this version can't import.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<ImportedState, CodecError> {
         match input.byte()? {
             1 => Ok(ImportedState::Settings(Settings::read(input)?)),

@@ -202,7 +202,8 @@ impl LogRecord {
         out.finish()
     }
 
-    /// Reads stored bytes.
+    /// Reads stored bytes. [`CodecError::Code`] for a command of a later version, [`CodecError::Number`] where bytes
+    /// are left over.
     pub fn from_bytes(bytes: &[u8]) -> Result<LogRecord, CodecError> {
         let mut input = Reader::new(bytes);
         let code = CommandCode::from_code(input.byte()?)?;

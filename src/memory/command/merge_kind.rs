@@ -78,7 +78,7 @@ impl RevertedEntries {
         out.number(self.before).number(self.first).number(self.last).byte(self.verb as u8)
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Code`] for a verb that this version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<RevertedEntries, CodecError> {
         let (before, first, last, code) = (input.number()?, input.number()?, input.number()?, input.byte()?);
         let found = RevertVerb::ALL.iter().find(|(verb, _)| *verb as u8 == code);

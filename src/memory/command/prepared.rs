@@ -87,7 +87,8 @@ pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) ->
     [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]
 }
 
-/// Fixes dimension and metric once there is a vector.
+/// Fixes dimension and metric once there is a vector. Nothing is added where they are fixed already, or no record has a
+/// vector.
 pub(in crate::memory) fn fix(
     catalog: &Catalog,
     branch: &Branch,

@@ -83,7 +83,8 @@ impl Archive {
         Archive { name, first, count, file: OnceLock::new() }
     }
 
-    /// Opens an archive whose entries nothing else tells.
+    /// Opens an archive whose entries nothing else tells. It reads the footer. Kind `Damaged` where the file is not an
+    /// archive.
     pub fn find(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
         let [first, count, ..] = archive_numbers(&Archive::open(blobs, name)?)?;
         Ok(Archive::new(name, first, count))
@@ -111,7 +112,7 @@ impl Archive {
         Ok(self.file.get_or_init(|| OpenArchive { file, branch_count, step_count }))
     }
 
-    /// Returns the file.
+    /// Returns the file. It is opened at the first call and kept.
     pub fn file(&self, blobs: &BlobStore) -> Result<&Container, Error> {
         Ok(&self.opened(blobs)?.file)
     }
@@ -140,13 +141,15 @@ impl Archive {
         Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW_BYTES)
     }
 
-    /// Returns the number of the chunk with the entry at a place.
+    /// Returns the number of the chunk with the entry at a place. Places count from 0, the first entry of the archive;
+    /// behind the last one it is the number of chunks.
     pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
         let chunks = self.chunks(blobs)?;
         first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
     }
 
-    /// Reads a chunk of entries, checked now.
+    /// Reads a chunk of entries, checked now. Kind `Damaged` where it does not hold the entries that the index says.
+    /// `blocks` are those of one reply.
     pub fn chunk(&self, blobs: &BlobStore, number: u64, blocks: &mut Blocks) -> Result<Vec<SignedEntry>, Error> {
         let [start, place] = match number {
             0 => [0, 0],
@@ -164,7 +167,8 @@ impl Archive {
         Err(self.damaged("a chunk holds more or fewer entries than its index says"))
     }
 
-    /// Returns the row at that place in the sorted hashes.
+    /// Returns the row at that place in the sorted hashes: the first 8 bytes of a hash as a number, and the place of
+    /// its entry in the archive.
     pub fn hash_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, u32), Error> {
         let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW_BYTES, HASH_ROW_BYTES)?;
         let (hash, place) = bytes.split_at(8);
@@ -174,8 +178,9 @@ impl Archive {
         ))
     }
 
-    /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where
-    /// it should be, and few blocks of the file are touched.
+    /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where it
+    /// should be, and few blocks of the file are touched. Few hashes begin alike, so it is nearly always one or none;
+    /// the caller compares the whole hash.
     pub fn like(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
@@ -201,7 +206,8 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the row of the branch at that place.
+    /// Returns the row of the branch at that place. Kind `Damaged` where its steps end before they begin, or behind the
+    /// last of all.
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
         let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW_BYTES)?;
@@ -223,12 +229,13 @@ impl Archive {
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
     }
 
-    /// Returns what was known of branches before the first entry.
+    /// Returns what was known of branches before the first entry. Empty unless entries were moved out.
     pub fn before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
         (0..self.befores(blobs)?).map(|at| self.before_row(blobs, at)).collect()
     }
 
-    /// Returns what was known of a branch before the first entry.
+    /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
+    /// out.
     pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
         let count = self.befores(blobs)?;
         let at = first_where(count, |at| Ok(self.before_row(blobs, at)?.0 >= branch))?;
@@ -245,7 +252,7 @@ impl Archive {
         Ok((branch, facts(parent, rights)))
     }
 
-    /// Returns the step at that place in section 4.
+    /// Returns the step at that place in section 4. Its totals are bytes of lines.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] =
             self.numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;
@@ -283,6 +290,7 @@ pub(super) fn prefix(hash: &Hash) -> u64 {
 }
 
 /// Returns the first of `count` places for which `holds`, or `count`; it holds for all behind one for which it does.
+/// `holds` is asked about as often as `count` has bits, and an error of it ends the search.
 pub(super) fn first_where(count: u64, holds: impl Fn(u64) -> Result<bool, Error>) -> Result<u64, Error> {
     let (mut low, mut high) = (0, count);
     while low < high {

@@ -18,7 +18,7 @@ pub(super) struct ChunkedEntries {
 }
 
 impl ChunkedEntries {
-    /// Appends the next entry; the first section is begun.
+    /// Appends the next entry; the first section is begun. A chunk ends with its 32nd entry, or once it has 64 KiB.
     pub fn push(&mut self, out: &mut ContainerWriter<'_>, signed: &SignedEntry) -> Result<(), Error> {
         self.chunk.push(signed);
         if self.chunk.count() == ENTRIES_MAX || self.chunk.as_slice().len() >= BYTES_MAX {

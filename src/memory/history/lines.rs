@@ -22,7 +22,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 
 impl HistoryReader<'_> {
     /// Reads up to `size` bytes of a branch's history up to an entry. Lines of `lineage` for which `shows` is false
-    /// show little, in as many bytes.
+    /// show little, in as many bytes. At most 1 MiB is read at once. An error of `shows` ends it.
     pub fn lines(
         &self,
         (file, branch, last_seq): (HistoryFile, u64, u64),
@@ -65,7 +65,7 @@ impl Memory {
         })
     }
 
-    /// Returns the length of a branch's history up to an entry.
+    /// Returns the length of a branch's history up to an entry, in bytes; 0 for a branch without entries.
     pub fn history_length(&self, branch: BranchId, file: HistoryFile, last_seq: u64) -> Result<u64, Error> {
         self.history_reader().length(file, branch.0, last_seq)
     }

@@ -29,7 +29,8 @@ pub(in crate::memory) struct MovedEntries {
 }
 
 impl MovedEntries {
-    /// Opens the files there are.
+    /// Opens the files there are, none where the folder is missing. Kind `Damaged` where a file of it is not an
+    /// archive, drafts aside.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<MovedEntries, Error> {
         let blobs = BlobStore::over(disk.clone(), FOLDER);
         let names = match disk.list(FOLDER) {
@@ -46,7 +47,8 @@ impl MovedEntries {
         Ok(MovedEntries { disk: disk.clone(), blobs, files })
     }
 
-    /// Writes a file with these entries, which the store still holds; returns its path in the store.
+    /// Writes a file with these entries, which the store still holds; returns its path in the store. The file and its
+    /// name are durable then.
     pub fn write(&mut self, reader: &HistoryReader<'_>, seqs: RangeInclusive<u64>) -> Result<String, Error> {
         self.disk.make_dir(FOLDER).map_err(|error| Error::io("the folder archive could not be made", error))?;
         let (first, last) = (*seqs.start(), *seqs.end());
@@ -69,7 +71,8 @@ impl MovedEntries {
 
     /// Calls `each` with every entry in order, up to the one before `first`; returns the numbers that are missing.
     ///
-    /// Each file is checked whole.
+    /// Each file is checked whole. Kind `Damaged` where a file is not what was written, or two have the same entries.
+    /// An error of `each` ends it.
     pub fn each(
         &self,
         first: u64,
@@ -96,6 +99,7 @@ impl MovedEntries {
     }
 
     /// Takes the texts of lines that merges did not keep out of the files, where they are about one of these items.
+    /// Files are replaced one by one: where one fails, those before it are purged, and doing it again goes on.
     pub fn purge(&mut self, purged: &PurgedItems) -> Result<(), Error> {
         for at in 0..self.files.len() {
             let file = &self.files[at];

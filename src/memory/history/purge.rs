@@ -51,7 +51,8 @@ impl PurgedItems {
 }
 
 impl History {
-    /// Returns the decisions in some entries that quote a lost line of what is purged.
+    /// Returns the decisions in some entries that quote a lost line of what is purged. It reads every entry of the
+    /// range.
     pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<Quote>, Error> {
         let (reader, mut quotes) = (HistoryReader::of(blobs, self.epoch()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {

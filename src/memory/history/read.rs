@@ -88,7 +88,8 @@ impl<'a> HistoryReader<'a> {
         self.epoch.newest()
     }
 
-    /// Returns an entry by its number. Who reads one after the other decodes each chunk once.
+    /// Returns an entry by its number. Who reads one after the other decodes each chunk once. [`Error::EntryArchived`]
+    /// for one that was moved out, [`Error::NoEntry`] for a number that none has yet.
     pub fn entry(&self, seq: u64) -> Result<Arc<SignedEntry>, Error> {
         if (1..self.first()).contains(&seq) {
             return Err(Error::EntryArchived(seq));
@@ -118,7 +119,7 @@ impl<'a> HistoryReader<'a> {
         Ok(Some(DecodedChunk { first, entries: entries.into_iter().map(Arc::new).collect() }))
     }
 
-    /// Returns an entry by its hash.
+    /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first.
     pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut numbers = self.epoch.tail.read().like(hash);
         for archive in self.epoch.archives.iter().rev() {
@@ -162,7 +163,8 @@ impl<'a> HistoryReader<'a> {
         }
     }
 
-    /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest.
+    /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest. All totals
+    /// are 0 where it has no entry until then.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let facts = match (self.pieces(branch)?.first(), self.epoch.archives.first()) {
             (Some(piece), _) => piece.facts,
@@ -173,7 +175,7 @@ impl<'a> HistoryReader<'a> {
         Ok(TimelinePoint { totals, facts })
     }
 
-    /// Returns the last step of a branch up to an entry.
+    /// Returns the last step of a branch up to an entry. None where it has none until then.
     pub fn last_step(&self, branch: u64, last_seq: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
@@ -190,7 +192,7 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
-    /// Values never fall from step to step.
+    /// Values never fall from step to step. None where no value is.
     pub fn seek(
         &self,
         (branch, last_seq): (u64, u64),
@@ -218,7 +220,7 @@ impl<'a> HistoryReader<'a> {
         Ok(found.map(|hit| (TimelineStep::default(), hit)))
     }
 
-    /// Returns the length of a history up to an entry.
+    /// Returns the length of a history up to an entry, in bytes.
     pub fn length(&self, file: HistoryFile, branch: u64, last_seq: u64) -> Result<u64, Error> {
         let totals = self.timeline_point(branch, last_seq)?.totals;
         Ok(match file {
@@ -227,7 +229,8 @@ impl<'a> HistoryReader<'a> {
         })
     }
 
-    /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is.
+    /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is. Kind
+    /// `Damaged` where the totals lead to no line.
     pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let found = self.seek(at, offset, |step| Ok(step.totals.events_bytes))?;
         let (before, hit) = found.ok_or_else(|| misplaced(at.0))?;
@@ -237,8 +240,8 @@ impl<'a> HistoryReader<'a> {
         FoundEntry { signed, line, line_offset: offset.saturating_sub(before.totals.events_bytes) }.checked(at.0)
     }
 
-    /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that contradict
-    /// one another lead to no line.
+    /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that
+    /// contradict one another lead to no line: kind `Damaged`.
     pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let (of, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {

@@ -44,7 +44,8 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
     }
 }
 
-/// Writes one archive of older ones, which follow each other, and of the entries behind them.
+/// Writes one archive of older ones, which follow each other, and of the entries behind them. It is durable then, and
+/// nothing names it yet.
 pub(super) fn write(
     blobs: &BlobStore,
     reader: &HistoryReader<'_>,

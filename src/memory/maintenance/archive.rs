@@ -52,7 +52,8 @@ impl Memory {
     }
 
     /// Calls `each` with the line of every entry that was moved out, in order; returns the ranges of numbers that no
-    /// file has, both ends included.
+    /// file has, both ends included. Kind `Damaged` where a file is not what was written: lines before that were given
+    /// to `each`.
     pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
         let LineageStart { first, .. } = self.catalog().start;
         let missing = MovedEntries::open(&self.disk)?.each(first, |entries| {

@@ -76,7 +76,7 @@ pub(in crate::memory) struct RewriteSet {
 
 impl Memory {
     /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
-    /// freed. The caller holds the lock of `storage.manifest`.
+    /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made.
     pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {

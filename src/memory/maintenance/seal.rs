@@ -177,7 +177,8 @@ impl DiskBeforeSeal {
 
 impl Memory {
     /// Moves everything unsealed into segments now, and returns when that is durable. Small segments are written again
-    /// with it.
+    /// with it. On a full disk it is tried again with the reserve. Kind `Full` where that is too little: what was not
+    /// sealed stays in the journal.
     pub fn seal(&self) -> Result<(), Error> {
         self.seal_and_compact(&Compaction::Small)
     }

@@ -15,7 +15,8 @@ use crate::workspace::{FileNode, TreeDifference};
 
 /// Returns what differs between two states; none where that is more than so many records or paths.
 ///
-/// A renamed file is at both of its names. A directory that came or went with what is in it is not named.
+/// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records come
+/// first, by id, then files, by path.
 pub fn changed_paths(
     before: &BranchVersion,
     after: &BranchVersion,
@@ -37,7 +38,8 @@ pub fn changed_paths(
     Ok(Some(records.chain(files).collect()))
 }
 
-/// Returns the first records and files that differ between what the branch that receives was and is; directories are not named.
+/// Returns the first records and files that differ between what the branch that receives was and is; directories are
+/// not named. There are 20 at most. [`PlanError::Exceeded`] where more than `limit` differ.
 pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
     (merge, records): (MergeKind, &RecordMerge),

@@ -118,7 +118,8 @@ pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, no
     Ok(gate_check(catalog, plan, summary, now)?.decide()?)
 }
 
-/// Returns what the gate asks for beyond what the merge does, and what of it is missing.
+/// Returns what the gate asks for beyond what the merge does, and what of it is missing. Empty where it asks for
+/// nothing.
 pub fn requirements(
     catalog: &Catalog,
     plan: &MergePlan,
@@ -145,8 +146,8 @@ fn gate_check<'a>(
 }
 
 impl Memory {
-    /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks for that. It
-    /// costs what was written since, and holds no lock.
+    /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks
+    /// for that. It costs what was written since, and holds no lock. Where none asks, none is found.
     pub(in crate::memory) fn find_summary(&self, branch: BranchId) -> Result<SummaryCheck, Error> {
         let catalog = self.catalog().clone();
         let child = catalog.branch(branch)?;

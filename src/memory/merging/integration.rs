@@ -95,7 +95,8 @@ impl Integration {
         })
     }
 
-    /// Returns the entry and what changes in the catalog.
+    /// Returns the entry and what changes in the catalog. Kind `NotEmpty` for the merge of a branch with child
+    /// branches; it also fails where a root branch has no parent.
     pub fn prepare(self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch)?;
         let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };

@@ -267,7 +267,8 @@ impl Memory {
         })
     }
 
-    /// Returns the plan of a merge of this moment, made here if it is small.
+    /// Returns the plan of a merge of this moment, made here if it is small. A larger one is made in the background,
+    /// and waited for.
     pub(in crate::memory) fn plan_for(
         &self,
         who: &Actor,

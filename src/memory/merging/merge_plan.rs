@@ -85,8 +85,9 @@ pub fn without_children(branch: &Branch) -> Result<(), Error> {
     Err(BranchError::HasChildren { path: branch.path.to_string(), count: branch.children.len() }.into())
 }
 
-/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was before, and
-/// the branch.
+/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was
+/// before, and the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] where a revert needs a state
+/// that is not kept.
 pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) -> Result<(BranchRef, BranchRef), Error> {
     let branch = catalog.branch_ref(branch)?;
     Ok(match merge {
@@ -454,7 +455,8 @@ impl MergePlan {
         })
     }
 
-    /// Returns the entry of the merge and what it changes in a catalog in which the plan holds.
+    /// Returns the entry of the merge and what it changes in a catalog in which the plan holds. Kind `Conflict` while a
+    /// conflict waits for a decision.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord, note: Arc<str>) -> Result<PreparedCommand, Error> {
         if self.is_blocked() {
             return Err(conflict(self));

@@ -169,7 +169,8 @@ fn make_plan(
 }
 
 impl Memory {
-    /// Settles what was written of conflicts that were shown, in the background where there is a deadline.
+    /// Settles what was written of conflicts that were shown, in the background where there is a deadline. Kind `Busy`,
+    /// code `merge_too_long`, where it takes longer than that: it goes on, for the next try.
     pub(in crate::memory) fn settle_written_until(
         &self,
         branch: BranchId,

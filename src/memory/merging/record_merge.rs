@@ -46,7 +46,7 @@ pub struct RecordMerge {
 static TAKEN: Context = Context::new("engramfs 2026 merge plan records v1");
 
 impl RecordMerge {
-    /// Works out what becomes of the records.
+    /// Works out what becomes of the records. [`PlanError::Exceeded`] where the child changed more than the budget has.
     pub fn plan(
         sides: &Sides<'_>,
         child_receives: bool,
@@ -78,6 +78,7 @@ impl RecordMerge {
     }
 
     /// Works it out again for a parent that has gone on from `before`; it costs what the parent changed.
+    /// [`PlanError::Exceeded`] where that is more than the budget has.
     pub fn replan(
         &self,
         before: &BranchVersion,

@@ -129,7 +129,8 @@ impl Memory {
         Ok(settled.into_iter().filter(is_followed).collect())
     }
 
-    /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes.
+    /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes. It
+    /// knows no limit, and no rules are asked for who merges.
     pub(in crate::memory) fn plan_whole(
         &self,
         catalog: &Catalog,

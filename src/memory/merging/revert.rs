@@ -19,7 +19,8 @@ use crate::merge::Action;
 use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
 use crate::workspace::Tree;
 
-/// Returns a branch as it was before some entries, with what it was behind them as its base.
+/// Returns a branch as it was before some entries, with what it was behind them as its base. [`Error::NotKept`] where
+/// one of the two states is past `config/keep`.
 pub(super) fn branch_before(
     catalog: &Catalog,
     branch: &BranchRef,
@@ -69,7 +70,8 @@ pub(super) fn base_before(
     Ok((Some(Arc::new(base)), BaseOutcome::Patched(Arc::new(patch))))
 }
 
-/// Returns the base that a recorded outcome leads to; none where it stays.
+/// Returns the base that a recorded outcome leads to; none where it stays. Kind `Damaged` where the outcome changes a
+/// base that the entries did not change.
 pub(super) fn replayed_base(
     context: &MergeContext<'_>,
     branch: &Branch,

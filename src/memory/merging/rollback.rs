@@ -74,7 +74,8 @@ impl Rollback {
         })
     }
 
-    /// Applies the outcome of a rollback of files from the log.
+    /// Applies the outcome of a rollback of files from the log. [`Error::NoCheckpoint`] or [`Error::NotKept`] where its
+    /// source is not there.
     pub fn replay(
         context: MergeContext<'_>,
         branch: BranchId,

@@ -34,8 +34,9 @@ impl UnitLooks {
 }
 
 impl Memory {
-    /// Returns the guards that keep units from being opened for writing in branches that get other files, each given with
-    /// those files, or why that can't be done now.
+    /// Returns the guards that keep units from being opened for writing in branches that get other files, each given
+    /// with those files, or why that can't be done now. The inner error is [`MergeError::UnitInUse`] with the path; the
+    /// outer one says that a content could not be read.
     pub(in crate::memory) fn hold_units(
         &self,
         rules: &Rules,

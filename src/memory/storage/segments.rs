@@ -23,7 +23,7 @@ impl Segments {
         Segments { blobs, thorough, open: Mutex::default() }
     }
 
-    /// Returns the segment of that name.
+    /// Returns the segment of that name. It is opened once and kept; in a thorough store every byte is checked then.
     pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let mut open = self.open();
         if let Some(segment) = open.get(name) {

@@ -89,7 +89,7 @@ impl TreeStore {
         Ok(StoredTree { snapshot: name, delta })
     }
 
-    /// Returns the tree of a stored form.
+    /// Returns the tree of a stored form. Kind `Damaged` where the snapshot or the difference is not what was written.
     pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
         let base =
             if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };

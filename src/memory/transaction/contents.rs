@@ -93,7 +93,8 @@ impl LogTail {
         self.note(author, files, unsealed_bytes);
     }
 
-    /// Carries out a write whose content is in the journal; returns false if it is not whole.
+    /// Carries out a write whose content is in the journal; returns false if it is not whole. Kind `Damaged` where the
+    /// code does not follow from the frames before, or the head can't be read.
     pub(in crate::memory) fn replay_content(
         &mut self,
         catalog: &mut Catalog,

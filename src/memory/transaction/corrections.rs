@@ -191,7 +191,8 @@ impl ResolvedEdits {
         })
     }
 
-    /// Returns when the record of a version that is written was first written, where it was there before.
+    /// Returns when the record of a version that is written was first written, where it was there before. None where
+    /// the record is new.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let origin =
             self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());

@@ -213,7 +213,7 @@ impl Memory {
         Ok(guarded)
     }
 
-    /// Like [`Memory::edit`], whatever the rules say.
+    /// Like [`Memory::edit`], whatever the rules say; else it fails as that does.
     pub(in crate::memory) fn edit_unguarded(
         &self,
         who: &Actor,

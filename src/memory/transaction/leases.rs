@@ -128,7 +128,8 @@ impl Memory {
 }
 
 impl LogTail {
-    /// Takes a lease as the journal says.
+    /// Takes a lease as the journal says. Kind `Damaged` where the code does not follow from the frames before, or the
+    /// bytes can't be read.
     pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;

@@ -266,7 +266,8 @@ fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) ->
     }
 }
 
-/// Checks a vector against what is fixed below a root branch, or against the first one.
+/// Checks the vector, where there is one, against what is fixed below a root branch, or against the first one.
+/// [`RecordError::Dimension`] or `ZeroVector` (under cosine), else as [`check_numbers`].
 pub(in crate::memory) fn check_vector(
     dim: Option<usize>,
     metric: Metric,

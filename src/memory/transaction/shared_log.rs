@@ -103,7 +103,8 @@ impl Memory {
     }
 }
 
-/// Returns the cursor of a branch that has read its log up to an entry.
+/// Returns the cursor of a branch that has read its log up to an entry. [`SharedLogError::Beyond`] behind the last
+/// entry.
 pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<SharedLogCursor, Error> {
     let branch = catalog.branch(branch)?;
     let (totals, _) = catalog.log_progress(branch)?;
@@ -114,7 +115,8 @@ pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Resu
 }
 
 impl LogTail {
-    /// Moves a cursor as the journal says.
+    /// Moves a cursor as the journal says. Kind `Damaged` where the code does not follow from the frames before, or the
+    /// bytes can't be read.
     pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
@@ -128,7 +130,8 @@ impl LogTail {
     }
 }
 
-/// Works out what entries come to in the log of the branch `via`, and what becomes of each.
+/// Works out what entries come to in the log of the branch `via`, and what becomes of each. Nothing changes.
+/// [`SharedLogError::NotOwner`] for a user who is neither root nor owns `via`.
 pub(super) fn plan_append(
     catalog: &Catalog,
     uid: u32,
@@ -184,7 +187,8 @@ fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
     RecordChange::Put { id, content, vector_stale: false, from: None }
 }
 
-/// Adds entries to the log of `owner`, in the name of who writes through the branch `via`.
+/// Adds entries to the log of `owner`, in the name of who writes through the branch `via`. Fails as [`check_vector`]
+/// does for a vector that does not fit.
 pub(super) fn prepare_append(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

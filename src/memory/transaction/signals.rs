@@ -402,7 +402,8 @@ fn to_bytes(owner: BranchId, time: Time, changes: &[SignalChange]) -> Vec<u8> {
 }
 
 impl LogTail {
-    /// Changes signals as the journal says.
+    /// Changes signals as the journal says. Kind `Damaged` where the code does not follow from the frames before, or
+    /// the bytes can't be read.
     pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;

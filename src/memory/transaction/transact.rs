@@ -137,7 +137,8 @@ impl LogTail {
         self.mac_key.code(&self.link, &[&[kind], parts].concat())
     }
 
-    /// Checks the code of an operation that was read, and moves behind it.
+    /// Checks the code of an operation that was read, and moves behind it. Kind `Damaged` where it is another code: the
+    /// operation was not written by this store, or one before it was changed.
     pub fn verify_and_advance(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
         if self.code(kind, parts) != *code {
             return Err(Error::damaged(format!(
@@ -164,8 +165,9 @@ impl LogTail {
 }
 
 impl Memory {
-    /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what
-    /// `command` sees and what is done. What was done to the files of `branches` becomes entries first.
+    /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what `command` sees
+    /// and what is done. What was done to the files of `branches` becomes entries first. Fails as `command` does, and
+    /// then there is no entry.
     pub(in crate::memory) fn transact(
         &self,
         who: &Actor,

@@ -36,7 +36,8 @@ impl Memory {
         Ok(ShownObject { line: lines, content: None })
     }
 
-    /// Returns an entry with what it changed in a branch, as lines of JSON. Code `not_kept` where the states around it are not.
+    /// Returns an entry with what it changed in a branch, as lines of JSON. Code `not_kept` where the states around it
+    /// are not. Code `not_revertible` for an entry that changed nothing of the branch.
     pub fn show_changes(
         &self,
         who: &Actor,

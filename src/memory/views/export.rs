@@ -46,8 +46,8 @@ impl Snapshot {
 
     /// Fills `buf` from `offset` on and returns how much; less than asked only at the end.
     ///
-    /// Reading on from where the last read ended is cheap. A jump elsewhere goes through the
-    /// lengths of the rows before it.
+    /// Reading on from where the last read ended is cheap. A jump elsewhere goes through the lengths of the rows before
+    /// it. 0 means the end.
     pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);

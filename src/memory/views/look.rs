@@ -228,13 +228,14 @@ impl Memory {
         Ok(kept.ok_or_else(|| Error::NotKept(entry.to_string()))?.time)
     }
 
-    /// Returns a setting's value without a line end, empty where it is unset.
+    /// Returns a setting's value without a line end, empty where it is unset. Settings that all branches below a root
+    /// branch share are those of the root branch.
     pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
         let catalog = self.catalog();
         Ok(catalog.setting(catalog.branch(view.branch())?, setting)?.to_string())
     }
 
-    /// Returns how many bytes a branch's `scratch/` may hold.
+    /// Returns how many bytes a branch's `scratch/` may hold, at most 1 GiB.
     pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.settings.scratch_size())
     }

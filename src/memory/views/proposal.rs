@@ -88,7 +88,7 @@ impl Memory {
         }))
     }
 
-    /// Returns the names of the branches below one that propose something, with the entry that did so.
+    /// Returns the names of the branches below one that propose something, in order, with the entry that did so.
     pub fn proposals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, BranchId, u64)>, Error> {
         let catalog = self.catalog().clone();
         let children = catalog.branch(branch)?.children.iter();
@@ -100,7 +100,8 @@ impl Memory {
         Ok(proposing.collect())
     }
 
-    /// Returns the branch of that name below one and the entry by which it proposes something, if it does.
+    /// Returns the branch of that name below one and the entry by which it proposes something, if it does. None also
+    /// where there is no such branch.
     pub fn proposal(&self, branch: BranchId, name: &str) -> Result<Option<(BranchId, u64)>, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?.children.get(name).and_then(|child| catalog.branches.get(child));

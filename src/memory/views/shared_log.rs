@@ -31,7 +31,7 @@ pub struct SharedLogPosition {
 }
 
 impl Memory {
-    /// Returns the shared log that a branch has.
+    /// Returns the shared log that a branch has. It is empty until somebody has written to it.
     pub fn shared_log(&self, branch: BranchId) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -45,7 +45,8 @@ impl Memory {
         Ok(SharedLog { owner: owner.id, changed, state, totals })
     }
 
-    /// Returns the names of the logs that were closed into the one that a branch has, each with the entry that closed it.
+    /// Returns the names of the logs that were closed into the one that a branch has, each `NAME@SEQ` with the entry
+    /// that closed it, in bytewise order.
     pub fn closed_logs(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -62,7 +63,7 @@ impl Memory {
         Ok(SharedLog { owner: owner.id, changed: log.changed, state, totals })
     }
 
-    /// Returns how many entries of its shared log a branch has read.
+    /// Returns how many entries of its shared log a branch has read. 0 where it has read nothing of this log.
     pub fn cursor(&self, branch: BranchId) -> Result<u64, Error> {
         let catalog = self.catalog();
         Ok(catalog.log_progress(catalog.branch(branch)?)?.1)
@@ -80,7 +81,8 @@ impl SharedLog {
         self.totals.bytes
     }
 
-    /// Returns the lines of so many entries behind one, fewer only at the end.
+    /// Returns the lines of so many entries behind one, fewer only at the end. Entries count from 1; nothing is
+    /// returned behind the last one.
     pub fn lines_after(&self, entry: u64, limit: u64) -> Result<Vec<u8>, Error> {
         let last = self.totals.entries.min(entry.saturating_add(limit));
         let mut out = Vec::new();

@@ -47,7 +47,8 @@ impl Memory {
         self.catalog().users.iter().map(|(uid, name)| (*uid, name.clone())).collect()
     }
 
-    /// Returns the names of agents below the root branch of a branch: each with the uid that may use it, or barred.
+    /// Returns the names of agents below the root branch of a branch: each with the uid that may use it, or barred. A
+    /// name without a uid is barred.
     pub fn agents(&self, branch: BranchId) -> Result<BTreeMap<Arc<str>, Option<u32>>, Error> {
         let catalog = self.catalog();
         let root = catalog.branch(catalog.branch(branch)?.root)?;
@@ -55,7 +56,8 @@ impl Memory {
         Ok(root.agents.iter().map(|(name, known)| (name.clone(), holder(known))).collect())
     }
 
-    /// Returns the settings of a branch as they are stored, those that all branches below a root branch share as it shows them.
+    /// Returns the settings of a branch as they are stored, those that all branches below a root branch share as it
+    /// shows them. They are in the order of [`Setting::ALL`].
     pub fn stored_settings(&self, branch: BranchId) -> Result<StoredSettings, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -68,7 +70,7 @@ impl Memory {
         Ok(StoredSettings { values, inherits_rules: branch.settings.has_inherited_rules() })
     }
 
-    /// Returns the last entry of a branch's shared log when it got its base.
+    /// Returns the last entry of a branch's shared log when it got its base. 0 where the log had none.
     pub fn log_at_base(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.log_at_base)
     }
@@ -86,7 +88,8 @@ impl Memory {
         }))
     }
 
-    /// Returns the signals of the log that a branch has of its own.
+    /// Returns the signals of the log that a branch has of its own. Those that end with a lease are only counted: no
+    /// other store could hold it.
     pub fn own_signals(&self, branch: BranchId) -> Result<OwnSignals, Error> {
         let catalog = self.catalog().clone();
         let now = self.now();

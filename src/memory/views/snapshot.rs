@@ -100,7 +100,7 @@ impl Snapshot {
         Ok(row.map(|row| row.version()).transpose()?.map(Record))
     }
 
-    /// Returns what a directory entry tells of a record; nothing is rendered.
+    /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that id.
     pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
         let Some(row) = self.state.find(id)? else { return Ok(None) };
         let stamp = row.stamp()?;
@@ -113,7 +113,8 @@ impl Snapshot {
         Ok(Some(RecordStat { length, modified: stamp.modified, created: stamp.created }))
     }
 
-    /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order.
+    /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order. Fewer are returned only at the
+    /// end.
     pub fn ids_after(&self, after: Option<&str>, limit: usize) -> Result<Vec<Arc<str>>, Error> {
         let mut ids = Vec::with_capacity(limit.min(4096));
         for row in self.state.rows(after)?.take(limit) {

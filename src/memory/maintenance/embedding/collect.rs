@@ -128,7 +128,7 @@ impl Memory {
         Ok(file.find(text)?.is_some())
     }
 
-    /// Returns the vector of a text out of the files of a set.
+    /// Returns the vector of a text out of the files of a set. None where no file has it.
     pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in self.storage.segments.all() {
             if let Some(file) = segment.derived().of(set)

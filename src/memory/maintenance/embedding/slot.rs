@@ -111,7 +111,8 @@ impl EmbedderSlot {
         drop(self.changed.wait_while(self.lock(), works));
     }
 
-    /// Returns what it is, if it answers, or why it does not.
+    /// Returns what it is, if it answers, or why it does not. An error without a reason means that it has not answered
+    /// yet.
     pub(in crate::memory) fn identity(&self) -> Result<Arc<EmbedderIdentity>, Option<EmbedError>> {
         let state = self.lock();
         match (&state.identity, &state.embed_error) {
