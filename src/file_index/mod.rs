@@ -11,6 +11,16 @@
 //!
 //! A segment of the index fails with a [`SegmentError`](crate::segment::SegmentError) as all segments do, and is broken from
 //! then on ([`IndexSegment::is_broken`]): look-ups pass over it, and its contents count as not indexed.
+//!
+//! ```
+//! use engramfs::file_index::{Syntax, passages};
+//!
+//! let text = "# Tea\n\nGreen, 80 degrees.\n";
+//! let found = passages(text, Syntax::of_name(b"tea.md"));
+//! assert_eq!(found[0].line, 1);
+//! assert!(found.iter().any(|passage| passage.document(text).contains("80 degrees")));
+//! assert!(passages("\n\n", Syntax::Plain).is_empty(), "blank lines belong to none");
+//! ```
 
 mod access;
 mod builder;

@@ -13,6 +13,23 @@ const BYTES: usize = LANES * 2;
 /// Each element is stretched to 1,024 lanes of 16 bits, and lanes are added modulo 2^16. Adding and
 /// removing cost the same whatever the set holds, and equal sets have equal sums. The whole 2 KiB
 /// state is kept: a shorter sum could be forged.
+///
+/// ```
+/// use engramfs::object::{Context, Hash, SetHash};
+///
+/// static CONTEXT: Context = Context::new("an example");
+/// let [tea, coffee] = [b"tea", b"cof"].map(|bytes| Hash::of(&CONTEXT, bytes));
+/// let (mut one, mut other) = (SetHash::default(), SetHash::default());
+/// one.add(&tea);
+/// one.add(&coffee);
+/// other.add(&coffee);
+/// assert!(one != other);
+/// other.add(&tea);
+/// assert!(one == other, "the order does not count");
+/// one.remove(&tea);
+/// one.remove(&coffee);
+/// assert!(one == SetHash::default());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SetHash([u16; LANES]);
 

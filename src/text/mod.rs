@@ -14,6 +14,23 @@
 //! part then gives the same bits that one fresh index over the visible records would give.
 //!
 //! This module uses nothing of ours: it knows rows, not ids, and neither files nor branches.
+//!
+//! ```
+//! use engramfs::text::{Collection, Scorer, TermGroup, tokens};
+//!
+//! let mut terms = Vec::new();
+//! tokens("Open std::io", &mut |term| terms.push(term.to_owned()));
+//! for wanted in ["open", "std", "io", "std::io"] {
+//!     assert!(terms.iter().any(|term| term == wanted), "the compound is a term beside its words");
+//! }
+//!
+//! // Two of three documents hold the term: in the shorter one it says more.
+//! let mut collection = Collection::default();
+//! [4, 8, 6].into_iter().for_each(|length| collection.add(length));
+//! let scorer = Scorer::new(collection, TermGroup::each(1), &[2]);
+//! assert!(scorer.score(4, &[1]) > scorer.score(8, &[1]));
+//! assert_eq!(scorer.score(6, &[0]), 0.0);
+//! ```
 
 mod bm25;
 mod language;

@@ -6,6 +6,21 @@
 //! **Invariant: equal bits in, equal bits out.** Each kernel adds in one fixed order that depends on
 //! the length alone, and multiplies and adds without fusing. So a score is the same on every
 //! processor, at every alignment, and in whatever segment the row is stored. [`PackedMatrix`] alone is outside of it.
+//!
+//! ```
+//! use engramfs::vector::{Metric, PreparedVector, norm};
+//!
+//! # fn main() -> Result<(), engramfs::vector::UnknownMetric> {
+//! let metric: Metric = "cosine".parse()?;
+//! let query = PreparedVector::new(metric, vec![3.0, 4.0]);
+//! let (near, far) = ([6.0, 8.0], [4.0, -3.0]);
+//! let score = query.score(&near, norm(&near));
+//! assert!((score - 1.0).abs() < 1e-6 && query.distance(score) < 1e-6, "the length does not count");
+//! assert!(query.score(&far, norm(&far)) < score);
+//! assert!("hamming".parse::<Metric>().is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 mod coarse;
 mod code;
