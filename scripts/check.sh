@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one gate: format, lints, docs, titles of commits, all tests, and the attack on full disks where it can be mounted. Says how many seconds each step took. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
+# The one gate: format, lints, docs, messages of commits, all tests, and the attack on full disks where it can be mounted. Says how many seconds each step took. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 step() {
@@ -11,7 +11,7 @@ step scripts/setup.sh
 step cargo fmt --check
 step cargo clippy --all-targets --locked -- -D warnings
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' step cargo doc --quiet --no-deps --locked --document-private-items
-step scripts/titles.sh
+step scripts/commits.sh
 step cargo test --locked --no-run
 step cargo test --locked
 if [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
