@@ -68,7 +68,7 @@ pub fn whole(patch: RecordPatch) -> RecordInput {
 
 /// Returns a branch with these records in memory, and one with the same records in a segment.
 pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion>; 2] {
-    let stamp = Provenance {
+    let provenance = Provenance {
         created: Time(1),
         modified: Time(2),
         branch: "main".into(),
@@ -80,7 +80,7 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
     };
     let version = |(id, draft): (&Arc<str>, &RecordInput)| {
         let RecordInput { vector, text, metadata } = draft.clone();
-        Row::Unsealed(Arc::new(Version::new(id.clone(), RecordContent { vector, text, metadata }, stamp.clone())))
+        Row::Unsealed(Arc::new(Version::new(id.clone(), RecordContent { vector, text, metadata }, provenance.clone())))
     };
     let rows: Vec<Row> = records.iter().map(version).collect();
     let dim = records.values().find_map(|draft| draft.vector.as_ref()).map_or(0, |vector| vector.len());

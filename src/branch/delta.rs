@@ -47,7 +47,7 @@ impl VersionIndex {
     fn find(&self, hash: &Hash, modified: Time) -> Result<Option<Row>, SegmentError> {
         let Some(found) = self.rows.get(hash) else { return Ok(None) };
         for (segment, row) in found.iter().filter(|_| found.len() > 1) {
-            if segment.stamp(*row)?.modified == modified {
+            if segment.provenance(*row)?.modified == modified {
                 return Ok(Some(Row::Sealed(segment.clone(), *row)));
             }
         }
@@ -118,7 +118,7 @@ impl BranchVersion {
             out.text(id);
             match (self.find(id)?, self.deleted_at(id)) {
                 (Some(row), _) => {
-                    out.byte(code::VERSION).hash(&row.hash()?).signed(row.stamp()?.modified.0);
+                    out.byte(code::VERSION).hash(&row.hash()?).signed(row.provenance()?.modified.0);
                     rows.add(&row);
                 }
                 (None, Some(time)) => drop(out.byte(code::DELETED).signed(time.0)),

@@ -54,7 +54,7 @@ pub fn differences_at_most(
     Ok(Some(found))
 }
 
-/// Returns the ids of all records that are not the very same in two states: the content, its stamp, where it
+/// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it
 /// is stored, or when it was deleted; nothing where there are more than `limit`.
 pub fn touched_at_most(
     old: &BranchVersion,

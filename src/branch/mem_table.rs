@@ -158,7 +158,7 @@ mod tests {
         let vector = (!value.is_multiple_of(5)).then(|| Arc::from([1.0, value as f32]));
         let content = RecordContent { vector, text: None, metadata: "{}".into() };
         let name: Arc<str> = "main".into();
-        let stamp = Provenance {
+        let provenance = Provenance {
             created: Time(0),
             modified: Time(0),
             branch: name.clone(),
@@ -168,7 +168,7 @@ mod tests {
             uid: 0,
             vector_stale: false,
         };
-        Arc::new(Version::new(id.into(), content, stamp))
+        Arc::new(Version::new(id.into(), content, provenance))
     }
 
     /// All that a scan sees: rows of the table by their codes, and what lies apart.

@@ -36,7 +36,7 @@ pub struct Layer {
 /// use engramfs::segment::Row;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let stamp = Provenance {
+/// let provenance = Provenance {
 ///     created: Time(1),
 ///     modified: Time(1),
 ///     branch: "main".into(),
@@ -49,7 +49,7 @@ pub struct Layer {
 /// let content = RecordContent { vector: None, text: Some("at four".into()), metadata: "{}".into() };
 /// let parent = BranchVersion::default();
 /// let mut fork = parent.clone();
-/// fork.put(Row::Unsealed(Arc::new(Version::new("tea".into(), content, stamp))))?;
+/// fork.put(Row::Unsealed(Arc::new(Version::new("tea".into(), content, provenance))))?;
 /// assert!(fork.find("tea")?.is_some() && parent.find("tea")?.is_none());
 /// assert_eq!(differences(&parent, &fork)?.len(), 1);
 ///

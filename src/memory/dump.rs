@@ -47,8 +47,8 @@ impl StampedRecord {
         let content = patch.applied(None).map_err(|error| error.in_line(number))?;
         let [branch, agent, session, task] = [keys.branch, keys.agent, keys.session, keys.task].map(Arc::from);
         let (uid, vector_stale) = (keys.uid, keys.vector_stale);
-        let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
-        Ok(StampedRecord(Version::new(id, content, stamp)))
+        let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
+        Ok(StampedRecord(Version::new(id, content, provenance)))
     }
 
     /// Returns the id.
@@ -68,11 +68,11 @@ impl Snapshot {
         self.state.files()
     }
 
-    /// Returns whether it has this very version of a record, stamp included. False where there is no record of that id,
+    /// Returns whether it has this very version of a record, provenance included. False where there is no record of that id,
     /// too.
     pub fn has(&self, record: &StampedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
-        Ok(row.hash()? == record.0.hash && row.stamp()? == record.0.stamp)
+        Ok(row.hash()? == record.0.hash && row.provenance()? == record.0.provenance)
     }
 }
 
@@ -150,7 +150,7 @@ impl SharedLogImport<'_> {
     /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
         if let Some(event) = event_of(&entry.0) {
-            let version = Version::new(event.0, event.1, entry.0.stamp.clone());
+            let version = Version::new(event.0, event.1, entry.0.provenance.clone());
             self.batch.push(StampedRecord(version));
         }
         self.batch.push(entry);
@@ -195,7 +195,7 @@ mod tests {
         let mut out = Vec::new();
         write_export_line(&mut out, &record.0);
         let again = StampedRecord::parse(&out, 1).unwrap();
-        assert!(again.0 == record.0 && again.0.stamp.vector_stale && again.0.stamp.uid == 7);
+        assert!(again.0 == record.0 && again.0.provenance.vector_stale && again.0.provenance.uid == 7);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value, serde_json::from_str::<serde_json::Value>(line).unwrap());
     }

@@ -199,7 +199,7 @@ fn decide(
 /// When a side last changed a record: `modified`, or when it was deleted.
 fn changed_at(state: &BranchVersion, id: &str, row: Option<&Row>) -> Result<Time, SegmentError> {
     match row {
-        Some(row) => Ok(row.stamp()?.modified),
+        Some(row) => Ok(row.provenance()?.modified),
         None => Ok(state.deleted_at(id).unwrap_or_default()),
     }
 }
@@ -224,7 +224,7 @@ mod tests {
             }
             Some(text) => {
                 let content = RecordContent { vector: None, text: Some(text.into()), metadata: "{}".into() };
-                let stamp = Provenance {
+                let provenance = Provenance {
                     created: Time(time),
                     modified: Time(time),
                     branch: "b".into(),
@@ -234,7 +234,7 @@ mod tests {
                     uid: 1000,
                     vector_stale: false,
                 };
-                let version = Version::new("x".into(), content, stamp);
+                let version = Version::new("x".into(), content, provenance);
                 state.put(Row::Unsealed(Arc::new(version))).unwrap();
             }
         }
@@ -320,8 +320,8 @@ mod tests {
             (item.decision, item.kept_as.as_deref(), item.is_conflict()),
             (Some(Side::Both), Some("x~try"), true)
         );
-        let stamp = merged.find("x~try").unwrap().unwrap().stamp().unwrap().modified;
-        assert_eq!(stamp, Time(30), "it is as old as it was");
+        let modified = merged.find("x~try").unwrap().unwrap().provenance().unwrap().modified;
+        assert_eq!(modified, Time(30), "it is as old as it was");
         // The parent has that id by now.
         let sides = Sides { parent: &merged, ..sides };
         let again = planned(&sides, Strategy::KeepBoth, None);

@@ -58,11 +58,13 @@ const fn total(pieces: &[&str]) -> usize {
 }
 
 /// Returns the bytes of a record as JSON, as far as they vary: id, text, metadata, and who wrote it.
-pub fn json_bytes(id: &str, content: &RecordContent, stamp: &Provenance) -> u32 {
+pub fn json_bytes(id: &str, content: &RecordContent, provenance: &Provenance) -> u32 {
     let text = content.text.as_deref().map_or("null".len(), string_bytes);
-    let labels: usize =
-        [&stamp.branch, &stamp.agent, &stamp.session, &stamp.task].into_iter().map(|label| string_bytes(label)).sum();
-    let uid = stamp.uid.checked_ilog10().map_or(1, |log| log as usize + 1);
+    let labels: usize = [&provenance.branch, &provenance.agent, &provenance.session, &provenance.task]
+        .into_iter()
+        .map(|label| string_bytes(label))
+        .sum();
+    let uid = provenance.uid.checked_ilog10().map_or(1, |log| log as usize + 1);
     (string_bytes(id) + text + content.metadata.len() + labels + uid) as u32
 }
 
@@ -76,7 +78,7 @@ pub fn document_bytes(json_bytes: u32, vector_stale: bool, dim: Option<usize>) -
 /// Appends the document: one top-level key a line, the vector last.
 pub fn write_document(out: &mut Vec<u8>, version: &Version) {
     let [vector, end] = write_up_to_vector(out, version, DOCUMENT);
-    write_raw(out, if version.stamp.vector_stale { STALE } else { "" }, "");
+    write_raw(out, if version.provenance.vector_stale { STALE } else { "" }, "");
     write_raw(out, vector, "");
     write_vector(out, version.content.vector.as_deref());
     write_raw(out, end, "");
@@ -84,25 +86,25 @@ pub fn write_document(out: &mut Vec<u8>, version: &Version) {
 
 /// Appends all keys before the vector, and returns the text before that and at the end.
 fn write_up_to_vector(out: &mut Vec<u8>, version: &Version, pieces: [&'static str; 12]) -> [&'static str; 2] {
-    let stamp = &version.stamp;
+    let provenance = &version.provenance;
     let [id, text, metadata, created, modified, branch, agent, session, task, uid, vector, end] = pieces;
     write_text(out, id, Some(&version.id));
     write_text(out, text, version.content.text.as_deref());
     write_raw(out, metadata, &version.content.metadata);
-    write_raw(out, created, &stamp.created.to_string());
-    write_raw(out, modified, &stamp.modified.to_string());
-    write_text(out, branch, Some(&stamp.branch));
-    write_text(out, agent, Some(&stamp.agent));
-    write_text(out, session, Some(&stamp.session));
-    write_text(out, task, Some(&stamp.task));
-    write_raw(out, uid, &stamp.uid.to_string());
+    write_raw(out, created, &provenance.created.to_string());
+    write_raw(out, modified, &provenance.modified.to_string());
+    write_text(out, branch, Some(&provenance.branch));
+    write_text(out, agent, Some(&provenance.agent));
+    write_text(out, session, Some(&provenance.session));
+    write_text(out, task, Some(&provenance.task));
+    write_raw(out, uid, &provenance.uid.to_string());
     [vector, end]
 }
 
 /// Appends one line that `ingest` takes back.
 pub fn write_export_line(out: &mut Vec<u8>, version: &Version) {
     let [vector, end] = write_up_to_vector(out, version, EXPORT);
-    write_raw(out, if version.stamp.vector_stale { EXPORT_STALE } else { EXPORT_FRESH }, "");
+    write_raw(out, if version.provenance.vector_stale { EXPORT_STALE } else { EXPORT_FRESH }, "");
     write_raw(out, vector, "");
     write_vector(out, version.content.vector.as_deref());
     write_raw(out, end, "");
@@ -142,7 +144,7 @@ mod tests {
             text: text.map(Into::into),
             metadata: "{\"a\":[1,\"x\"]}".into(),
         };
-        let stamp = Provenance {
+        let provenance = Provenance {
             created: Time(1),
             modified: Time(1_700_000_000_000_000_000),
             branch: "main/x".into(),
@@ -152,7 +154,7 @@ mod tests {
             uid: 1000,
             vector_stale: false,
         };
-        Version::new("an id\\".into(), content, stamp)
+        Version::new("an id\\".into(), content, provenance)
     }
 
     #[test]
@@ -161,8 +163,8 @@ mod tests {
             for text in [None, Some(""), Some("a\n\t\u{8}\u{c}\u{1f}\u{7f}\"é𝄞")] {
                 for (uid, vector_stale) in [(0, false), (9, true), (10, false), (u32::MAX, true)] {
                     let mut version = version(vector, text);
-                    (version.stamp.uid, version.stamp.vector_stale) = (uid, vector_stale);
-                    version.json_bytes = json_bytes(&version.id, &version.content, &version.stamp);
+                    (version.provenance.uid, version.provenance.vector_stale) = (uid, vector_stale);
+                    version.json_bytes = json_bytes(&version.id, &version.content, &version.provenance);
                     let mut out = Vec::new();
                     write_document(&mut out, &version);
                     let dim = vector.map(<[f32]>::len);
@@ -179,12 +181,12 @@ mod tests {
     fn a_document_has_one_key_a_line_and_the_vector_last() {
         let mut out = Vec::new();
         let mut version = version(Some(&[1.0, -0.5]), Some("hello"));
-        version.stamp.vector_stale = true;
+        version.provenance.vector_stale = true;
         write_document(&mut out, &version);
         let text = String::from_utf8(out).unwrap();
         let keys: Vec<&str> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
-        let stamp = ["created", "modified", "branch", "agent", "session", "task", "uid", "vector_stale"];
-        assert_eq!(keys, [&["id", "text", "metadata"][..], &stamp, &["vector"]].concat());
+        let provenance = ["created", "modified", "branch", "agent", "session", "task", "uid", "vector_stale"];
+        assert_eq!(keys, [&["id", "text", "metadata"][..], &provenance, &["vector"]].concat());
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             (&value["vector"][1], &value["task"], &value["uid"]),
@@ -207,9 +209,9 @@ mod tests {
     #[test]
     fn the_hash_covers_content_and_not_the_stamp() {
         let one = version(Some(&[1.0]), Some("t"));
-        let mut stamp = one.stamp.clone();
-        stamp.modified = Time(5);
-        assert_eq!(Version::new(one.id.clone(), one.content.clone(), stamp.clone()).hash, one.hash);
+        let mut provenance = one.provenance.clone();
+        provenance.modified = Time(5);
+        assert_eq!(Version::new(one.id.clone(), one.content.clone(), provenance.clone()).hash, one.hash);
         let zero = version(Some(&[0.0]), Some("t"));
         assert_ne!(zero.hash, version(Some(&[-0.0]), Some("t")).hash);
         assert_ne!(version(None, None).hash, version(None, Some("")).hash);

@@ -46,15 +46,19 @@ pub struct Provenance {
 pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
 
 /// Returns what filters look at: a version's metadata, and with an `@` before each key who wrote it, where and when.
-pub fn filterable(metadata: serde_json::Value, stamp: &Provenance) -> serde_json::Value {
+pub fn filterable(metadata: serde_json::Value, provenance: &Provenance) -> serde_json::Value {
     let mut keys = if let serde_json::Value::Object(keys) = metadata { keys } else { serde_json::Map::new() };
-    let texts =
-        [("@agent", &stamp.agent), ("@session", &stamp.session), ("@task", &stamp.task), ("@branch", &stamp.branch)];
+    let texts = [
+        ("@agent", &provenance.agent),
+        ("@session", &provenance.session),
+        ("@task", &provenance.task),
+        ("@branch", &provenance.branch),
+    ];
     for (key, text) in texts {
         keys.insert(key.to_owned(), (&**text).into());
     }
-    keys.insert("@uid".to_owned(), stamp.uid.into());
-    for (key, time) in TIME_KEYS.into_iter().zip([stamp.created, stamp.modified]) {
+    keys.insert("@uid".to_owned(), provenance.uid.into());
+    for (key, time) in TIME_KEYS.into_iter().zip([provenance.created, provenance.modified]) {
         keys.insert(key.to_owned(), time.0.into());
     }
     serde_json::Value::Object(keys)
@@ -70,10 +74,10 @@ pub struct Version {
     /// What it says.
     pub content: RecordContent,
     /// Who wrote it.
-    pub stamp: Provenance,
+    pub provenance: Provenance,
     /// Euclidean length of the vector, 0 without one.
     pub norm: f32,
-    /// Bytes of id, text, metadata and stamp as JSON, as far as they vary.
+    /// Bytes of id, text, metadata and provenance as JSON, as far as they vary.
     pub json_bytes: u32,
     /// Number of terms in the document that text queries search.
     pub terms: u32,
@@ -107,33 +111,33 @@ pub struct Computed {
     pub terms: u32,
 }
 
-/// Versions are equal when content and stamp are; the hash is compared for the content.
+/// Versions are equal when content and provenance are; the hash is compared for the content.
 impl PartialEq for Version {
     fn eq(&self, other: &Version) -> bool {
-        self.hash == other.hash && self.stamp == other.stamp
+        self.hash == other.hash && self.provenance == other.provenance
     }
 }
 
 impl Version {
     /// Makes a version and computes what follows from its content.
-    pub fn new(id: Arc<str>, content: RecordContent, stamp: Provenance) -> Version {
+    pub fn new(id: Arc<str>, content: RecordContent, provenance: Provenance) -> Version {
         let hash = content.hash(&id);
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
-        let json_bytes = json_bytes(&id, &content, &stamp);
+        let json_bytes = json_bytes(&id, &content, &provenance);
         let terms = content.terms();
-        Version::stored(id, content, stamp, Computed { hash, norm, json_bytes, terms })
+        Version::stored(id, content, provenance, Computed { hash, norm, json_bytes, terms })
     }
 
     /// Returns the same content by the same author as another record.
     pub fn renamed(&self, id: Arc<str>) -> Version {
-        Version::new(id, self.content.clone(), self.stamp.clone())
+        Version::new(id, self.content.clone(), self.provenance.clone())
     }
 
     /// Makes a version out of what was stored with it.
-    pub fn stored(id: Arc<str>, content: RecordContent, stamp: Provenance, computed: Computed) -> Version {
+    pub fn stored(id: Arc<str>, content: RecordContent, provenance: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, json_bytes, terms } = computed;
         let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Version { id, hash, content, stamp, norm, json_bytes, terms, words, code, parsed, derivable }
+        Version { id, hash, content, provenance, norm, json_bytes, terms, words, code, parsed, derivable }
     }
 
     /// Returns the compact copy of the vector, nothing where there is none.
@@ -149,7 +153,7 @@ impl Version {
 
     /// Returns what filters look at, see [`filterable`].
     pub fn filterable(&self) -> &serde_json::Value {
-        self.parsed.get_or_init(|| filterable(self.content.metadata_value(), &self.stamp))
+        self.parsed.get_or_init(|| filterable(self.content.metadata_value(), &self.provenance))
     }
 
     /// Returns how often the version's document holds each term.
@@ -160,7 +164,7 @@ impl Version {
     /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that
     /// is older than the text.
     pub fn derivable_text(&self) -> Option<&str> {
-        let wants = self.content.vector.is_none() || self.stamp.vector_stale;
+        let wants = self.content.vector.is_none() || self.provenance.vector_stale;
         self.content.text.as_deref().filter(|text| wants && !text.trim().is_empty())
     }
 

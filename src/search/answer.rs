@@ -57,7 +57,7 @@ pub struct Hit {
     /// Name path of the branch that wrote the version, or whose file it is.
     pub branch: Arc<str>,
     /// Who wrote it and when, where that was asked for; a passage has none.
-    pub stamp: Option<Provenance>,
+    pub provenance: Option<Provenance>,
     /// The text of the record or passage.
     pub text: Option<Arc<str>>,
     /// The record's metadata as canonical JSON.
@@ -120,14 +120,14 @@ struct StampKeys<'a> {
 }
 
 impl StampKeys<'_> {
-    fn of(stamp: &Provenance) -> StampKeys<'_> {
+    fn of(provenance: &Provenance) -> StampKeys<'_> {
         StampKeys {
-            agent: &stamp.agent,
-            session: &stamp.session,
-            task: &stamp.task,
-            uid: stamp.uid,
-            created: stamp.created.to_string(),
-            modified: stamp.modified.to_string(),
+            agent: &provenance.agent,
+            session: &provenance.session,
+            task: &provenance.task,
+            uid: provenance.uid,
+            created: provenance.created.to_string(),
+            modified: provenance.modified.to_string(),
         }
     }
 }
@@ -199,7 +199,7 @@ impl Hit {
             distance: self.distance,
             source: &self.source,
             branch: &self.branch,
-            stamp: self.stamp.as_ref().map(StampKeys::of),
+            stamp: self.provenance.as_ref().map(StampKeys::of),
             text: self.text.as_deref(),
             metadata,
             vector: self.vector.as_deref(),

@@ -253,7 +253,7 @@ impl HitBuilder<'_> {
             distance,
             source: source.source.clone(),
             branch: source.branch.clone(),
-            stamp: None,
+            provenance: None,
             text: Some(text.into()),
             metadata: "{}".into(),
             vector: None,
@@ -269,18 +269,18 @@ impl HitBuilder<'_> {
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         let id = id.clone();
-        let (stamp, text, metadata) = match row {
+        let (provenance, text, metadata) = match row {
             Row::Unsealed(version) => {
                 let content = &version.content;
-                (version.stamp.clone(), content.text.clone(), content.metadata.clone())
+                (version.provenance.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
-                let (stamp, content) = segment.shown(*row, &mut self.blocks)?;
-                (stamp, content.text, content.metadata)
+                let (provenance, content) = segment.shown(*row, &mut self.blocks)?;
+                (provenance, content.text, content.metadata)
             }
         };
-        let branch = stamp.branch.clone();
-        let stamp = self.query.include.stamp.then_some(stamp);
+        let branch = provenance.branch.clone();
+        let provenance = self.query.include.stamp.then_some(provenance);
         let vector = if self.query.include.vector {
             row.served_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
         } else {
@@ -293,7 +293,20 @@ impl HitBuilder<'_> {
             true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),
             false => (id, None, metadata),
         };
-        Ok(Hit { id, entry_id, file: None, score, distance, source, branch, stamp, text, metadata, vector, explain })
+        Ok(Hit {
+            id,
+            entry_id,
+            file: None,
+            score,
+            distance,
+            source,
+            branch,
+            provenance,
+            text,
+            metadata,
+            vector,
+            explain,
+        })
     }
 
     /// Fuses the two lists by their ranks.

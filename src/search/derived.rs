@@ -78,7 +78,7 @@ impl DerivedVectors {
 impl Scan<'_> {
     /// Tells whether an unsealed version's own vector is older than its text, and a derived one counts instead.
     pub fn is_stale(&self, version: &Version) -> bool {
-        version.stamp.vector_stale && self.derived.is_some_and(|derived| derived.of(version).is_some())
+        version.provenance.vector_stale && self.derived.is_some_and(|derived| derived.of(version).is_some())
     }
 
     /// Pools the rows of a layer that have a derived vector. The int8 copies are compared, no vector is read.

@@ -12,7 +12,7 @@
 //! | 7 hashes | content hash | rows × 32 |
 //! | 8 payload ends | u64, where each payload ends in section 9 | rows × 8 |
 //! | 9 payloads | row (u32), created, modified (i64), stamp (u32), flags, lengths, text, metadata | – |
-//! | 10 lengths | u32 pairs: bytes of JSON with the stamp, number of terms | rows × 8 |
+//! | 10 lengths | u32 pairs: bytes of JSON with the provenance, number of terms | rows × 8 |
 //! | 11 stamps | branch, agent, session, task and the uid | – |
 //! | 12 postings | the inverted index of the rows' texts | – |
 //! | 13 facets | the index of the rows' metadata | – |
@@ -72,7 +72,7 @@ pub(super) type StampLabels = ([Arc<str>; 4], u32);
 
 /// What the payload of a row says.
 struct Payload<'a> {
-    stamp: Provenance,
+    provenance: Provenance,
     text: Option<&'a str>,
     metadata: &'a str,
     has_vector: bool,
@@ -285,25 +285,25 @@ impl Segment {
         };
         let (id, hash) = (self.id(row)?, self.hash(row)?);
         let (stored_bytes, terms) = self.lengths(row)?;
-        if content.hash(id) != hash || json_bytes(id, &content, &payload.stamp) != stored_bytes {
+        if content.hash(id) != hash || json_bytes(id, &content, &payload.provenance) != stored_bytes {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
         }
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let computed = Computed { hash, norm, json_bytes: stored_bytes, terms };
-        Ok(Version::stored(id.into(), content, payload.stamp, computed))
+        Ok(Version::stored(id.into(), content, payload.provenance, computed))
     }
 
     /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::shown`] may.
-    pub fn stamp(&self, row: u32) -> Result<Provenance, SegmentError> {
-        Ok(self.parse(row, self.payload(row)?)?.stamp)
+    pub fn provenance(&self, row: u32) -> Result<Provenance, SegmentError> {
+        Ok(self.parse(row, self.payload(row)?)?.provenance)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata. The content's vector is
     /// none, whatever the row has.
     pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Provenance, RecordContent), SegmentError> {
         let payload = self.read_payload(row, blocks)?;
-        let Payload { stamp, text, metadata, .. } = self.parse(row, &payload)?;
-        Ok((stamp, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
+        let Payload { provenance, text, metadata, .. } = self.parse(row, &payload)?;
+        Ok((provenance, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
     /// Returns a row's text and its metadata as JSON, to search them.
@@ -315,7 +315,7 @@ impl Segment {
     /// Returns whether a row's text is newer than its vector, and the text.
     pub(super) fn text_of(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
         let payload = self.parse(row, self.payload(row)?)?;
-        Ok((payload.stamp.vector_stale, payload.text))
+        Ok((payload.provenance.vector_stale, payload.text))
     }
 
     /// Returns whether a row has a vector, where it decides what is served.
@@ -341,7 +341,7 @@ impl Segment {
         String::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Reads the bytes of a row's id, text, metadata and stamp as JSON, where it decides what is served.
+    /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served.
     pub fn served_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
@@ -421,9 +421,9 @@ impl Segment {
                 return Err(CodecError::Number);
             }
             let vector_stale = flags & VECTOR_STALE != 0;
-            let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
+            let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
             let text = (flags & HAS_TEXT != 0).then_some(text);
-            Ok(Payload { stamp, text, metadata, has_vector: flags & HAS_VECTOR != 0 })
+            Ok(Payload { provenance, text, metadata, has_vector: flags & HAS_VECTOR != 0 })
         };
         parse().map_err(|error| self.container.damaged(PAYLOADS, &error.to_string()))
     }

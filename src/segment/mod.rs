@@ -20,7 +20,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER)?;
-//! let stamp = Provenance {
+//! let provenance = Provenance {
 //!     created: Time(0),
 //!     modified: Time(0),
 //!     branch: "main".into(),
@@ -31,7 +31,7 @@
 //!     vector_stale: false,
 //! };
 //! let content = RecordContent { vector: Some([0.6, 0.8].into()), text: Some("tea".into()), metadata: "{}".into() };
-//! let rows = [Row::Unsealed(Arc::new(Version::new("a".into(), content, stamp)))];
+//! let rows = [Row::Unsealed(Arc::new(Version::new("a".into(), content, provenance)))];
 //!
 //! let segment = Segment::open(&blobs, write_segment(&blobs, &rows, 2)?)?;
 //! assert_eq!((segment.rows(), segment.dim()), (1, 2));

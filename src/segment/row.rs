@@ -45,10 +45,10 @@ impl Row {
     }
 
     /// Returns who wrote it, and when.
-    pub fn stamp(&self) -> Result<Provenance, SegmentError> {
+    pub fn provenance(&self) -> Result<Provenance, SegmentError> {
         match self {
-            Row::Unsealed(version) => Ok(version.stamp.clone()),
-            Row::Sealed(segment, row) => segment.stamp(*row),
+            Row::Unsealed(version) => Ok(version.provenance.clone()),
+            Row::Sealed(segment, row) => segment.provenance(*row),
         }
     }
 
@@ -89,7 +89,7 @@ impl Row {
         }
     }
 
-    /// Returns the bytes of id, text, metadata and stamp as JSON, where they decide what is served.
+    /// Returns the bytes of id, text, metadata and provenance as JSON, where they decide what is served.
     pub fn served_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.json_bytes),

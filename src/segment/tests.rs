@@ -16,7 +16,7 @@ fn blobs() -> BlobStore {
 
 /// Writes a segment of one row, and the same again as `forge` changes its sections and its number of rows.
 fn forged(blobs: &BlobStore, forge: impl Fn(&mut Vec<Vec<u8>>, &mut u64)) -> Hash {
-    let stamp = Provenance {
+    let provenance = Provenance {
         created: Time(1),
         modified: Time(1),
         branch: "main".into(),
@@ -27,7 +27,7 @@ fn forged(blobs: &BlobStore, forge: impl Fn(&mut Vec<Vec<u8>>, &mut u64)) -> Has
         vector_stale: false,
     };
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("text".into()), metadata: "{}".into() };
-    let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, stamp)));
+    let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, provenance)));
     let file = Container::open(blobs, write_segment(blobs, &[row], 2).unwrap(), KIND).unwrap();
     let mut sections = (0..=FACETS).map(|section| file.read_section(section).unwrap()).collect();
     let mut rows = 1;

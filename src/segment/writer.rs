@@ -121,7 +121,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
         if version.terms > 0 {
             postings.add(number as u32, content.text.as_deref(), &metadata);
         }
-        facets.add(number as u32, &filterable(metadata, &version.stamp));
+        facets.add(number as u32, &filterable(metadata, &version.provenance));
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&ends))?;
@@ -129,7 +129,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
     out.begin()?;
     for (row, version) in rows.iter().zip(0u32..).map(|(row, number)| (number, row.served(&mut blocks))) {
         let version = version?;
-        let number = stamps.number(&version.stamp);
+        let number = stamps.number(&version.provenance);
         out.write(&payload(row, &version, number))?;
     }
     out.begin()?;
@@ -142,11 +142,11 @@ fn payload(row: u32, version: &Version, stamp: u32) -> Vec<u8> {
     let text = content.text.as_deref();
     let has_text = if text.is_some() { HAS_TEXT } else { 0 };
     let has_vector = if content.vector.is_some() { HAS_VECTOR } else { 0 };
-    let stale = if version.stamp.vector_stale { VECTOR_STALE } else { 0 };
+    let stale = if version.provenance.vector_stale { VECTOR_STALE } else { 0 };
     let text = text.unwrap_or_default();
     let mut out = Writer::new();
     out.raw(&row.to_le_bytes());
-    out.signed(version.stamp.created.0).signed(version.stamp.modified.0).raw(&stamp.to_le_bytes());
+    out.signed(version.provenance.created.0).signed(version.provenance.modified.0).raw(&stamp.to_le_bytes());
     out.byte(has_text | has_vector | stale);
     out.raw(&(text.len() as u32).to_le_bytes()).raw(&(content.metadata.len() as u32).to_le_bytes());
     out.raw(text.as_bytes()).raw(content.metadata.as_bytes());
@@ -161,9 +161,9 @@ struct Stamps {
 }
 
 impl Stamps {
-    fn number(&mut self, stamp: &Provenance) -> u32 {
-        let texts = [&stamp.branch, &stamp.agent, &stamp.session, &stamp.task].map(Arc::clone);
-        let labels = (texts, stamp.uid);
+    fn number(&mut self, provenance: &Provenance) -> u32 {
+        let texts = [&provenance.branch, &provenance.agent, &provenance.session, &provenance.task].map(Arc::clone);
+        let labels = (texts, provenance.uid);
         if let Some(number) = self.numbers.get(&labels) {
             return *number;
         }

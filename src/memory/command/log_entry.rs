@@ -160,17 +160,17 @@ impl SharedLogEntryInput {
 
 /// Appends the line of an entry. The same entry always gives the same line, and its length does not depend on the time: offsets
 /// in `entries.jsonl` rest on that.
-pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance, out: &mut Vec<u8>) {
+pub fn write_entry_line(entry: u64, content: &RecordContent, provenance: &Provenance, out: &mut Vec<u8>) {
     let mut metadata: Map<String, Value> = serde_json::from_str(&content.metadata).unwrap_or_default();
     metadata.remove(OFFSET_KEY);
     let line = LogEntryLine {
         entry_id: entry,
-        time: stamp.created.to_string(),
-        agent: &stamp.agent,
-        session: &stamp.session,
-        task: &stamp.task,
-        branch: &stamp.branch,
-        uid: stamp.uid,
+        time: provenance.created.to_string(),
+        agent: &provenance.agent,
+        session: &provenance.session,
+        task: &provenance.task,
+        branch: &provenance.branch,
+        uid: provenance.uid,
         kind: metadata.remove(KIND_KEY),
         event_id: metadata.remove(EVENT_KEY),
         text: content.text.as_deref().unwrap_or_default(),
@@ -180,15 +180,15 @@ pub fn write_entry_line(entry: u64, content: &RecordContent, stamp: &Provenance,
     out.push(b'\n');
 }
 
-/// Returns what is left of an entry that is purged: its labels, and with its stamp who wrote it and when. Its line keeps its
-/// length, since offsets in `entries.jsonl` rest on that.
+/// Returns what is left of an entry that is purged: its labels, and with its provenance who wrote it and when. Its line
+/// keeps its length, since offsets in `entries.jsonl` rest on that.
 pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
     let metadata: Map<String, Value> = serde_json::from_str(&version.content.metadata).unwrap_or_default();
     let kept = metadata.into_iter().filter(|(key, _)| [OFFSET_KEY, KIND_KEY, EVENT_KEY].contains(&&**key)).collect();
     let left = RecordContent { vector: None, text: None, metadata: canonical(kept) };
     let length = |content: &RecordContent| {
         let mut line = Vec::new();
-        write_entry_line(entry, content, &version.stamp, &mut line);
+        write_entry_line(entry, content, &version.provenance, &mut line);
         line.len()
     };
     let width = length(&version.content).saturating_sub(length(&left));

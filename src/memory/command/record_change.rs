@@ -9,7 +9,7 @@ use crate::record::RecordContent;
 /// One change of a record as it is stored.
 #[derive(Clone, Debug)]
 pub enum RecordChange {
-    /// A new version; its stamp follows from the command.
+    /// A new version; its provenance follows from the command.
     Put {
         /// The record's id.
         id: Arc<str>,

@@ -160,8 +160,8 @@ impl Memory {
         let entries = log.log_totals.map_or(0, |totals| totals.entries);
         for entry in (since_seq + 1..=entries).rev() {
             let Some(row) = log.state.find(&log_entry_id(entry))? else { continue };
-            let stamp = row.stamp()?;
-            if stamp.uid == child.uid && stamp.agent == agent {
+            let provenance = row.provenance()?;
+            if provenance.uid == child.uid && provenance.agent == agent {
                 return Ok(SummaryCheck { since_seq, is_found: true });
             }
         }

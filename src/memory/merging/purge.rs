@@ -272,7 +272,7 @@ fn leave_entries(
     for (id, hash) in gone {
         let (Some(number), Some(row)) = (log_entry_number(&id), before.find(&id)?) else { continue };
         let version = row.version()?;
-        let left = Version::new(id, purged_content(number, &version), version.stamp.clone());
+        let left = Version::new(id, purged_content(number, &version), version.provenance.clone());
         if left.hash != hash {
             named.push((format!("{prefix}{number}").into(), hash));
         }

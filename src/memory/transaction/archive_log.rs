@@ -122,7 +122,7 @@ fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
         let version = row?.version()?;
         let Some(number) = log_entry_number(&version.id).filter(|number| *number <= last) else { break };
         line.clear();
-        write_entry_line(number, &version.content, &version.stamp, &mut line);
+        write_entry_line(number, &version.content, &version.provenance, &mut line);
         bytes += line.len() as u64;
     }
     Ok(bytes)

@@ -333,7 +333,7 @@ struct ReadSet<'a> {
 struct VersionBuilder {
     catalog: Catalog,
     branch: BranchId,
-    stamp: Provenance,
+    provenance: Provenance,
 }
 
 impl VersionBuilder {
@@ -344,14 +344,14 @@ impl VersionBuilder {
         let session = branch.settings.get(Setting::Session).clone();
         let (now, branch, task) = (memory.now(), branch.path.clone(), branch.settings.get(Setting::Task).clone());
         let (uid, vector_stale) = (who.uid, false);
-        let stamp = Provenance { created: now, modified: now, branch, agent, session, task, uid, vector_stale };
-        Ok(VersionBuilder { branch: id, stamp, catalog })
+        let provenance = Provenance { created: now, modified: now, branch, agent, session, task, uid, vector_stale };
+        Ok(VersionBuilder { branch: id, provenance, catalog })
     }
 
     fn version(&self, id: Arc<str>, resolved: ResolvedVersion, created: Option<Time>) -> Version {
         let ResolvedVersion { content, vector_stale, .. } = resolved;
-        let created = created.unwrap_or(self.stamp.created);
-        Version::new(id, content, Provenance { created, vector_stale, ..self.stamp.clone() })
+        let created = created.unwrap_or(self.provenance.created);
+        Version::new(id, content, Provenance { created, vector_stale, ..self.provenance.clone() })
     }
 
     /// Checks all vectors and returns their dimension.

@@ -36,7 +36,7 @@ enum EditOutcome {
     Gone,
 }
 
-/// A version that edits lead to, all but its stamp.
+/// A version that edits lead to, all but its provenance.
 #[derive(Clone)]
 pub struct ResolvedVersion {
     /// Vector, text and metadata.
@@ -83,7 +83,7 @@ impl ResolvedEdits {
             if let Row::Sealed(..) = row {
                 self.held.grow(version.content.bytes() as u64)?;
             }
-            let (content, vector_stale) = (version.content.clone(), version.stamp.vector_stale);
+            let (content, vector_stale) = (version.content.clone(), version.provenance.vector_stale);
             self.record(id)?.after =
                 EditOutcome::Version(ResolvedVersion { content, vector_stale, created_from: None });
         }
@@ -122,7 +122,7 @@ impl ResolvedEdits {
             (_, Some(stale)) => stale,
             (Some(row), None) if row.hash()? == content.hash(id) => {
                 record.depends_on_before = true;
-                row.stamp()?.vector_stale
+                row.provenance()?.vector_stale
             }
             (Some(_), None) => return Ok(None),
             (None, None) => {
@@ -145,12 +145,12 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Leaves out what is already so, stamp aside.
+    /// Leaves out what is already so, provenance aside.
     pub fn only_what_differs(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
                 && row.hash()? == version.content.hash(id)
-                && row.stamp()?.vector_stale == version.vector_stale
+                && row.provenance()?.vector_stale == version.vector_stale
             {
                 (record.after, record.depends_on_before) = (EditOutcome::AsBefore, true);
             }
@@ -196,7 +196,7 @@ impl ResolvedEdits {
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let origin =
             self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());
-        Ok(origin.map(Row::stamp).transpose()?.map(|stamp| stamp.created))
+        Ok(origin.map(Row::provenance).transpose()?.map(|provenance| provenance.created))
     }
 
     /// Goes through the ids of the records that go.

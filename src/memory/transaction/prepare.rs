@@ -304,8 +304,9 @@ fn commit(
             RecordChange::Put { id, content, vector_stale, from } => {
                 check_record_id(id)?;
                 let created = created(&state, log_record.time, from.as_deref().unwrap_or(id))?;
-                let stamp = Provenance { vector_stale: *vector_stale, ..stamp(log_record, &prepared, created) };
-                let version = Version::new(id.clone(), content.clone(), stamp);
+                let provenance =
+                    Provenance { vector_stale: *vector_stale, ..provenance(log_record, &prepared, created) };
+                let version = Version::new(id.clone(), content.clone(), provenance);
                 check_vector(dim, metric, content, version.norm)?;
                 dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
                 state.put(Row::Unsealed(Arc::new(version)))?;
@@ -321,13 +322,13 @@ fn commit(
 /// When the record was first written: a replacement keeps it.
 pub(in crate::memory) fn created(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
     Ok(match state.find(id)? {
-        Some(old) => old.stamp()?.created,
+        Some(old) => old.provenance()?.created,
         None => now,
     })
 }
 
 /// Returns what a version says of who writes it; its vector is not stale.
-pub(super) fn stamp(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
+pub(super) fn provenance(log_record: &LogRecord, prepared: &PreparedCommand, created: Time) -> Provenance {
     let [agent, session, task] = prepared.labels.clone();
     let (modified, branch, uid) = (log_record.time, prepared.path.clone(), log_record.uid);
     Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::files::split_code;
-use super::prepare::{PlanContext, check_vector, stamp};
+use super::prepare::{PlanContext, check_vector, provenance};
 use super::transact::LogTail;
 use crate::journal::Kind as Frame;
 use crate::lineage::EntryOp;
@@ -147,7 +147,7 @@ pub(super) fn plan_append(
     let mut receipt = AppendReceipt { first: totals.entries + 1, ..AppendReceipt::default() };
     let [agent, session, task] = labels(catalog, via, uid);
     let (created, modified, branch) = (Time::default(), Time::default(), via.path.clone());
-    let stamp = Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false };
+    let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false };
     let (mut changes, mut seen, mut line) = (Vec::new(), HashSet::new(), Vec::new());
     for entry in entries {
         let event = entry.event_id.as_ref().map(|event| event_record(uid, event, totals.entries + 1));
@@ -161,7 +161,7 @@ pub(super) fn plan_append(
         let number = totals.entries + 1;
         let content = entry.content((number % OFFSET_EVERY == 1).then_some(totals.bytes));
         line.clear();
-        write_entry_line(number, &content, &stamp, &mut line);
+        write_entry_line(number, &content, &provenance, &mut line);
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
         changes.push(put(log_entry_id(number), content));
         changes.extend(event.map(|(id, content)| put(id, content)));
@@ -180,7 +180,7 @@ fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) 
 /// Returns the record that remembers the `event_id` of an entry, if it has one.
 pub(in crate::memory) fn event_of(entry: &Version) -> Option<(Arc<str>, RecordContent)> {
     let metadata: serde_json::Value = serde_json::from_str(&entry.content.metadata).ok()?;
-    Some(event_record(entry.stamp.uid, metadata.get(EVENT_KEY)?.as_str()?, log_entry_number(&entry.id)?))
+    Some(event_record(entry.provenance.uid, metadata.get(EVENT_KEY)?.as_str()?, log_entry_number(&entry.id)?))
 }
 
 fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
@@ -219,8 +219,8 @@ pub(super) fn prepare_append(
         let RecordChange::Put { id, content, .. } = change else {
             return Err(Error::damaged("entries of a shared log can't go"));
         };
-        let stamp = Provenance { branch: via.path.clone(), ..stamp(log_record, &prepared, log_record.time) };
-        let version = Version::new(id.clone(), content.clone(), stamp);
+        let provenance = Provenance { branch: via.path.clone(), ..provenance(log_record, &prepared, log_record.time) };
+        let version = Version::new(id.clone(), content.clone(), provenance);
         check_vector(dim, metric, content, version.norm)?;
         dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
         let row = Row::Unsealed(Arc::new(version));

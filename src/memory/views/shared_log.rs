@@ -154,7 +154,7 @@ impl SharedLog {
             }
             let version = row.version()?;
             line.clear();
-            write_entry_line(number, &version.content, &version.stamp, &mut line);
+            write_entry_line(number, &version.content, &version.provenance, &mut line);
             if !each(number, &line) {
                 break;
             }

@@ -36,17 +36,17 @@ impl Record {
 
     /// Returns whether a row is this version.
     pub(in crate::memory) fn is_version(&self, row: &Row) -> Result<bool, SegmentError> {
-        Ok(row.hash()? == self.0.hash && row.stamp()? == self.0.stamp)
+        Ok(row.hash()? == self.0.hash && row.provenance()? == self.0.provenance)
     }
 
     /// Returns when the record was first written.
     pub fn created(&self) -> Time {
-        self.0.stamp.created
+        self.0.provenance.created
     }
 
     /// Returns when this version was written.
     pub fn modified(&self) -> Time {
-        self.0.stamp.modified
+        self.0.provenance.modified
     }
 
     /// Returns the document of `vectors/<id>.json`.
@@ -103,14 +103,14 @@ impl Snapshot {
     /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that id.
     pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
         let Some(row) = self.state.find(id)? else { return Ok(None) };
-        let stamp = row.stamp()?;
+        let provenance = row.provenance()?;
         let dim = row.vector()?.map(<[f32]>::len);
         let json_bytes = match &row {
             Row::Unsealed(version) => version.json_bytes,
             Row::Sealed(segment, row) => segment.lengths(*row)?.0,
         };
-        let length = document_bytes(json_bytes, stamp.vector_stale, dim);
-        Ok(Some(RecordStat { length, modified: stamp.modified, created: stamp.created }))
+        let length = document_bytes(json_bytes, provenance.vector_stale, dim);
+        Ok(Some(RecordStat { length, modified: provenance.modified, created: provenance.created }))
     }
 
     /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order. Fewer are returned only at the

@@ -47,7 +47,7 @@ impl Filter {
 
 fn filterable_row(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
     let metadata = serde_json::from_str(&segment.words(row)?.1).unwrap_or_default();
-    Ok(filterable(metadata, &segment.stamp(row)?))
+    Ok(filterable(metadata, &segment.provenance(row)?))
 }
 
 impl FilterNode {
