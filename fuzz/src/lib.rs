@@ -49,13 +49,13 @@ pub fn records<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<Arc<str>, R
         else {
             continue;
         };
-        let draft = whole(patch);
-        if let Some(vector) = &draft.vector
+        let input = whole(patch);
+        if let Some(vector) = &input.vector
             && *dim.get_or_insert(vector.len()) != vector.len()
         {
             continue;
         }
-        records.insert(id, draft);
+        records.insert(id, input);
     }
     records
 }
@@ -78,12 +78,12 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
         uid: 1000,
         vector_stale: false,
     };
-    let version = |(id, draft): (&Arc<str>, &RecordInput)| {
-        let RecordInput { vector, text, metadata } = draft.clone();
+    let version = |(id, input): (&Arc<str>, &RecordInput)| {
+        let RecordInput { vector, text, metadata } = input.clone();
         Row::Unsealed(Arc::new(Version::new(id.clone(), RecordContent { vector, text, metadata }, provenance.clone())))
     };
     let rows: Vec<Row> = records.iter().map(version).collect();
-    let dim = records.values().find_map(|draft| draft.vector.as_ref()).map_or(0, |vector| vector.len());
+    let dim = records.values().find_map(|input| input.vector.as_ref()).map_or(0, |vector| vector.len());
     let [mut unsealed, mut sealed] = [BranchVersion::default(), BranchVersion::default()];
     for row in &rows {
         unsealed.put(row.clone()).expect("nothing is read");

@@ -57,8 +57,8 @@ fn open(store: &Path, mode: OpenMode) -> Arc<Memory> {
 }
 
 fn commit(memory: &Memory, branch: BranchId, text: u64) {
-    let draft = RecordInput { vector: None, text: Some(text.to_string().into()), metadata: "{}".into() };
-    memory.commit(&who(), branch, vec![RecordEdit::Put { id: "note".into(), draft }]).unwrap();
+    let input = RecordInput { vector: None, text: Some(text.to_string().into()), metadata: "{}".into() };
+    memory.commit(&who(), branch, vec![RecordEdit::Put { id: "note".into(), input }]).unwrap();
 }
 
 /// Makes a store in which main and fifteen branches have committed in turns.

@@ -22,8 +22,8 @@ pub fn run() {
 
 fn record(number: u64) -> Vec<RecordEdit> {
     let text = format!("note {number} of an agent");
-    let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
-    vec![RecordEdit::Put { id: format!("r{}", number % 10_000).into(), draft }]
+    let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    vec![RecordEdit::Put { id: format!("r{}", number % 10_000).into(), input }]
 }
 
 fn view(memory: &Memory, main: BranchId, entry: u64) -> View {

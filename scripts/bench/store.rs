@@ -44,11 +44,11 @@ pub fn vector(seed: &mut u64) -> Vec<f32> {
 pub fn edit(id: String, seed: &mut u64) -> RecordEdit {
     let text =
         "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
-    let mut draft = RecordInput::of_vector(vector(seed)).unwrap();
-    draft.text = Some(text.into());
+    let mut input = RecordInput::of_vector(vector(seed)).unwrap();
+    input.text = Some(text.into());
     let metadata =
         serde_json::Map::from_iter([("package".to_owned(), "example".into()), ("words".to_owned(), 21.into())]);
-    RecordEdit::Put { id: id.into(), draft: draft.with_metadata(metadata) }
+    RecordEdit::Put { id: id.into(), input: input.with_metadata(metadata) }
 }
 
 /// Fills `main` with bare vectors, in batches that go straight into segments.
@@ -57,8 +57,8 @@ pub fn fill(memory: &Memory, rows: usize) -> BranchId {
     let mut seed = 1;
     for start in (0..rows).step_by(65_536) {
         let edits = (start..rows.min(start + 65_536)).map(|n| {
-            let draft = RecordInput::of_vector(vector(&mut seed)).unwrap();
-            RecordEdit::Put { id: format!("row-{n:08}").into(), draft }
+            let input = RecordInput::of_vector(vector(&mut seed)).unwrap();
+            RecordEdit::Put { id: format!("row-{n:08}").into(), input }
         });
         memory.commit(&who(), main, edits.collect()).unwrap();
     }

@@ -170,8 +170,8 @@ type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 ///
 /// // A fork is a branch of its own, which main sees nothing of until it is merged.
 /// let trial = memory.fork(&ann, main, "trial", None)?;
-/// let draft = RecordInput { vector: None, text: Some("Ann prefers green tea".into()), metadata: "{}".into() };
-/// memory.commit(&ann, trial, vec![RecordEdit::Put { id: "tea".into(), draft }])?;
+/// let input = RecordInput { vector: None, text: Some("Ann prefers green tea".into()), metadata: "{}".into() };
+/// memory.commit(&ann, trial, vec![RecordEdit::Put { id: "tea".into(), input }])?;
 /// let query = Query::parse("green tea")?;
 /// assert!(memory.ask(&View::Branch(main), &query)?.hits.is_empty());
 ///

@@ -25,8 +25,8 @@ fn open_with(disk: &ForgetfulDisk, graph_rows: u32) -> Arc<Memory> {
 
 fn note(number: usize, chance: &mut Chance) -> RecordEdit {
     let metadata = serde_json::json!({ "bucket": number % 1000 }).as_object().unwrap().clone();
-    let draft = crate::support::draft(Some(chance.vector(DIM)), None).with_metadata(metadata);
-    RecordEdit::Put { id: format!("r{number:05}").into(), draft }
+    let input = crate::support::record_input(Some(chance.vector(DIM)), None).with_metadata(metadata);
+    RecordEdit::Put { id: format!("r{number:05}").into(), input }
 }
 
 /// A store of 8,000 records with their graph, and a fork of it.

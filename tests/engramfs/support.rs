@@ -64,12 +64,12 @@ pub fn who() -> Actor {
     Actor { uid: 1000, gid: 1000, name: "ann".into() }
 }
 
-pub fn draft(vector: Option<Vec<f32>>, text: Option<&str>) -> RecordInput {
+pub fn record_input(vector: Option<Vec<f32>>, text: Option<&str>) -> RecordInput {
     RecordInput { vector: vector.map(Arc::from), text: text.map(Arc::from), metadata: "{}".into() }
 }
 
 pub fn put(id: &str, vector: Option<Vec<f32>>, text: Option<&str>) -> RecordEdit {
-    RecordEdit::Put { id: id.into(), draft: draft(vector, text) }
+    RecordEdit::Put { id: id.into(), input: record_input(vector, text) }
 }
 
 pub fn delete(id: &str) -> RecordEdit {

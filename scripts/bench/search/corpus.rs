@@ -131,14 +131,14 @@ impl Corpus {
 
     /// Returns a row as an edit: its bucket is its number modulo [`BUCKETS`].
     pub fn put(&self, row: usize) -> RecordEdit {
-        let mut draft = RecordInput::of_vector(self.vector(row).to_vec()).unwrap();
+        let mut input = RecordInput::of_vector(self.vector(row).to_vec()).unwrap();
         let mut metadata = Map::new();
         if let Some(line) = self.lines.get(row) {
-            draft.text = Some(line.text.clone());
+            input.text = Some(line.text.clone());
             metadata.clone_from(&line.metadata);
         }
         metadata.insert("bucket".into(), (row % BUCKETS).into());
-        RecordEdit::Put { id: self.names[row].clone(), draft: draft.with_metadata(metadata) }
+        RecordEdit::Put { id: self.names[row].clone(), input: input.with_metadata(metadata) }
     }
 
     /// Returns what an agent may change, from number `start` on: of 20 edits 9 replace a row, 9 are
@@ -153,10 +153,10 @@ impl Corpus {
                 even if even % 2 == 0 => id,
                 _ => format!("new-{number:07}").into(),
             };
-            let mut draft = RecordInput::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
-            draft.text = Some(self.lines[row % self.lines.len()].text.clone());
+            let mut input = RecordInput::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
+            input.text = Some(self.lines[row % self.lines.len()].text.clone());
             let metadata = Map::from_iter([("bucket".to_owned(), (row % BUCKETS).into())]);
-            RecordEdit::Put { id, draft: draft.with_metadata(metadata) }
+            RecordEdit::Put { id, input: input.with_metadata(metadata) }
         };
         (start..start + count).map(edit).collect()
     }

@@ -90,8 +90,8 @@ impl InputRow {
             InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
-                let draft = RecordInput::of_vector(vector)?;
-                Ok(Some(RecordEdit::Put { id: id.into(), draft }))
+                let input = RecordInput::of_vector(vector)?;
+                Ok(Some(RecordEdit::Put { id: id.into(), input }))
             }
         }
     }

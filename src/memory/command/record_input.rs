@@ -30,7 +30,7 @@ pub enum RecordEdit {
         /// Id of the record, without `.json`.
         id: Arc<str>,
         /// What it says.
-        draft: RecordInput,
+        input: RecordInput,
     },
     /// A record is corrected, or made.
     Correct {
@@ -73,13 +73,13 @@ pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError
 }
 
 impl RecordInput {
-    /// Makes a draft out of a bare vector: 1 to 65,536 finite numbers, or an error that says what is wrong.
+    /// Makes an input out of a bare vector: 1 to 65,536 finite numbers, or an error that says what is wrong.
     pub fn of_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
         check_numbers(&vector)?;
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }
 
-    /// Returns the draft with that metadata.
+    /// Returns the input with that metadata.
     pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
         RecordInput { metadata: canonical(metadata), ..self }
     }
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn a_draft_takes_other_metadata_and_keeps_the_rest() {
-        let draft = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
-        let draft = draft.with_metadata([("b".into(), 1.into()), ("a".into(), 2.into())].into_iter().collect());
-        assert_eq!((draft.text.as_deref(), &*draft.metadata), (Some("x"), r#"{"a":2,"b":1}"#));
+        let input = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+        let input = input.with_metadata([("b".into(), 1.into()), ("a".into(), 2.into())].into_iter().collect());
+        assert_eq!((input.text.as_deref(), &*input.metadata), (Some("x"), r#"{"a":2,"b":1}"#));
     }
 }

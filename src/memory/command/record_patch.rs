@@ -402,8 +402,8 @@ mod tests {
         assert!(matches!(parse(r#"{"text":"","replace":true}"#), Err(RecordError::Empty)));
         let patch = parse(r#"{"text":"","metadata":{"a":1}}"#).unwrap().unwrap();
         assert!(patch.may_leave_nothing() && empty(patch.applied(None)));
-        let draft = RecordInput { vector: None, text: Some("".into()), metadata: "{}".into() };
-        assert!(empty(RecordPatch::whole(&draft).applied(None)));
+        let input = RecordInput { vector: None, text: Some("".into()), metadata: "{}".into() };
+        assert!(empty(RecordPatch::whole(&input).applied(None)));
         let beside = parse(r#"{"text":"","vector":[1]}"#).unwrap().unwrap();
         assert_eq!(beside.applied(None).unwrap().text.as_deref(), Some(""));
     }

@@ -34,8 +34,8 @@ fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
 }
 
 fn put(memory: &Memory, uid: u32, branch: BranchId, id: &str, text: u64) {
-    let draft = RecordInput { vector: None, text: Some(format!("text {text}").into()), metadata: "{}".into() };
-    memory.commit(&who(uid), branch, vec![RecordEdit::Put { id: id.into(), draft }]).unwrap();
+    let input = RecordInput { vector: None, text: Some(format!("text {text}").into()), metadata: "{}".into() };
+    memory.commit(&who(uid), branch, vec![RecordEdit::Put { id: id.into(), input }]).unwrap();
 }
 
 fn all_entries(memory: &Memory) -> Vec<Arc<SignedEntry>> {

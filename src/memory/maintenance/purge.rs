@@ -423,8 +423,8 @@ mod tests {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk);
         let main = memory.root("main").unwrap();
-        let draft = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
-        memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), draft }]).unwrap();
+        let input = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
+        memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
         write(&memory, main, "{\"event_id\":1,\"v\":0}\n");
         let child = memory.fork(&who(), main, "child", None).unwrap();
         write(&memory, child, "{\"event_id\":1,\"v\":\"hunter2\"}\n");

@@ -408,8 +408,8 @@ mod tests {
     /// Commits so many records, each thousand as a segment of its own.
     fn fill(memory: &Memory, who: &Actor, branch: BranchId, count: u64) {
         for first in (0..count).step_by(1_024) {
-            let draft = RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
-            let put = |n: u64| RecordEdit::Put { id: format!("{n}").into(), draft: draft.clone() };
+            let input = RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
+            let put = |n: u64| RecordEdit::Put { id: format!("{n}").into(), input: input.clone() };
             memory.commit(who, branch, (first..first + 1_024).map(put).collect()).unwrap();
         }
     }

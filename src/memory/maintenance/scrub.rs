@@ -182,8 +182,8 @@ mod tests {
         let environment = Environment::real(owner.clone());
         let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
-        let draft = |n: u32| RecordInput { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
-        let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), draft: draft(n) }).collect();
+        let input = |n: u32| RecordInput { vector: Some([n as f32, 1.0].into()), text: None, metadata: "{}".into() };
+        let edits = (0..30).map(|n| RecordEdit::Put { id: format!("r{n}").into(), input: input(n) }).collect();
         memory.commit(&owner, main, edits).unwrap();
         memory.seal().unwrap();
         let query = Query::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
@@ -210,8 +210,8 @@ mod tests {
         let memory = Memory::open_on(Arc::new(disk), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         memory.set(&owner, main, crate::memory::Setting::Keep, "0s").unwrap();
-        let draft = || RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
-        memory.commit(&owner, main, vec![RecordEdit::Put { id: "r".into(), draft: draft() }]).unwrap();
+        let input = || RecordInput { vector: None, text: Some("a".into()), metadata: "{}".into() };
+        memory.commit(&owner, main, vec![RecordEdit::Put { id: "r".into(), input: input() }]).unwrap();
         memory.seal().unwrap();
         let files = memory.mapped_files();
         let segment = Arc::downgrade(&memory.storage.segments.all()[0]);

@@ -165,8 +165,8 @@ mod tests {
         for (branch, commits) in branches.into_iter().zip([2, 7]) {
             for number in 0..commits {
                 let text = Some(format!("{number} of {}", branch.0).into());
-                let draft = RecordInput { vector: None, text, metadata: "{}".into() };
-                memory.commit(&who, branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+                let input = RecordInput { vector: None, text, metadata: "{}".into() };
+                memory.commit(&who, branch, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
             }
         }
         memory.gc(&who, None, false).unwrap();

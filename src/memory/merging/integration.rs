@@ -197,8 +197,8 @@ mod tests {
     }
 
     fn put(memory: &Memory, branch: BranchId, text: &str) {
-        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
-        memory.commit(&who(), branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+        let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        memory.commit(&who(), branch, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     }
 
     /// A store whose branch `child` changed a record that its parent changed, too.

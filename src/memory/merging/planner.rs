@@ -209,8 +209,8 @@ mod tests {
     const COUNT: u64 = 2_000;
 
     fn fill(memory: &Memory, who: &Actor, branch: BranchId, tag: &str) {
-        let draft = RecordInput { vector: None, text: Some("a text of some length".into()), metadata: "{}".into() };
-        let put = |n: u64| RecordEdit::Put { id: format!("{tag}{n}").into(), draft: draft.clone() };
+        let input = RecordInput { vector: None, text: Some("a text of some length".into()), metadata: "{}".into() };
+        let put = |n: u64| RecordEdit::Put { id: format!("{tag}{n}").into(), input: input.clone() };
         // Few at a time, so that a seal puts them beside those of other branches.
         for first in (0..COUNT).step_by(100) {
             memory.commit(who, branch, (first..first + 100).map(put).collect()).unwrap();
@@ -255,8 +255,8 @@ mod tests {
     }
 
     fn put(text: &str, n: u64) -> RecordEdit {
-        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
-        RecordEdit::Put { id: format!("a{n}").into(), draft }
+        let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        RecordEdit::Put { id: format!("a{n}").into(), input }
     }
 
     /// It costs what the parent changed, and says the same as one that is made anew.

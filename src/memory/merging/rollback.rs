@@ -313,7 +313,7 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who())).unwrap();
         let main = memory.root("main").unwrap();
         let commit = || {
-            let put = RecordEdit::Put { id: "a".into(), draft: RecordInput::of_vector(vec![1.0]).unwrap() };
+            let put = RecordEdit::Put { id: "a".into(), input: RecordInput::of_vector(vec![1.0]).unwrap() };
             memory.commit(&who(), main, vec![put]).unwrap();
         };
         let take = || memory.checkpoint(&who(), main, "v1", None).unwrap();

@@ -124,7 +124,7 @@ pub(in crate::memory) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()
 /// What an edit takes in memory, also while it is committed: its words and values are indexed then.
 fn weight(edit: &RecordEdit) -> u64 {
     let content = match edit {
-        RecordEdit::Put { draft, .. } => draft.bytes(),
+        RecordEdit::Put { input, .. } => input.bytes(),
         RecordEdit::Correct { patch, .. } => patch.bytes(),
         RecordEdit::Delete { .. } | RecordEdit::Rename { .. } => 0,
     };
@@ -162,9 +162,9 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
 
 fn write(edit: &RecordEdit, out: &mut Writer) {
     match edit {
-        RecordEdit::Put { id, draft } => {
-            out.byte(0).text(id).maybe_text(draft.text.as_deref()).text(&draft.metadata);
-            write_vector(draft.vector.as_deref(), out);
+        RecordEdit::Put { id, input } => {
+            out.byte(0).text(id).maybe_text(input.text.as_deref()).text(&input.metadata);
+            write_vector(input.vector.as_deref(), out);
         }
         RecordEdit::Correct { id, patch, line } => {
             out.byte(3).text(id).number(*line as u64).byte(u8::from(patch.replaces));
@@ -212,7 +212,7 @@ fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
         0 => {
             let id = input.text()?.into();
             let (text, metadata) = (input.maybe_text()?.map(Arc::from), input.text()?.into());
-            Ok(RecordEdit::Put { id, draft: RecordInput { vector: read_vector(input)?, text, metadata } })
+            Ok(RecordEdit::Put { id, input: RecordInput { vector: read_vector(input)?, text, metadata } })
         }
         1 => Ok(RecordEdit::Delete { id: input.text()?.into() }),
         3 => {
@@ -238,12 +238,12 @@ mod tests {
     }
 
     fn put(number: usize) -> RecordEdit {
-        let draft = RecordInput {
+        let input = RecordInput {
             vector: number.is_multiple_of(2).then(|| vec![number as f32; 3].into()),
             text: (!number.is_multiple_of(3)).then(|| "x".repeat(number).into()),
             metadata: "{}".into(),
         };
-        RecordEdit::Put { id: number.to_string().into(), draft }
+        RecordEdit::Put { id: number.to_string().into(), input }
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(&**edit.id(), number.to_string());
             match (edit, put(number)) {
                 (RecordEdit::Delete { .. }, _) => assert_eq!(number % 7, 0),
-                (RecordEdit::Put { draft: one, .. }, RecordEdit::Put { draft: other, .. }) => {
+                (RecordEdit::Put { input: one, .. }, RecordEdit::Put { input: other, .. }) => {
                     assert_eq!((&one.vector, &one.text, &one.metadata), (&other.vector, &other.text, &other.metadata));
                 }
                 _ => panic!("{edit:?}"),

@@ -389,8 +389,8 @@ mod tests {
     }
 
     fn put(id: &str) -> RecordEdit {
-        let draft = RecordInput { vector: Some([1.0, 2.0].into()), text: Some("x".into()), metadata: "{}".into() };
-        RecordEdit::Put { id: id.into(), draft }
+        let input = RecordInput { vector: Some([1.0, 2.0].into()), text: Some("x".into()), metadata: "{}".into() };
+        RecordEdit::Put { id: id.into(), input }
     }
 
     #[test]

@@ -392,8 +392,8 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         let child = memory.fork(&who, main, "child", None).unwrap();
-        let draft = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
-        memory.commit(&who, child, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+        let input = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+        memory.commit(&who, child, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
         let start = memory.shared_events(main).unwrap().end;
         let path = memory.catalog().branch(child).unwrap().path.clone();
         memory.merge(&who, child, MergeKind::Merge, false).unwrap();

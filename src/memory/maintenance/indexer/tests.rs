@@ -33,8 +33,8 @@ fn without_a_graph() -> ForgetfulDisk {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk, u32::MAX);
     let put = |number: u64| {
-        let draft = RecordInput { vector: Some(vector(number).into()), text: None, metadata: "{}".into() };
-        RecordEdit::Put { id: format!("r{number:03}").into(), draft }
+        let input = RecordInput { vector: Some(vector(number).into()), text: None, metadata: "{}".into() };
+        RecordEdit::Put { id: format!("r{number:03}").into(), input }
     };
     memory.commit(&who(), memory.root("main").unwrap(), (0..ROWS).map(put).collect()).unwrap();
     memory.close().unwrap();

@@ -52,8 +52,8 @@ fn with_thinned_states(who: &Actor) -> (ForgetfulDisk, Arc<Memory>, BranchId) {
 
 /// Writes the one record anew, and returns the entry that did.
 fn commit(memory: &Memory, who: &Actor, branch: BranchId, number: usize) -> u64 {
-    let draft = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
-    memory.commit(who, branch, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+    let input = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
+    memory.commit(who, branch, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     memory.version()
 }
 
@@ -88,8 +88,8 @@ fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on()
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
     let main = memory.root("main").unwrap();
     let put = |text: String| {
-        let draft = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
-        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), draft }]).unwrap();
+        let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     };
     let length = || memory.journal().unwrap().length();
     let begun = memory.tidy(None).unwrap();
