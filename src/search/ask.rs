@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::answer::{FileLine, Hit, Score};
 use super::bm25_search::{FileRow, HitKey, HitRow, WordHit};
-use super::clock::QueryTimer;
 use super::derived::DerivedVectors;
 use super::file_scan::{FileScan, FileSource};
 use super::fusion::fuse;
 use super::passage_search::NearHit;
+use super::query_timer::QueryTimer;
 use super::scan::{Scan, Scored};
 use super::top::Ranked;
 use super::vector_search::{SearchParams, nearest};
@@ -74,7 +74,7 @@ pub fn ask(
     no_vector: &str,
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
-    let clock = QueryTimer::new(late);
+    let timer = QueryTimer::new(late);
     let wanted = wanted(sources, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
     for (number, place) in sources.iter().enumerate() {
@@ -84,9 +84,9 @@ pub fn ask(
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        scans.push(Scan::new(number, &place.state, place.derived.as_ref(), query.filter.as_ref(), &clock)?);
+        scans.push(Scan::new(number, &place.state, place.derived.as_ref(), query.filter.as_ref(), &timer)?);
     }
-    let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &clock));
+    let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &timer));
     let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
     let near = |vector: &PreparedVector, k| near(&scans, file_scan.as_ref(), (vector, query), k);
     let make = HitBuilder { sources, files, query, blocks: Blocks::default() };

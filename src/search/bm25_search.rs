@@ -79,7 +79,7 @@ pub fn best(
     }
     if let Some(files) = files {
         files.score(&terms, &scorer, &mut top)?;
-        files.clock.check()?;
+        files.timer.check()?;
     }
     Ok(top.into_sorted())
 }
@@ -87,7 +87,7 @@ pub fn best(
 fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
     let mut counts = vec![0; terms.len()];
     for version in scan.state.unsealed().values() {
-        scan.clock.spend(1 + terms.len())?;
+        scan.timer.spend(1 + terms.len())?;
         let words = version.words();
         counts.iter_mut().zip(terms).for_each(|(count, term)| *count = words.count(term));
         if counts.iter().all(|count| *count == 0) {
@@ -113,7 +113,7 @@ fn score_layer(
     let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
     while let Some(row) = rows.seek(from, floor(top)) {
         from = row + 1;
-        scan.clock.spend(steps)?;
+        scan.timer.spend(steps)?;
         if row < segment.rows()
             && scan.sees(number, row)
             && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, floor};
-use super::clock::QueryTimer;
 use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::matched_terms::TERM_STEPS;
+use super::query_timer::QueryTimer;
 use crate::file_index::{FilePath, IndexSegment, PassagePlace, PermittedFiles};
 use crate::segment::SegmentError;
 use crate::text::{MaxScore, Scorer};
@@ -39,16 +39,16 @@ pub struct FileScan<'a> {
     /// The vectors that an embedder made of their passages.
     pub(super) derived: Option<&'a DerivedVectors>,
     /// The time limit.
-    pub clock: &'a QueryTimer<'a>,
+    pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
     pub(super) is_wanted: bool,
 }
 
 impl<'a> FileScan<'a> {
     /// Prepares a search.
-    pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, clock: &'a QueryTimer<'a>) -> FileScan<'a> {
+    pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
         let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
-        FileScan { files: &source.files, derived: source.derived.as_ref(), clock, is_wanted }
+        FileScan { files: &source.files, derived: source.derived.as_ref(), timer, is_wanted }
     }
 
     /// Offers the passages that hold some of the terms.
@@ -57,13 +57,13 @@ impl<'a> FileScan<'a> {
             return Ok(());
         }
         for part in self.files.parts() {
-            self.clock.spend(terms.len() * TERM_STEPS)?;
+            self.timer.spend(terms.len() * TERM_STEPS)?;
             let postings = part.segment.postings()?;
             let lists = terms.iter().map(|term| postings.term(term)).collect();
             let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
             while let Some(row) = rows.seek(from, floor(top)) {
                 from = row + 1;
-                self.clock.spend(1 + terms.len())?;
+                self.timer.spend(1 + terms.len())?;
                 if part.times(row) > 0
                     && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
                     && score >= floor(top)
@@ -76,7 +76,7 @@ impl<'a> FileScan<'a> {
     }
 
     fn offer(&self, segment: &Arc<IndexSegment>, row: u32, score: f64, top: &mut BestRows) -> Result<(), SearchError> {
-        self.clock.spend(PATH_STEPS)?;
+        self.timer.spend(PATH_STEPS)?;
         let passage = segment.place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start: passage.start };

@@ -8,7 +8,7 @@ use super::scan::Scan;
 use crate::branch::Layer;
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
 
-/// What it takes to find a term in an index, in steps of the clock.
+/// What it takes to find a term in an index, in steps of the timer.
 pub const TERM_STEPS: usize = 64;
 /// What it takes to count a term in a record.
 const COUNT_STEPS: usize = 4;
@@ -86,18 +86,18 @@ fn sharing_stem(
     };
     for scan in scans {
         for version in scan.state.unsealed().values() {
-            scan.clock.spend(COUNT_STEPS)?;
+            scan.timer.spend(COUNT_STEPS)?;
             version.words().starting_with(prefix).for_each(|(term, _)| consider(term, &mut found));
         }
         for layer in scan.state.layers() {
-            let spend = || scan.clock.spend(STEM_STEPS);
+            let spend = || scan.timer.spend(STEM_STEPS);
             found.extend(layer.segment.terms_with_stem(language, stem, spend)?.iter().cloned());
         }
     }
     for (part, files) in files.into_iter().flat_map(|files| files.files.parts().iter().map(move |part| (part, files))) {
-        files.clock.spend(TERM_STEPS)?;
+        files.timer.spend(TERM_STEPS)?;
         for term in part.segment.postings()?.terms_starting_with(prefix) {
-            files.clock.spend(STEM_STEPS)?;
+            files.timer.spend(STEM_STEPS)?;
             consider(term, &mut found);
         }
     }
@@ -114,7 +114,7 @@ fn holding<'a>(
     for scan in scans {
         for version in scan.state.unsealed().values() {
             let words = version.words();
-            scan.clock.spend(terms.len() * COUNT_STEPS)?;
+            scan.timer.spend(terms.len() * COUNT_STEPS)?;
             for (count, term) in holding.iter_mut().zip(terms) {
                 *count += u64::from(words.count(term) > 0);
             }
@@ -123,7 +123,7 @@ fn holding<'a>(
             let postings = layer.segment.postings()?;
             let mut lists = Vec::with_capacity(terms.len());
             for (count, term) in holding.iter_mut().zip(terms) {
-                scan.clock.spend(TERM_STEPS)?;
+                scan.timer.spend(TERM_STEPS)?;
                 let list = postings.term(term);
                 *count += list.as_ref().map_or(Ok(0), |list| visible_documents(scan, layer, list))?;
                 lists.push(list);
@@ -139,7 +139,7 @@ fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> 
     if layer.visible.is_all() {
         return Ok(list.documents().into());
     }
-    scan.clock.spend(list.documents() as usize)?;
+    scan.timer.spend(list.documents() as usize)?;
     let is_visible = |row: u32| row < layer.segment.rows() && layer.visible.contains(row);
     Ok(list.clone().filter(|(row, _)| is_visible(*row)).count() as u64)
 }
@@ -149,13 +149,13 @@ fn add_files(holding: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]) -> R
     for part in files.files.parts() {
         let postings = part.segment.postings()?;
         for (count, term) in holding.iter_mut().zip(terms) {
-            files.clock.spend(TERM_STEPS)?;
+            files.timer.spend(TERM_STEPS)?;
             let Some(list) = postings.term(term) else { continue };
             if part.is_all() {
                 *count += u64::from(list.documents());
                 continue;
             }
-            files.clock.spend(list.documents() as usize)?;
+            files.timer.spend(list.documents() as usize)?;
             *count += list.map(|(row, _)| u64::from(part.times(row))).sum::<u64>();
         }
     }

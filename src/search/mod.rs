@@ -14,7 +14,6 @@
 mod answer;
 mod ask;
 mod bm25_search;
-mod clock;
 mod derived;
 mod file_scan;
 mod filter;
@@ -23,6 +22,8 @@ mod matched_terms;
 mod passage_search;
 mod pool;
 mod query;
+mod query_timer;
+
 mod scan;
 mod top;
 mod vector_search;

@@ -30,7 +30,7 @@ impl FileScan<'_> {
                 self.gather(part, derived, query, &mut top)?;
             }
         }
-        self.clock.check()?;
+        self.timer.check()?;
         Ok(top.into_sorted())
     }
 
@@ -45,7 +45,7 @@ impl FileScan<'_> {
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
         for row in part.shown() {
-            self.clock.spend(CODE_STEPS)?;
+            self.timer.spend(CODE_STEPS)?;
             if let (Some(number), Some(file), Some(columns)) = (number(row), &file, &columns) {
                 if may_enter(top, query, columns.code(number)) {
                     let (vector, (_, norm)) = (file.vector(number)?, columns.code(number));
@@ -71,7 +71,7 @@ impl FileScan<'_> {
         if top.worst().is_some_and(|worst| score < worst) {
             return Ok(());
         }
-        self.clock.spend(PATH_STEPS)?;
+        self.timer.spend(PATH_STEPS)?;
         let passage = segment.place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start: passage.start };

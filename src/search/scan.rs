@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::SearchError;
-use super::clock::QueryTimer;
 use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::pool::{CandidateSet, RowLocation};
+use super::query_timer::QueryTimer;
 use crate::branch::{BranchVersion, Codes};
 use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
 use crate::vector::{Compared, PreparedVector};
@@ -38,10 +38,10 @@ pub struct Scan<'a> {
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
     /// Of each layer, the rows that match the filter; empty without one.
     matching_rows: Vec<RoaringBitmap>,
-    /// What a look at one record's metadata takes, in steps of the clock.
+    /// What a look at one record's metadata takes, in steps of the timer.
     filter_steps: usize,
     /// The time limit.
-    pub clock: &'a QueryTimer<'a>,
+    pub timer: &'a QueryTimer<'a>,
 }
 
 /// A record and its score.
@@ -63,19 +63,19 @@ impl<'a> Scan<'a> {
         state: &'a BranchVersion,
         derived: Option<&'a DerivedVectors>,
         filter: Option<&'a Filter>,
-        clock: &'a QueryTimer<'a>,
+        timer: &'a QueryTimer<'a>,
     ) -> Result<Scan<'a>, SearchError> {
         let mut matching_rows = Vec::new();
         if let Some(filter) = filter {
             for layer in state.layers() {
-                matching_rows.push(filter.select(&layer.segment, clock)?);
+                matching_rows.push(filter.select(&layer.segment, timer)?);
             }
         }
         let file = |derived: &DerivedVectors| {
             state.layers().iter().map(|layer| layer.segment.derived().of(&derived.embedder)).collect()
         };
         let (derived_files, filter_steps) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
-        Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, clock })
+        Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, timer })
     }
 
     /// Tells whether a row of a layer's segment may be an answer.
@@ -113,12 +113,12 @@ impl<'a> Scan<'a> {
 
     /// Fails once the time limit is reached, with the error of the query's timer.
     pub fn check_time(&self) -> Result<(), SearchError> {
-        self.clock.check()
+        self.timer.check()
     }
 
     /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
     pub fn lets_through(&self, metadata: &Value) -> bool {
-        self.filter.is_none_or(|filter| !self.clock.is_over(self.filter_steps) && filter.matches(metadata))
+        self.filter.is_none_or(|filter| !self.timer.is_over(self.filter_steps) && filter.matches(metadata))
     }
 }
 

@@ -7,15 +7,15 @@ use super::{Filter, FilterNode, Test};
 use crate::facet::{Bound, Facets, RowSet};
 use crate::record::filterable;
 use crate::search::SearchError;
-use crate::search::clock::QueryTimer;
+use crate::search::query_timer::QueryTimer;
 use crate::segment::{Segment, SegmentError};
 
 #[cfg(test)]
 mod tests;
 
-/// What it takes to read the metadata of a row, in steps of the clock.
+/// What it takes to read the metadata of a row, in steps of the timer.
 const ROW_STEPS: usize = 64;
-/// What it takes to look one value up, in steps of the clock.
+/// What it takes to look one value up, in steps of the timer.
 const VALUE_STEPS: usize = 512;
 /// Values that are looked up at once.
 const VALUES_AT_ONCE: usize = 256;
@@ -25,11 +25,11 @@ impl Filter {
     ///
     /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
     /// microsecond a row.
-    pub fn select(&self, segment: &Segment, clock: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
-        let RowSet { mut sure, unsure } = self.narrow(&segment.facets()?, clock)?;
+    pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
+        let RowSet { mut sure, unsure } = self.narrow(&segment.facets()?, timer)?;
         let weight = ROW_STEPS + self.weight();
         for row in &unsure {
-            clock.spend(weight)?;
+            timer.spend(weight)?;
             if self.matches(&filterable_row(segment, row)?) {
                 sure.insert(row);
             }
@@ -38,9 +38,9 @@ impl Filter {
     }
 
     /// Returns the rows that match as far as the index alone can tell; reads no row.
-    pub fn narrow(&self, facets: &Facets<'_>, clock: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
-        let rows = self.0.rows(facets, clock);
-        clock.spend(0)?;
+    pub fn narrow(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
+        let rows = self.0.rows(facets, timer);
+        timer.spend(0)?;
         Ok(rows)
     }
 }
@@ -52,29 +52,29 @@ fn filterable_row(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
 
 impl FilterNode {
     /// Returns the rows that match; any once the time is over.
-    fn rows(&self, facets: &Facets<'_>, clock: &QueryTimer<'_>) -> RowSet {
+    fn rows(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> RowSet {
         match self {
-            Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets, clock))),
-            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, clock)).fold(RowSet::none(), RowSet::or),
-            Self::Not(node) => node.rows(facets, clock).not(facets.rows()),
-            Self::Key(key, test) => test.rows(facets, key, clock),
+            Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets, timer))),
+            Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, timer)).fold(RowSet::none(), RowSet::or),
+            Self::Not(node) => node.rows(facets, timer).not(facets.rows()),
+            Self::Key(key, test) => test.rows(facets, key, timer),
         }
     }
 }
 
 impl Test {
-    fn rows(&self, facets: &Facets<'_>, key: &str, clock: &QueryTimer<'_>) -> RowSet {
-        if clock.is_over(VALUE_STEPS) {
+    fn rows(&self, facets: &Facets<'_>, key: &str, timer: &QueryTimer<'_>) -> RowSet {
+        if timer.is_over(VALUE_STEPS) {
             return RowSet::none();
         }
         match self {
             Self::Exists(true) => facets.present(key),
             Self::Exists(false) => facets.present(key).not(facets.rows()),
-            Self::All(tests) => all_of_one_key(facets, key, tests, clock),
-            Self::Not(test) => test.rows(facets, key, clock).not(facets.rows()),
+            Self::All(tests) => all_of_one_key(facets, key, tests, timer),
+            Self::Not(test) => test.rows(facets, key, timer).not(facets.rows()),
             Self::Equal(operand) => facets.equal(key, operand),
             Self::OneOf(operands) => {
-                let some = |operands: &[Value]| match clock.is_over(operands.len() * VALUE_STEPS) {
+                let some = |operands: &[Value]| match timer.is_over(operands.len() * VALUE_STEPS) {
                     true => RowSet::none(),
                     false => facets.one_of(key, operands),
                 };
@@ -86,7 +86,7 @@ impl Test {
 }
 
 /// Both ends of a range are looked up together: each alone may have most of the rows.
-fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &QueryTimer<'_>) -> RowSet {
+fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], timer: &QueryTimer<'_>) -> RowSet {
     let bound = |test| match test {
         &Test::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
         _ => None,
@@ -94,7 +94,7 @@ fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], clock: &QueryT
     let bounds: Vec<Bound<'_>> = tests.iter().filter_map(bound).collect();
     let range = (!bounds.is_empty()).then(|| facets.ordered(key, &bounds));
     let others = tests.iter().filter(|test| bound(test).is_none());
-    all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key, clock))))
+    all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key, timer))))
 }
 
 /// Returns the rows that are in all of `parts`; every row where there are none.

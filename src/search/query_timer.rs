@@ -16,7 +16,7 @@ pub struct QueryTimer<'a> {
 }
 
 impl<'a> QueryTimer<'a> {
-    /// Makes a clock; `check_deadline` returns the error once the time is over, and is asked now and then.
+    /// Makes a timer; `check_deadline` returns the error once the time is over, and is asked now and then.
     pub fn new(check_deadline: &'a dyn Fn() -> Option<SearchError>) -> QueryTimer<'a> {
         QueryTimer { check_deadline, steps: Cell::new(0), is_over: Cell::new(false) }
     }
@@ -57,11 +57,11 @@ mod tests {
             asked.set(asked.get() + 1);
             late.get().then_some(SearchError::Timeout(5))
         };
-        let clock = QueryTimer::new(&ask);
-        assert!((0..2 * STEPS).all(|_| !clock.is_over(1)));
+        let timer = QueryTimer::new(&ask);
+        assert!((0..2 * STEPS).all(|_| !timer.is_over(1)));
         assert_eq!(asked.get(), 2);
         late.set(true);
-        assert!(!clock.is_over(STEPS - 1) && clock.is_over(1) && clock.is_over(0));
-        assert!(matches!(clock.spend(1), Err(SearchError::Timeout(5))));
+        assert!(!timer.is_over(STEPS - 1) && timer.is_over(1) && timer.is_over(0));
+        assert!(matches!(timer.spend(1), Err(SearchError::Timeout(5))));
     }
 }
