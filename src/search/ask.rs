@@ -26,7 +26,7 @@ const FUSED_MIN: usize = 100;
 /// How many times `k` of them are, where that is more.
 const FUSED_PER_K: usize = 4;
 
-/// One place that is searched.
+/// One source that is searched.
 pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,
@@ -58,12 +58,12 @@ struct ResolvedQuery {
     reason: Option<String>,
 }
 
-/// Answers a query from one or more places and files, ranked as one. The first place is the branch that is asked; a
+/// Answers a query from one or more sources and files, ranked as one. The first source is the branch that is asked; a
 /// record named by id is looked for there.
 ///
 /// `no_vector` says why a text has none, with what to do; `late` is asked now and then whether to give up, and its
 /// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
-/// [`SearchError::NoRecord`] where the first place has not got the record, [`SearchError::Dimension`] where a place's
+/// [`SearchError::NoRecord`] where the first source has not got the record, [`SearchError::Dimension`] where a source's
 /// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
 pub fn ask(
     sources: &[SearchSource],
@@ -77,14 +77,14 @@ pub fn ask(
     let timer = QueryTimer::new(late);
     let wanted = wanted(sources, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
-    for (number, place) in sources.iter().enumerate() {
+    for (number, source) in sources.iter().enumerate() {
         if let (Some(vector), Some(dim)) =
-            (&wanted.vector, dim_of(&place.state).or(place.derived.as_ref().map(|derived| derived.dim)))
+            (&wanted.vector, dim_of(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        scans.push(Scan::new(number, &place.state, place.derived.as_ref(), query.filter.as_ref(), &timer)?);
+        scans.push(Scan::new(number, &source.state, source.derived.as_ref(), query.filter.as_ref(), &timer)?);
     }
     let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &timer));
     let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
@@ -96,16 +96,16 @@ pub fn ask(
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
 fn wanted(
-    places: &[SearchSource],
+    sources: &[SearchSource],
     metric: Metric,
     query: &Query,
     no_vector: &str,
 ) -> Result<ResolvedQuery, SearchError> {
     let (mut vector, mut text) = (query.vector.clone(), query.text.clone());
     if let Some(id) = &query.id {
-        let row = places.first().map(|place| place.state.find(id)).transpose()?.flatten();
+        let row = sources.first().map(|source| source.state.find(id)).transpose()?.flatten();
         let row = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?;
-        let (version, derived) = (row.version()?, places.first().and_then(|place| place.derived.as_ref()));
+        let (version, derived) = (row.version()?, sources.first().and_then(|source| source.derived.as_ref()));
         vector = derived.map(|derived| derived.of_row(&row)).transpose()?.flatten();
         vector = vector.or_else(|| version.content.vector.as_deref().map(<[f32]>::to_vec));
         // A query by a record compares with its vector; its text serves where it has none or is asked for.
@@ -224,8 +224,8 @@ impl HitBuilder<'_> {
         explain: impl FnOnce() -> Value,
     ) -> Result<Hit, SegmentError> {
         match (&found.id, &found.payload) {
-            (HitKey::Record(id, place), HitRow::Record(row)) => {
-                self.record((row, id, *place), score, distance, explain)
+            (HitKey::Record(id, source_index), HitRow::Record(row)) => {
+                self.record((row, id, *source_index), score, distance, explain)
             }
             (HitKey::File { path, line, .. }, HitRow::File(row)) => {
                 let path = format!("files/{}", String::from_utf8_lossy(path));
@@ -263,7 +263,7 @@ impl HitBuilder<'_> {
 
     fn record(
         &mut self,
-        (row, id, place): (&Row, &Arc<str>, usize),
+        (row, id, source_index): (&Row, &Arc<str>, usize),
         score: Score,
         distance: Option<f32>,
         explain: impl FnOnce() -> Value,
@@ -287,7 +287,7 @@ impl HitBuilder<'_> {
             None
         };
         let explain = self.query.explain.then(explain);
-        let SearchSource { source, is_log, .. } = &self.sources[place];
+        let SearchSource { source, is_log, .. } = &self.sources[source_index];
         let source = source.clone();
         let (id, entry_id, metadata) = match is_log {
             true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),

@@ -1,4 +1,4 @@
-//! Text queries: BM25 over the visible records of all places and the files, as in one fresh index over them.
+//! Text queries: BM25 over the visible records of all sources and the files, as in one fresh index over them.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::file_index::{IndexSegment, PassagePlace};
 use crate::segment::Row;
 use crate::text::{Collection, Language, MaxScore, Scorer};
 
-/// Names what holds words of a query. Equal scores are ordered by id, then by place; files come last.
+/// Names what holds words of a query. Equal scores are ordered by id, then by source; files come last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HitKey {
-    /// A record, and the number of its place.
+    /// A record, and the number of its source.
     Record(Arc<str>, usize),
     /// A passage of a file.
     File {
@@ -53,7 +53,7 @@ pub type WordHit = Ranked<f64, HitKey, HitRow>;
 /// The best so far.
 pub type BestRows = Top<f64, HitKey, HitRow>;
 
-/// Returns the `k` records and passages of all places with the best scores, best first. What holds none of the query's
+/// Returns the `k` records and passages of all sources with the best scores, best first. What holds none of the query's
 /// words has no score and is never returned. Equal scores go by id.
 pub fn best(
     scans: &[Scan<'_>],

@@ -1,4 +1,4 @@
-//! The files of a branch as one of the places that a query looks at.
+//! The files of a branch as one of the sources that a query looks at.
 
 use std::sync::Arc;
 

@@ -21,9 +21,9 @@ pub struct MatchedTerms<'a> {
     pub terms: Vec<Box<str>>,
     /// What counts as one word.
     pub groups: Vec<TermGroup>,
-    /// How many visible records of all places hold each term.
+    /// How many visible records of all sources hold each term.
     pub record_counts: Vec<u64>,
-    /// The index of each layer of each place, in order.
+    /// The index of each layer of each source, in order.
     pub layers: Vec<LayerTerms<'a>>,
 }
 
@@ -36,7 +36,7 @@ pub struct LayerTerms<'a> {
 }
 
 impl<'a> MatchedTerms<'a> {
-    /// Looks for the words of a text in all places. What nobody holds is left out.
+    /// Looks for the words of a text in all sources. What nobody holds is left out.
     pub fn find(
         scans: &'a [Scan<'_>],
         files: Option<&FileScan<'_>>,
@@ -71,7 +71,7 @@ impl<'a> MatchedTerms<'a> {
     }
 }
 
-/// Returns the terms in all places that have a stem.
+/// Returns the terms in all sources that have a stem.
 fn sharing_stem(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,
@@ -104,7 +104,7 @@ fn sharing_stem(
     Ok(found)
 }
 
-/// Returns how many visible records of all places hold each term, and adds all layers.
+/// Returns how many visible records of all sources hold each term, and adds all layers.
 fn holding<'a>(
     scans: &'a [Scan<'_>],
     terms: &[Box<str>],

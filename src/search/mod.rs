@@ -4,8 +4,8 @@
 //! proven, and computes the score of every row that the bounds do not rule out. Large segments are
 //! searched by a walk through their graph where that costs less; the answer then says that it is
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
-//! lists' ranks. Several places are searched as one: with the counts, ranks and scores of their union. Passages of files are
-//! one more place, found by their words, and by their vectors where there is an embedder.
+//! lists' ranks. Several sources are searched as one: with the counts, ranks and scores of their union. Passages of files are
+//! one more source, found by their words, and by their vectors where there is an embedder.
 //!
 //! A query is parsed first ([`Query`], [`QueryError`]) and answered then: [`ask()`] fails with a [`SearchError`], of
 //! which [`SearchError::Segment`] is met wherever a segment is read, and [`SearchError::Timeout`] wherever work is
@@ -23,7 +23,6 @@ mod passage_search;
 mod pool;
 mod query;
 mod query_timer;
-
 mod scan;
 mod top;
 mod vector_search;

@@ -21,7 +21,7 @@ pub enum RowLocation {
 pub struct Candidate {
     /// Its score is not above this.
     pub upper_bound: f32,
-    /// Which of the places it is in.
+    /// Which of the sources it is in.
     pub source: usize,
     /// Where it is.
     pub location: RowLocation,
@@ -47,7 +47,7 @@ impl CandidateSet {
         self.k
     }
 
-    /// What is offered from now on is in that place.
+    /// What is offered from now on is in that source.
     pub fn begin(&mut self, source: usize) {
         self.source = source;
     }

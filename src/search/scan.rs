@@ -26,7 +26,7 @@ pub const ROWS_A_SIEVE: usize = 32;
 
 /// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
-    /// Number of the place among all that are searched.
+    /// Number of the source among all that are searched.
     pub source_index: usize,
     /// What is searched.
     pub state: &'a BranchVersion,
@@ -46,7 +46,7 @@ pub struct Scan<'a> {
 
 /// A record and its score.
 pub struct Scored<S> {
-    /// In which place it is.
+    /// In which source it is.
     pub source_index: usize,
     /// Its id.
     pub id: Arc<str>,

@@ -109,7 +109,7 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
     walk_pays(seen, all, KEPT_MIN, ROWS_PER_CANDIDATE)
 }
 
-/// Returns the `k` records of all places that are worth most to the query: best first, equal scores by id, then by place.
+/// Returns the `k` records of all sources that are worth most to the query: best first, equal scores by id, then by source.
 pub fn nearest(
     scans: &[Scan<'_>],
     query: &PreparedVector,
@@ -169,7 +169,7 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
 }
 
 impl Scan<'_> {
-    /// Pools what may be among the best; returns whether nothing can be missing. `floor` is what the walks of other places have
+    /// Pools what may be among the best; returns whether nothing can be missing. `floor` is what the walks of other sources have
     /// found to be not worth while, and those of this one.
     fn gather(
         &self,
@@ -184,7 +184,7 @@ impl Scan<'_> {
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
         let beside = KEPT_MIN.max(k / KEPT_MIN_FRACTION_OF_K).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
-        // The floor that the walk of a large graph finds spares the walks of smaller graphs and of further places what
+        // The floor that the walk of a large graph finds spares the walks of smaller graphs and of further sources what
         // can't be among the best.
         if let Some(floor) = *floor {
             (beam.floor, beam.kept_min) = (floor, beside);

@@ -45,31 +45,31 @@ impl Memory {
         self.ask_once(caller, view, query)
     }
 
-    /// Returns the places that a query looks at; files are none of them, since they are no records.
-    fn places(
+    /// Returns the sources that a query looks at; files are none of them, since they are no records.
+    fn sources(
         &self,
         catalog: &Catalog,
         resolved: &ResolvedView<'_>,
         standing: &EmbeddingStanding,
         (view, query): (&View, &Query),
     ) -> Result<Vec<SearchSource>, Error> {
-        let mut places = Vec::new();
+        let mut sources = Vec::new();
         for name in &query.scope {
             match name.as_str() {
                 "branch" => {
                     let (state, derived) = (resolved.state.clone(), standing.vectors.clone());
-                    places.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
+                    sources.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
                 }
                 // The log is that of the present, so an earlier state is searched without it.
                 "log" if matches!(view, View::Branch(_)) => {
                     let log = catalog.log_of(resolved.branch)?;
-                    places.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
+                    sources.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
                 }
-                // Scopes that hold no records add no place here.
+                // Scopes that hold no records add no source here.
                 "log" | "files" => {}
                 other if let Some(closed) = other.strip_prefix("log:") => {
                     let log = catalog.closed_log(resolved.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
-                    places.push(log_source(other, log, standing, false));
+                    sources.push(log_source(other, log, standing, false));
                 }
                 other => {
                     let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
@@ -79,24 +79,24 @@ impl Memory {
                     let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
                     let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
                     let state = root.state.clone();
-                    places.push(SearchSource { source: other.into(), state, derived, is_log: false });
+                    sources.push(SearchSource { source: other.into(), state, derived, is_log: false });
                 }
             }
         }
-        Ok(places)
+        Ok(sources)
     }
 
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
         let start = self.now();
         // Places hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
-        let (places, metric, language, path, standing) = {
+        let (sources, metric, language, path, standing) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
             let standing = self.embedding_of(&catalog, seen.branch)?;
-            let places = self.places(&catalog, &seen, &standing, (view, query))?;
+            let sources = self.sources(&catalog, &seen, &standing, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
-            (places, metric, seen.branch.settings.language(), seen.branch.path.clone(), standing)
+            (sources, metric, seen.branch.settings.language(), seen.branch.path.clone(), standing)
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.admission.shares.enter(caller.uid);
@@ -106,9 +106,9 @@ impl Memory {
         };
         // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
         // The state is that of the first place, so that answer and head belong together.
-        let head = places
+        let head = sources
             .first()
-            .map_or_else(|| self.state(view).map(|state| state.head()), |place| Ok(place.state.head()))?;
+            .map_or_else(|| self.state(view).map(|state| state.head()), |source| Ok(source.state.head()))?;
         let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
         let is_found = query.may_use_words() || standing.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
@@ -120,18 +120,18 @@ impl Memory {
             files.text((segment, place), inode, self.packs())
         };
         let derived = standing.vectors.clone();
-        let source = files.clone().map(|files| FileSource {
+        let file_source = files.clone().map(|files| FileSource {
             source: "files".into(),
             branch: path.clone(),
             files,
             derived,
             read: &read,
         });
-        let embedded = embed_query(&standing, (&places, source.as_ref()), query, left)?;
+        let embedded = embed_query(&standing, (&sources, file_source.as_ref()), query, left)?;
         // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
-        let asked = ask(&places, source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
+        let asked = ask(&sources, file_source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if asked.reason.is_some() { asked.reason } else { embedded.reason };
         if missing > 0 && asked.mode != Mode::Vector {
             let more = match missing {
@@ -174,7 +174,7 @@ impl EmbeddedQuery {
 /// meanwhile.
 fn embed_query(
     standing: &EmbeddingStanding,
-    (places, files): (&[SearchSource], Option<&FileSource<'_>>),
+    (sources, files): (&[SearchSource], Option<&FileSource<'_>>),
     query: &Query,
     left: Duration,
 ) -> Result<EmbeddedQuery, Error> {
@@ -189,7 +189,7 @@ fn embed_query(
     }
     let (Some(slot), Some(vectors)) = (&standing.slot, &standing.vectors) else { return as_it_is(None, None) };
     let (mut waiting, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
-    for SearchSource { state, derived, .. } in places {
+    for SearchSource { state, derived, .. } in sources {
         waiting += derived.as_ref().map_or(Ok(0), |derived| derived.waiting(state))?;
         records += state.totals().records;
         has_vectors |= state.totals().vectors > 0 || derived.as_ref().is_some_and(|derived| derived.has_any(state));
@@ -212,7 +212,7 @@ fn embed_query(
     }
 }
 
-/// Returns a log as a place to search: all of it, or what was not archived.
+/// Returns a log as a source to search: all of it, or what was not archived.
 fn log_source(name: &str, log: &Branch, standing: &EmbeddingStanding, only_live: bool) -> SearchSource {
     let state = if only_live { &log.base } else { &log.state };
     SearchSource { source: name.into(), state: state.clone(), derived: standing.vectors.clone(), is_log: true }
