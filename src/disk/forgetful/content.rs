@@ -80,9 +80,9 @@ impl SimulatedFile {
     }
 
     /// Returns the bytes that are found after a power cut.
-    pub(super) fn after_cut(&self, fate: &mut CutOutcome) -> Vec<u8> {
+    pub(super) fn after_cut(&self, outcome: &mut CutOutcome) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        self.apply(&mut bytes, fate);
+        self.apply(&mut bytes, outcome);
         bytes
     }
 
@@ -103,11 +103,11 @@ impl SimulatedFile {
         Ok(())
     }
 
-    fn apply(&self, target: &mut Vec<u8>, fate: &mut CutOutcome) {
+    fn apply(&self, target: &mut Vec<u8>, outcome: &mut CutOutcome) {
         for change in &self.unsynced {
             match change {
-                UnsyncedChange::Write { offset, bytes } => fate.apply(target, *offset, bytes),
-                UnsyncedChange::SetLen(len) if fate.keeps() => target.resize(*len, 0),
+                UnsyncedChange::Write { offset, bytes } => outcome.apply(target, *offset, bytes),
+                UnsyncedChange::SetLen(len) if outcome.keeps() => target.resize(*len, 0),
                 UnsyncedChange::SetLen(_) => {}
             }
         }

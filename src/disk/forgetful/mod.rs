@@ -122,12 +122,12 @@ impl ForgetfulDisk {
         self.shared.write().insert_durable(checked(path)?, node)
     }
 
-    fn cut(&self, mut fate: CutOutcome) -> Self {
+    fn cut(&self, mut outcome: CutOutcome) -> Self {
         let names = self.shared.write();
-        let mut entries: Entries = names.after_cut(&mut fate);
+        let mut entries: Entries = names.after_cut(&mut outcome);
         for entry in entries.values_mut() {
             if let SimulatedEntry::File(node) = entry {
-                let bytes = guard(node).after_cut(&mut fate);
+                let bytes = guard(node).after_cut(&mut outcome);
                 *node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
             }
         }

@@ -170,13 +170,13 @@ impl Names {
     }
 
     /// Returns the names that are found after a power cut.
-    pub(super) fn after_cut(&self, fate: &mut CutOutcome) -> Entries {
+    pub(super) fn after_cut(&self, outcome: &mut CutOutcome) -> Entries {
         let mut left: BTreeMap<&str, usize> = BTreeMap::new();
         for folder in self.unsynced.iter().flat_map(NameStep::folders) {
             *left.entry(folder).or_default() += 1;
         }
         for count in left.values_mut() {
-            *count = fate.prefix(*count);
+            *count = outcome.prefix(*count);
         }
         let mut entries = self.durable.clone();
         for step in &self.unsynced {
