@@ -101,7 +101,7 @@ impl<'a> GraphBuilder<'a> {
         }
     }
 
-    /// Returns what a walk for a node finds, each with its worth, best first.
+    /// Returns what a walk for a node finds, each with its score, best first.
     pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
         let query = self.growing.space.query(node);
         let mut found = self.scratch.take_ranked();
@@ -109,7 +109,7 @@ impl<'a> GraphBuilder<'a> {
         if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.near) {
             walk(&self.growing, &query, &All, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
-        let near = found.iter().map(|ranked| (ranked.worth(), ranked.node())).collect();
+        let near = found.iter().map(|ranked| (ranked.score(), ranked.node())).collect();
         self.scratch.give_ranked(found);
         near
     }

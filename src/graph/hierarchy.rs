@@ -47,7 +47,7 @@ struct LevelOffsets {
 }
 
 /// The memory of a descent, to be used again: what a place links to, as places of the level and as
-/// nodes, and what these are worth.
+/// nodes, and their scores.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Near {
     places: Vec<u32>,
@@ -86,20 +86,22 @@ impl Hierarchy {
     pub fn descend(&self, section: &[u8], query: &CoarseQuery, rows: CoarseRows<'_>, near: &mut Near) -> Option<u32> {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
-        let mut worth = query.estimate(rows, node);
+        let mut estimate = query.estimate(rows, node);
         loop {
             self.gather(section, level, place, rows, near);
             query.estimates(rows, &near.nodes, &mut near.estimates);
-            let all = near.estimates.worths.iter().zip(&near.places).zip(&near.nodes);
+            let all = near.estimates.scores.iter().zip(&near.places).zip(&near.nodes);
             let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
             match best {
-                Some(((&better, &near), &found)) if better > worth => (worth, place, node) = (better, near, found),
+                Some(((&better, &near), &found)) if better > estimate => {
+                    (estimate, place, node) = (better, near, found)
+                }
                 _ if level == 0 => return Some(node),
                 _ => {
                     let below = self.number(section, self.offsets[level].below_at, level, place)?;
                     level -= 1;
                     (place, node) = (below, self.member(section, level, below)?);
-                    worth = query.estimate(rows, node);
+                    estimate = query.estimate(rows, node);
                 }
             }
         }

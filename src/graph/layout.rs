@@ -140,7 +140,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         self.dim
     }
 
-    /// Puts the best visible rows into `found`, best first, and returns the worth below which no more
+    /// Puts the best visible rows into `found`, best first, and returns the score below which no more
     /// than the least of the beam were kept.
     ///
     /// Each comes with about its score, from four bits a dimension: whoever needs the true order
@@ -175,8 +175,8 @@ impl<B: AsRef<[u8]>> Graph<B> {
                 walk(self, &query, &VisibleNodes { graph: self, visible }, (start, beam), &mut ranked, scratch)
             }
         };
-        found.extend(ranked.iter().filter_map(|ranked| Some((ranked.worth(), self.row(ranked.node())?))));
-        found.sort_unstable_by_key(|&(worth, row)| std::cmp::Reverse(RankedNode::new(worth, row)));
+        found.extend(ranked.iter().filter_map(|ranked| Some((ranked.score(), self.row(ranked.node())?))));
+        found.sort_unstable_by_key(|&(score, row)| std::cmp::Reverse(RankedNode::new(score, row)));
         scratch.give_ranked(ranked);
         floor
     }

@@ -18,7 +18,7 @@ impl GraphBuilder<'_> {
         let near = self.near(node, REPAIR_EF);
         let mut own = Estimates::default();
         self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
-        let is_found = near.iter().any(|&(worth, other)| other == node || worth >= own.worths[0]);
+        let is_found = near.iter().any(|&(score, other)| other == node || score >= own.scores[0]);
         if !is_found && let Some(&(_, from)) = near.iter().find(|&&(_, near)| self.growing.has_room(near)) {
             self.growing.push(from, node);
         }

@@ -1,4 +1,4 @@
-//! The walk: from the hierarchy towards the nodes that are worth most to a query.
+//! The walk: from the hierarchy towards the nodes that score best for a query.
 
 use super::hierarchy::Near;
 use crate::vector::{CoarseQuery, CoarseRows, Estimates, prefetch};
@@ -53,7 +53,7 @@ pub struct WalkScratch {
     best: BinaryHeap<Reverse<RankedNode>>,
     /// The best of these, as many as the floor follows, the worst on top.
     top: BinaryHeap<Reverse<RankedNode>>,
-    /// What is worth less is kept among the least only: that of the beam, or higher by now.
+    /// What scores lower is kept among the least only: that of the beam, or higher by now.
     min_score: f32,
     /// Nodes good enough for `best`, of which is not known yet whether they are visible.
     unfiltered: Vec<RankedNode>,
@@ -69,15 +69,15 @@ pub struct WalkScratch {
     pub(super) near: Near,
 }
 
-/// A node with its worth, as one number: compared by worth, then the lower node wins.
+/// A node with its score, as one number: compared by score, then the lower node wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RankedNode(u64);
 
 impl RankedNode {
     /// Joins the two. An f32's bits order like numbers once those of negative ones are turned.
     #[inline]
-    pub fn new(worth: f32, node: u32) -> Self {
-        let bits = worth.to_bits();
+    pub fn new(score: f32, node: u32) -> Self {
+        let bits = score.to_bits();
         let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
         Self(u64::from(ordered) << 32 | u64::from(!node))
     }
@@ -88,9 +88,9 @@ impl RankedNode {
         !(self.0 as u32)
     }
 
-    /// Returns the worth.
+    /// Returns the score.
     #[inline]
-    pub fn worth(self) -> f32 {
+    pub fn score(self) -> f32 {
         let ordered = (self.0 >> 32) as u32;
         f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
     }
@@ -101,9 +101,9 @@ impl RankedNode {
 pub struct Beam {
     /// So many are kept at most, and followed while they may lead to better ones.
     pub kept_max: usize,
-    /// So many are kept whatever they are worth, which leads a walk to where the best are.
+    /// So many are kept whatever they score, which leads a walk to where the best are.
     pub kept_min: usize,
-    /// What is worth less is kept and followed among the best [`Beam::kept_min`] only.
+    /// What scores lower is kept and followed among the best [`Beam::kept_min`] only.
     pub floor: f32,
     /// How the floor rises while the walk finds better ones; `None` where it stays.
     pub slack: Option<Slack>,
@@ -114,19 +114,19 @@ pub struct Beam {
 pub struct Slack {
     /// The floor follows the worst of so many, the best visible ones so far.
     pub k: usize,
-    /// It lies so many times as far from the query; see [`CoarseQuery::worth_farther`].
+    /// It lies so many times as far from the query; see [`CoarseQuery::score_farther`].
     pub times: f32,
 }
 
 impl Beam {
-    /// Keeps so many, whatever they are worth.
+    /// Keeps so many, whatever they score.
     #[must_use]
     pub fn new(kept: usize) -> Self {
         Self { kept_max: kept, kept_min: kept, floor: f32::NEG_INFINITY, slack: None }
     }
 }
 
-/// Puts the best visible nodes near `start` into `found`, best first. Returns the worth below which no
+/// Puts the best visible nodes near `start` into `found`, best first. Returns the score below which no
 /// more than [`Beam::kept_min`] were kept.
 pub(super) fn walk(
     lists: &impl Adjacency,
@@ -157,7 +157,7 @@ pub(super) fn walk(
         std::mem::swap(&mut scratch.unvisited, &mut scratch.prefetched);
     }
     scratch.keep_visible(query, visible, beam);
-    let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.worth());
+    let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.score());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
     found.sort_unstable_by_key(|&ranked| Reverse(ranked));
     worst.map_or(scratch.min_score, |worst| worst.max(scratch.min_score))
@@ -237,8 +237,8 @@ impl WalkScratch {
     fn score_prefetched(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.prefetched), std::mem::take(&mut self.estimates));
         query.estimates(lists.coarse(), &fetched, &mut estimates);
-        for (&near, &worth) in fetched.iter().zip(&estimates.worths) {
-            self.consider(RankedNode::new(worth, near), query, visible, beam);
+        for (&near, &score) in fetched.iter().zip(&estimates.scores) {
+            self.consider(RankedNode::new(score, near), query, visible, beam);
         }
         fetched.clear();
         (self.prefetched, self.estimates) = (fetched, estimates);
@@ -277,7 +277,7 @@ impl WalkScratch {
     fn admits(&self, ranked: RankedNode, beam: Beam) -> bool {
         match self.best.peek() {
             Some(worst) if self.is_full(beam) => ranked >= worst.0,
-            _ => self.best.len() < beam.kept_min || ranked.worth() >= self.min_score,
+            _ => self.best.len() < beam.kept_min || ranked.score() >= self.min_score,
         }
     }
 
@@ -305,8 +305,8 @@ impl WalkScratch {
             return;
         }
         if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
-            self.min_score = self.min_score.max(query.worth_farther(worst.0.worth(), slack.times));
-            while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score) {
+            self.min_score = self.min_score.max(query.score_farther(worst.0.score(), slack.times));
+            while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.score() < self.min_score) {
                 self.best.pop();
             }
         }
@@ -317,6 +317,6 @@ impl WalkScratch {
     fn is_full(&self, beam: Beam) -> bool {
         self.best.len() >= beam.kept_max
             || self.best.len() >= beam.kept_min
-                && self.best.peek().is_some_and(|worst| worst.0.worth() < self.min_score)
+                && self.best.peek().is_some_and(|worst| worst.0.score() < self.min_score)
     }
 }

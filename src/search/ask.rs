@@ -144,7 +144,7 @@ fn dim_of(state: &BranchVersion) -> Option<usize> {
     })
 }
 
-/// Returns the `k` records and passages that are worth most to a vector, best first, and whether none can be missing.
+/// Returns the `k` records and passages that score best for a vector, best first, and whether none can be missing.
 fn near(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,

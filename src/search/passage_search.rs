@@ -22,7 +22,7 @@ pub type NearHit = Ranked<f32, HitKey, HitRow>;
 type NearestRows = Top<f32, HitKey, HitRow>;
 
 impl FileScan<'_> {
-    /// Returns the `k` passages that are worth most to the query, best first; those without a vector are none of them.
+    /// Returns the `k` passages that score best for the query, best first; those without a vector are none of them.
     pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<NearHit>, SearchError> {
         let mut top = Top::new(k);
         if let Some(derived) = self.derived.filter(|derived| self.is_wanted && derived.dim == query.vector().len()) {

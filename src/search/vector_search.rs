@@ -36,7 +36,7 @@ const REFERENCE_EF_PER_K: f32 = 2.4;
 /// A walk costs as much as to scan so many rows for each candidate that `ef` asks for: less where
 /// few lie within the slack, more where many do.
 const ROWS_PER_CANDIDATE: u64 = 48;
-/// The same where a walk keeps `ef` whatever they are worth.
+/// The same where a walk keeps `ef` whatever they score.
 const ROWS_PER_CANDIDATE_OF_DOT: u64 = 32;
 
 /// How many versions before its turn the code of one is asked for; the version itself as many before.
@@ -74,7 +74,7 @@ fn ef_default(metric: Metric) -> usize {
 }
 
 /// Returns the beam of a walk for the best `k` that finds about as much as one that keeps `ef`,
-/// whatever they are worth, and looks at fewer rows for it.
+/// whatever they score, and looks at fewer rows for it.
 ///
 /// What lies a little farther off than the `k`-th best so far is followed, and no more: a query in
 /// a crowd needs many candidates and one that stands alone few (Al-Jazzazi and others, "Distance
@@ -109,7 +109,7 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
     walk_pays(seen, all, KEPT_MIN, ROWS_PER_CANDIDATE)
 }
 
-/// Returns the `k` records of all sources that are worth most to the query: best first, equal scores by id, then by source.
+/// Returns the `k` records of all sources that score best: best first, equal scores by id, then by source.
 pub fn nearest(
     scans: &[Scan<'_>],
     query: &PreparedVector,

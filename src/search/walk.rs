@@ -30,7 +30,7 @@ const FEW_HIDDEN_FRACTION: u64 = 20;
 /// walk goes. Where one is among them, or many among what was found, the walk is done again and keeps no more than
 /// `ef`: around what is hidden many lie about equally far.
 ///
-/// Returns the worth below which the walk did not look on, to be the floor of the next: the floor that it was given where
+/// Returns the score below which the walk did not look on, to be the floor of the next: the floor that it was given where
 /// the segment has no graph for the query's metric.
 pub fn walk(
     scan: &Scan<'_>,

@@ -194,8 +194,8 @@ fn best_table(bytes: &[i8]) -> [i8; 256] {
 #[derive(Clone, Debug, Default)]
 pub struct Estimates {
     products: Vec<i32>,
-    /// What the rows are worth, in the order that was asked for.
-    pub worths: Vec<f32>,
+    /// About the scores of the rows, in the order that was asked for.
+    pub scores: Vec<f32>,
 }
 
 /// A query in int8, ready to be compared with coarse rows.
@@ -237,8 +237,8 @@ impl CoarseQuery {
         out.products.resize(places.len(), 0);
         self.kernels.dots_coarse(&self.bytes, rows.codes, places, &mut out.products);
         let products = places.iter().zip(&out.products);
-        out.worths.clear();
-        out.worths.extend(products.map(|(&place, &product)| self.worth(product, rows.factors(place))));
+        out.scores.clear();
+        out.scores.extend(products.map(|(&place, &product)| self.score(product, rows.factors(place))));
     }
 
     /// Returns about the score of one row.
@@ -247,39 +247,39 @@ impl CoarseQuery {
     pub fn estimate(&self, rows: CoarseRows<'_>, place: u32) -> f32 {
         let mut product = [0];
         self.kernels.dots_coarse(&self.bytes, rows.codes, &[place], &mut product);
-        self.worth(product[0], rows.factors(place))
+        self.score(product[0], rows.factors(place))
     }
 
     /// Returns about the score of a row that lies `times` as far from the query as one of this
-    /// worth, and farther by what estimates are wrong by.
+    /// score, and farther by what estimates are wrong by.
     ///
     /// Far is meant as the euclidean distance, between vectors of unit length under cosine. The inner
     /// product is not a distance: there the least of all comes back.
     #[must_use]
     #[inline]
-    pub fn worth_farther(&self, worth: f32, times: f32) -> f32 {
-        let (near, times) = (f64::from(worth), f64::from(times));
+    pub fn score_farther(&self, score: f32, times: f32) -> f32 {
+        let (near, times) = (f64::from(score), f64::from(times));
         let far = match self.metric {
-            // The square of the distance is 2 (1 - worth).
+            // The square of the distance is 2 (1 - score).
             Metric::Cosine => 1.0 - (1.0 - near).max(0.0) * times * times - self.error,
             Metric::L2 => -(near * near * times * times + self.error).sqrt(),
             Metric::Dot => f64::from(f32::MIN),
         };
-        worth.min(far as f32)
+        score.min(far as f32)
     }
 
     /// Returns the score that follows from a product of codes.
     #[inline]
     #[expect(clippy::manual_clamp, reason = "clamp would keep NaN")]
-    fn worth(&self, product: i32, (weight, size): (f32, f32)) -> f32 {
+    fn score(&self, product: i32, (weight, size): (f32, f32)) -> f32 {
         let product = f64::from(product - self.excess) * self.weight * f64::from(weight);
         let size = f64::from(size);
-        let worth = match self.metric {
+        let score = match self.metric {
             Metric::Cosine | Metric::Dot => product + self.size * size,
             Metric::L2 => 0.0 - (self.size * self.size + size * size - 2.0 * product).max(0.0).sqrt(),
         };
         // In this form NaN, which only damaged factors make, becomes the least of all; and minus
         // zero becomes zero, so that equal numbers have equal bits.
-        (worth as f32).max(f32::MIN).min(f32::MAX) + 0.0
+        (score as f32).max(f32::MIN).min(f32::MAX) + 0.0
     }
 }

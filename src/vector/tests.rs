@@ -176,7 +176,7 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
             let mut estimates = Estimates::default();
             query.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
             for (i, row) in [8, 0, 1, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
-                let (vector, estimate) = (&vectors[row as usize], estimates.worths[i]);
+                let (vector, estimate) = (&vectors[row as usize], estimates.scores[i]);
                 assert_eq!(query.estimate(rows, row).to_bits(), estimate.to_bits());
                 let score = prepared.score(vector, norm(vector));
                 let size = if metric == Metric::Cosine { 1.0 } else { norm(vector).max(prepared.norm()) };
@@ -194,9 +194,9 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     for metric in Metric::ALL {
         let query = PreparedVector::new(metric, random.vector(dim)).coarse();
         for score in [-0.9_f32, -0.3, 0.0] {
-            let (near, far) = (query.worth_farther(score, 1.0), query.worth_farther(score, 1.5));
+            let (near, far) = (query.score_farther(score, 1.0), query.score_farther(score, 1.5));
             let wanted = match metric {
-                // Of unit vectors: 2 (1 - worth) is the square of the distance.
+                // Of unit vectors: 2 (1 - score) is the square of the distance.
                 Metric::Cosine => 1.0 - (1.0 - score) * 2.25,
                 Metric::L2 => score * 1.5,
                 Metric::Dot => f32::MIN,
@@ -209,10 +209,10 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     }
     // Under l2 what estimates are wrong by is a share of the lengths.
     let query = PreparedVector::new(Metric::L2, vec![0.001; dim]).coarse();
-    assert!((query.worth_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
+    assert!((query.score_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
     // Lengths whose squares are too large or too small for an f32.
     for size in [1e30_f32, 1e-30] {
-        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse().worth_farther(-100.0 * size, 1.5);
+        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse().score_farther(-100.0 * size, 1.5);
         assert!((far / size + 150.0).abs() < 0.1, "{far}");
     }
 }
