@@ -26,7 +26,7 @@ enum UnsyncedChange {
 
 impl SimulatedFile {
     /// Returns a file all of whose bytes are durable.
-    pub(super) fn settled(bytes: Vec<u8>) -> Self {
+    pub(super) fn synced(bytes: Vec<u8>) -> Self {
         Self { live: bytes.clone(), durable: bytes, ..Self::default() }
     }
 

@@ -118,7 +118,7 @@ impl ForgetfulDisk {
     ///
     /// Handles that are open stay with the old file. The folder must exist.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
-        let node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
+        let node = Arc::new(Mutex::new(SimulatedFile::synced(bytes)));
         self.shared.write().insert_durable(checked(path)?, node)
     }
 
@@ -128,10 +128,10 @@ impl ForgetfulDisk {
         for entry in entries.values_mut() {
             if let SimulatedEntry::File(node) = entry {
                 let bytes = guard(node).after_cut(&mut outcome);
-                *node = Arc::new(Mutex::new(SimulatedFile::settled(bytes)));
+                *node = Arc::new(Mutex::new(SimulatedFile::synced(bytes)));
             }
         }
-        let names = RwLock::new(Names::settled(entries));
+        let names = RwLock::new(Names::synced(entries));
         Self {
             shared: Arc::new(ForgetfulShared { names, space: self.shared.space.like(), ..ForgetfulShared::default() }),
         }

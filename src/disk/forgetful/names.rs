@@ -56,7 +56,7 @@ impl NameStep {
 
 impl Names {
     /// Returns names that are all durable.
-    pub(super) fn settled(entries: Entries) -> Self {
+    pub(super) fn synced(entries: Entries) -> Self {
         Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }
 

@@ -449,7 +449,7 @@ impl Memory {
                 log::debug!("a file without a name goes when the store is opened next: {error}");
             }
         }
-        self.settle_all_written();
+        self.resolve_all_written();
         self.commit_all_pending()?;
         if self.admission.room.is_tight() {
             self.make_room();

@@ -85,7 +85,7 @@ impl Memory {
         merge: MergeKind,
         terms: MergeTerms,
     ) -> Result<MergeResult, Error> {
-        self.settle_written_until(branch, terms.deadline)?;
+        self.resolve_written_until(branch, terms.deadline)?;
         // With no lock held: room is made by a collection, which seals.
         let _room = self.take_room(cost_of(0, 0))?;
         let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &terms.note };
@@ -221,7 +221,7 @@ impl Memory {
         expected_plan: Option<Hash>,
     ) -> Result<MergeResult, Error> {
         // Before the plan is made: writing a file that was shown to be in conflict settles that conflict.
-        self.settle_written(branch)?;
+        self.resolve_written(branch)?;
         // Taken for one effect: what was written to the files of both branches becomes entries, so that the plan and
         // the lineage name the same heads. A plan is then made with no lock held.
         if !self.is_read_only() {

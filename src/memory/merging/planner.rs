@@ -169,24 +169,24 @@ fn make_plan(
 }
 
 impl Memory {
-    /// Settles what was written of conflicts that were shown, in the background where there is a deadline. Kind `Busy`,
+    /// Resolves what was written of conflicts that were shown, in the background where there is a deadline. Kind `Busy`,
     /// code `merge_too_long`, where it takes longer than that: it goes on, for the next try.
-    pub(in crate::memory) fn settle_written_until(
+    pub(in crate::memory) fn resolve_written_until(
         &self,
         branch: BranchId,
         deadline: Option<Deadline>,
     ) -> Result<(), Error> {
         let Some(deadline) = deadline.filter(|_| self.merging.acks.any_of(branch)) else {
-            return self.settle_written(branch);
+            return self.resolve_written(branch);
         };
         let ((tell, told), memory) = (mpsc::channel(), self.weak_self.clone());
         self.merging.planner.run(move || {
-            let settled = memory.upgrade().map_or(Ok(()), |memory| memory.settle_written(branch));
+            let resolved = memory.upgrade().map_or(Ok(()), |memory| memory.resolve_written(branch));
             // The caller may have stopped waiting.
-            let _ = tell.send(settled);
+            let _ = tell.send(resolved);
         });
         match told.recv_timeout(deadline.left()) {
-            Ok(settled) => settled,
+            Ok(resolved) => resolved,
             Err(RecvTimeoutError::Timeout) => Err(too_long()),
             Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("settling a conflict")),
         }

@@ -62,9 +62,9 @@ impl Memory {
         found.ok_or_else(|| MergeError::NoConflict(id.to_string()).into())
     }
 
-    /// Settles for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
+    /// Resolves for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
     /// done the conflict stays open.
-    pub(in crate::memory) fn settle_written(&self, branch: BranchId) -> Result<(), Error> {
+    pub(in crate::memory) fn resolve_written(&self, branch: BranchId) -> Result<(), Error> {
         if self.read_only || !self.merging.acks.any_of(branch) {
             return Ok(());
         }
@@ -97,10 +97,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Settles what was written anywhere.
-    pub(in crate::memory) fn settle_all_written(&self) {
+    /// Resolves what was written anywhere.
+    pub(in crate::memory) fn resolve_all_written(&self) {
         for branch in self.merging.acks.written() {
-            if let Err(error) = self.settle_written(branch) {
+            if let Err(error) = self.resolve_written(branch) {
                 log::warn!("what was written to settle conflicts of a branch settles none: {error}");
             }
         }

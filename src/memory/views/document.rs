@@ -53,7 +53,7 @@ impl Memory {
     /// asking for the length costs no rendering the second time.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {
-            self.settle_written(*branch)?;
+            self.resolve_written(*branch)?;
         }
         let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
