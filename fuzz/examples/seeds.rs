@@ -10,7 +10,7 @@ use engramfs::branch::{BranchVersion, RetainedState, write_state_file};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::file_index::{IndexableContent, index_contents};
 use engramfs::graph::{GraphBuilder, Params, VectorRows, build};
-use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
+use engramfs::journal::{FrameKind, Journal, JournalError, JournalFiles};
 use engramfs::lineage::{
     Decision, Entry, EntryChunkWriter, EntryOp, LostPart, MergeDetail, SIGNATURE_BYTES, Side, SignedEntry,
 };
@@ -146,8 +146,8 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     let (mut records, mut ops) = (Vec::new(), Vec::new());
     JournalFiles::list(&shared, number)?.replay::<JournalError>(false, |frame| {
         match frame.kind {
-            Kind::Command => records.push(frame.payload[SIGNATURE_BYTES..].to_vec()),
-            Kind::FileOp => ops.push(frame.payload.to_vec()),
+            FrameKind::Command => records.push(frame.payload[SIGNATURE_BYTES..].to_vec()),
+            FrameKind::FileOp => ops.push(frame.payload.to_vec()),
             _ => {}
         }
         Ok(true)
@@ -169,14 +169,14 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     disk.make_dir("journal")?;
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let first = Arc::new(Journal::create(&shared)?);
-    first.append(Kind::Command, &[b"one"])?;
+    first.append(FrameKind::Command, &[b"one"])?;
     first.sync(first.length())?;
-    first.append(Kind::FileOp, &[b"two"])?;
+    first.append(FrameKind::FileOp, &[b"two"])?;
     let second = Journal::create_after(&shared, &first)?;
     second.begin()?;
-    second.append(Kind::Command, &[b"three"])?;
+    second.append(FrameKind::Command, &[b"three"])?;
     second.sync(second.length())?;
-    second.append(Kind::Content, &[&4u32.to_le_bytes(), b"head", b"content"])?;
+    second.append(FrameKind::Content, &[&4u32.to_le_bytes(), b"head", b"content"])?;
     corpus.put("journal", "two", &joined(&disk.bytes(&Journal::path_of(1))?, &disk.bytes(&Journal::path_of(2))?))
 }
 

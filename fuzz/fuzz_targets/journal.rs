@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::Disk;
-use engramfs::journal::{Journal, JournalError, JournalFiles, Kind, Replayed};
+use engramfs::journal::{FrameKind, Journal, JournalError, JournalFiles, Replayed};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (first, second) = engramfs_fuzz::split(bytes);
@@ -13,16 +13,17 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let disk = engramfs_fuzz::disk_with(&files[..if second.is_empty() { 1 } else { 2 }]);
     let Ok((mut frames, replayed)) = replay(&disk) else { return };
     let Ok(journal) = replayed.carry_on(&disk) else { return };
-    journal.append(Kind::Command, &[b"more"]).expect("there is room in memory");
+    journal.append(FrameKind::Command, &[b"more"]).expect("there is room in memory");
     journal.sync(journal.length()).expect("memory can be flushed");
-    frames.push((Kind::Command, b"more".to_vec()));
+    frames.push((FrameKind::Command, b"more".to_vec()));
     let (again, _) = replay(&disk).expect("what was carried on can be replayed");
-    let told =
-        |frames: Vec<(Kind, Vec<u8>)>| frames.into_iter().filter(|(kind, _)| *kind != Kind::Mark).collect::<Vec<_>>();
+    let told = |frames: Vec<(FrameKind, Vec<u8>)>| {
+        frames.into_iter().filter(|(kind, _)| *kind != FrameKind::Mark).collect::<Vec<_>>()
+    };
     assert!(told(frames) == told(again));
 });
 
-fn replay(disk: &Arc<dyn Disk>) -> Result<(Vec<(Kind, Vec<u8>)>, Replayed), JournalError> {
+fn replay(disk: &Arc<dyn Disk>) -> Result<(Vec<(FrameKind, Vec<u8>)>, Replayed), JournalError> {
     let mut frames = Vec::new();
     let replayed = JournalFiles::list(disk, 1)?.replay::<JournalError>(true, |frame| {
         frames.push((frame.kind, frame.payload.to_vec()));

@@ -161,7 +161,7 @@ fn damaged(number: u64, reason: &str) -> JournalError {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::Kind;
+    use super::super::FrameKind;
     use super::super::frame::FRAME_BYTES;
     use super::*;
     use crate::disk::ForgetfulDisk;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn append(journal: &Journal, text: &str) {
-        journal.append(Kind::Command, &[text.as_bytes()]).unwrap();
+        journal.append(FrameKind::Command, &[text.as_bytes()]).unwrap();
     }
 
     /// A file with a frame that is flushed and one that is not, and the file behind it.
@@ -192,7 +192,7 @@ mod tests {
     fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, Replayed), JournalError> {
         let mut texts = Vec::new();
         let replayed = JournalFiles::list(disk, 1)?.replay::<JournalError>(true, |frame| {
-            if frame.kind == Kind::Command {
+            if frame.kind == FrameKind::Command {
                 texts.push(String::from_utf8(frame.payload.to_vec()).unwrap());
             }
             Ok(true)
@@ -230,7 +230,7 @@ mod tests {
             let (_, disk) = disk();
             let journal = Journal::create(&disk).unwrap();
             append(&journal, "one");
-            journal.append(Kind::Unknown(code), &[b"of a later version"]).unwrap();
+            journal.append(FrameKind::Unknown(code), &[b"of a later version"]).unwrap();
             append(&journal, "two");
             match read(&disk) {
                 Ok((texts, replayed)) => {
@@ -275,7 +275,7 @@ mod tests {
         forgetful.fail_next_sync(libc::EIO);
         new.sync(new.length()).unwrap_err();
         assert!(new.has_failed());
-        new.append(Kind::Command, &[b"four"]).unwrap_err();
+        new.append(FrameKind::Command, &[b"four"]).unwrap_err();
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// Tells what a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// Something happened; the payload says what.
     Command,
     /// Only tells how far the device was flushed.
@@ -62,43 +62,43 @@ pub enum Kind {
 /// Codes of frames that later versions may write and that one which does not know them skips.
 const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
 
-impl Kind {
+impl FrameKind {
     /// All kinds that this version writes.
-    pub(super) const ALL: [Kind; 9] = [
-        Kind::Command,
-        Kind::Mark,
-        Kind::End,
-        Kind::FileOp,
-        Kind::Content,
-        Kind::Begin,
-        Kind::Cursor,
-        Kind::Signals,
-        Kind::Lease,
+    pub(super) const ALL: [FrameKind; 9] = [
+        FrameKind::Command,
+        FrameKind::Mark,
+        FrameKind::End,
+        FrameKind::FileOp,
+        FrameKind::Content,
+        FrameKind::Begin,
+        FrameKind::Cursor,
+        FrameKind::Signals,
+        FrameKind::Lease,
     ];
 
     /// Returns its byte in a frame; one code is never given to another kind.
     pub(super) fn code(self) -> u8 {
         match self {
-            Kind::Command => 0xA1,
-            Kind::Mark => 0xA2,
-            Kind::End => 0xA3,
-            Kind::FileOp => 0xA4,
-            Kind::Content => 0xA5,
-            Kind::Begin => 0xA6,
-            Kind::Cursor => 0xA7,
-            Kind::Signals => 0xA8,
-            Kind::Lease => 0xA9,
-            Kind::Unknown(code) => code,
+            FrameKind::Command => 0xA1,
+            FrameKind::Mark => 0xA2,
+            FrameKind::End => 0xA3,
+            FrameKind::FileOp => 0xA4,
+            FrameKind::Content => 0xA5,
+            FrameKind::Begin => 0xA6,
+            FrameKind::Cursor => 0xA7,
+            FrameKind::Signals => 0xA8,
+            FrameKind::Lease => 0xA9,
+            FrameKind::Unknown(code) => code,
         }
     }
 
-    fn from_code(code: u8) -> Kind {
-        Kind::ALL.into_iter().find(|kind| kind.code() == code).unwrap_or(Kind::Unknown(code))
+    fn from_code(code: u8) -> FrameKind {
+        FrameKind::ALL.into_iter().find(|kind| kind.code() == code).unwrap_or(FrameKind::Unknown(code))
     }
 
     /// Returns whether a reader passes over it.
     pub(super) fn is_skipped(self) -> bool {
-        matches!(self, Kind::Unknown(code) if SKIPPED.contains(&code))
+        matches!(self, FrameKind::Unknown(code) if SKIPPED.contains(&code))
     }
 }
 
@@ -106,7 +106,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// What the frame is for.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Bytes of payload.
     pub length: usize,
     /// Offset known to be flushed when the frame was written.
@@ -117,7 +117,7 @@ pub struct FrameHeader {
 
 /// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that the check does not
 /// cover. Parts and rest together are at most [`PAYLOAD_BYTES_MAX`] bytes.
-pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
+pub fn header(kind: FrameKind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
     let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
     let mut bytes = [0; FRAME_BYTES];
     bytes[KIND] = kind.code();
@@ -133,7 +133,7 @@ pub fn header(kind: Kind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FR
 /// Returns the header in the first [`FRAME_BYTES`] bytes, if its own check holds.
 pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
-    let kind = Kind::from_code(bytes[KIND]);
+    let kind = FrameKind::from_code(bytes[KIND]);
     let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
     if !cfg!(fuzzing) && stored != header_check(&bytes[..HEADER_CHECK]) {
         return None;
@@ -150,7 +150,7 @@ pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
 /// looked at.
 pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bool {
     let covered = match header.kind {
-        Kind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
+        FrameKind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
         _ => Some(payload),
     };
     covered.is_some_and(|covered| cfg!(fuzzing) || header.checksum == check(&header_bytes[..CHECK], &[covered]))
@@ -184,28 +184,28 @@ fn check(header: &[u8], payload: &[&[u8]]) -> u64 {
 mod tests {
     use super::*;
 
-    fn encode(kind: Kind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
+    fn encode(kind: FrameKind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
         [&header(kind, flushed, parts, 0)[..], &parts.concat()].concat()
     }
 
     #[test]
     fn the_format_says_which_kinds_there_are() {
         let names = ["command", "mark", "end", "edit", "content", "begin", "cursor", "signals", "lease"];
-        let used = Kind::ALL.map(Kind::code).into_iter().zip(names.map(str::to_owned)).collect();
+        let used = FrameKind::ALL.map(FrameKind::code).into_iter().zip(names.map(str::to_owned)).collect();
         assert_eq!(crate::object::format_tables::table("Frames"), used);
     }
 
     #[test]
     fn a_frame_reads_back() {
-        let bytes = encode(Kind::Command, 99, &[b"ab", b"c"]);
+        let bytes = encode(FrameKind::Command, 99, &[b"ab", b"c"]);
         let header = decode(&bytes).unwrap();
-        assert_eq!((header.kind, header.length, header.flushed_to), (Kind::Command, 3, 99));
+        assert_eq!((header.kind, header.length, header.flushed_to), (FrameKind::Command, 3, 99));
         assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
     }
 
     #[test]
     fn every_flipped_bit_is_found() {
-        let good = encode(Kind::Command, 7, &[b"payload"]);
+        let good = encode(FrameKind::Command, 7, &[b"payload"]);
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn of_content_only_the_head_is_covered() {
         let (length, head, rest) = (4u32.to_le_bytes(), b"head", b"content");
-        let header_bytes = header(Kind::Content, 7, &[&length, head], rest.len());
+        let header_bytes = header(FrameKind::Content, 7, &[&length, head], rest.len());
         let good = [&length[..], head, rest].concat();
         let header = decode(&header_bytes).unwrap();
         assert_eq!((header.length, content(&good)), (good.len(), Some((&head[..], &rest[..]))));

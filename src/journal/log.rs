@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::JournalError;
-use super::frame::{self, Kind};
+use super::frame::{self, FrameKind};
 use super::replay::{FILE_HEADER_BYTES, file_header};
 use crate::disk::{Disk, DiskFile};
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank};
@@ -180,7 +180,7 @@ impl Journal {
     /// Appends a frame of `parts` one after the other and returns the position just after it; 1 GiB at most.
     ///
     /// After an error nothing was appended: half a frame is cut, or passes for a torn tail.
-    pub fn append(&self, kind: Kind, parts: &[&[u8]]) -> Result<u64, JournalError> {
+    pub fn append(&self, kind: FrameKind, parts: &[&[u8]]) -> Result<u64, JournalError> {
         let mut tail = self.tail();
         self.write(&mut tail, kind, parts, &[])?;
         tail.data_end = tail.length;
@@ -195,7 +195,7 @@ impl Journal {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
         let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
-        self.write(&mut tail, Kind::Content, &[&length, head], &[content, chunk_hashes])?;
+        self.write(&mut tail, FrameKind::Content, &[&length, head], &[content, chunk_hashes])?;
         tail.data_end = tail.length;
         Ok(at)
     }
@@ -204,7 +204,7 @@ impl Journal {
     fn write(
         &self,
         tail: &mut UnflushedTail,
-        kind: Kind,
+        kind: FrameKind,
         covered: &[&[u8]],
         rest: &[&[u8]],
     ) -> Result<(), JournalError> {
@@ -280,7 +280,7 @@ impl Journal {
     /// Does nothing for the first file. Fails as [`Journal::append`] does.
     pub fn begin(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
-        self.append(Kind::Begin, &[&before.end().to_le_bytes()]).map(drop)
+        self.append(FrameKind::Begin, &[&before.end().to_le_bytes()]).map(drop)
     }
 
     /// Takes no more marks, and returns the length. Frames may still be appended if no file follows after all.
@@ -388,7 +388,7 @@ impl Journal {
             (flush.flushed_to, flush.marked_to)
         };
         if up_to > marked && tail.length == up_to && !tail.is_finished {
-            let _ = self.write(&mut tail, Kind::Mark, &[], &[]);
+            let _ = self.write(&mut tail, FrameKind::Mark, &[], &[]);
         }
     }
 
@@ -436,7 +436,7 @@ mod schedules {
         fn write(&self, number: u8) -> Result<(), JournalError> {
             let (journal, up_to) = {
                 let current = self.current.lock().unwrap();
-                (current.clone(), current.append(Kind::Command, &[&[number; 40]])?)
+                (current.clone(), current.append(FrameKind::Command, &[&[number; 40]])?)
             };
             journal.sync(up_to)?;
             let durable = self.device.power_cut_keep_nothing().bytes(&journal.path).unwrap();

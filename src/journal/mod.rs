@@ -12,7 +12,7 @@
 //! use std::sync::Arc;
 //!
 //! use engramfs::disk::{Disk, ForgetfulDisk};
-//! use engramfs::journal::{Journal, JournalError, JournalFiles, Kind};
+//! use engramfs::journal::{Journal, JournalError, JournalFiles, FrameKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = ForgetfulDisk::new();
@@ -20,21 +20,21 @@
 //! disk.make_dir("journal")?;
 //! disk.sync_dir("")?;
 //! let journal = Journal::create(&disk)?;
-//! let end = journal.append(Kind::Command, &[b"safe"])?;
+//! let end = journal.append(FrameKind::Command, &[b"safe"])?;
 //! journal.sync(end)?;
-//! journal.append(Kind::Command, &[b"lost"])?;
+//! journal.append(FrameKind::Command, &[b"lost"])?;
 //!
 //! // The power fails: what was not flushed may be gone, what was is read back.
 //! let disk: Arc<dyn Disk> = Arc::new(device.power_cut_keep_nothing());
 //! let mut read = Vec::new();
 //! let replayed = JournalFiles::list(&disk, 1)?.replay::<JournalError>(true, |frame| {
-//!     if frame.kind == Kind::Command {
+//!     if frame.kind == FrameKind::Command {
 //!         read.push(frame.payload.to_vec());
 //!     }
 //!     Ok(true)
 //! })?;
 //! assert_eq!(read, [b"safe"]);
-//! replayed.resume(&disk)?.append(Kind::Command, &[b"next"])?;
+//! replayed.resume(&disk)?.append(FrameKind::Command, &[b"next"])?;
 //! # Ok(())
 //! # }
 //! ```
@@ -49,7 +49,7 @@ use std::io;
 use thiserror::Error;
 
 pub use files::{JournalFiles, Replayed};
-pub use frame::{FRAME_BYTES, Kind, content};
+pub use frame::{FRAME_BYTES, FrameKind, content};
 pub use log::Journal;
 pub use replay::{Frame, Replay, Torn};
 

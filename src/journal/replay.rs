@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{self, FRAME_BYTES, FrameHeader, Kind};
+use super::frame::{self, FRAME_BYTES, FrameHeader, FrameKind};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 
@@ -31,16 +31,16 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
 /// check holds.
 fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
-        Kind::Mark => header.length == 0,
-        Kind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
-        Kind::Command
-        | Kind::End
-        | Kind::FileOp
-        | Kind::Content
-        | Kind::Cursor
-        | Kind::Signals
-        | Kind::Lease
-        | Kind::Unknown(_) => true,
+        FrameKind::Mark => header.length == 0,
+        FrameKind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
+        FrameKind::Command
+        | FrameKind::End
+        | FrameKind::FileOp
+        | FrameKind::Content
+        | FrameKind::Cursor
+        | FrameKind::Signals
+        | FrameKind::Lease
+        | FrameKind::Unknown(_) => true,
     };
     fits && header.flushed_to <= offset
 }
@@ -48,7 +48,7 @@ fn is_possible(header: &FrameHeader, offset: u64) -> bool {
 /// One frame of a journal file.
 pub struct Frame<'a> {
     /// What it is for.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Where it begins in the file.
     pub offset: u64,
     /// Its payload; the check held, which of content covers the head alone.
@@ -133,7 +133,7 @@ impl Replay {
     /// Returns how many bytes the file before this one had when this one began; nothing where no frame says so. A frame
     /// that is not whole says nothing.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
-        let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == Kind::Begin) else {
+        let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == FrameKind::Begin) else {
             return Ok(None);
         };
         let total = FRAME_BYTES + header.length;
@@ -183,7 +183,7 @@ impl Replay {
             let Some(header) = self.header(offset)? else {
                 return Ok(Some(self.torn(offset, synced)?));
             };
-            if let Kind::Unknown(code) = header.kind
+            if let FrameKind::Unknown(code) = header.kind
                 && !header.kind.is_skipped()
             {
                 let what = format!("a frame has the unknown kind {code:#x}, which may come from a newer version");
@@ -280,7 +280,7 @@ impl Replay {
                 at += 1;
                 continue;
             }
-            known = known.max(if header.kind == Kind::End { at } else { header.flushed_to });
+            known = known.max(if header.kind == FrameKind::End { at } else { header.flushed_to });
             at += total as u64;
         }
         Ok(known)

@@ -16,7 +16,7 @@ use super::transaction::clock::Moment;
 use super::transaction::prepare::{PlanContext, prepare};
 use super::transaction::transact::{LogTail, split};
 use crate::disk::Disk;
-use crate::journal::{Frame, JournalFiles, Kind, Replayed};
+use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
 use crate::lineage::{Entry, MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
@@ -127,16 +127,16 @@ impl JournalReading<'_> {
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         self.log_tail.clean_end = 0;
         match frame.kind {
-            Kind::Mark | Kind::Unknown(_) => {}
+            FrameKind::Mark | FrameKind::Unknown(_) => {}
             // A rotation commits all pending operations first, so a journal file begins without any.
-            Kind::Begin => self.log_tail.link = self.log_tail.tip,
-            Kind::Command => self.transact(frame.payload)?,
-            Kind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
-            Kind::Cursor => self.log_tail.replay_cursor(&mut self.catalog, frame.payload)?,
-            Kind::Lease => self.log_tail.replay_lease(&mut self.catalog, frame.payload)?,
-            Kind::Signals => self.log_tail.replay_signals(&mut self.catalog, frame.payload)?,
-            Kind::Content => return self.log_tail.replay_content(&mut self.catalog, self.source.trees, &frame),
-            Kind::End => {
+            FrameKind::Begin => self.log_tail.link = self.log_tail.tip,
+            FrameKind::Command => self.transact(frame.payload)?,
+            FrameKind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
+            FrameKind::Cursor => self.log_tail.replay_cursor(&mut self.catalog, frame.payload)?,
+            FrameKind::Lease => self.log_tail.replay_lease(&mut self.catalog, frame.payload)?,
+            FrameKind::Signals => self.log_tail.replay_signals(&mut self.catalog, frame.payload)?,
+            FrameKind::Content => return self.log_tail.replay_content(&mut self.catalog, self.source.trees, &frame),
+            FrameKind::End => {
                 let signature: &[u8; SIGNATURE_BYTES] = frame
                     .payload
                     .try_into()

@@ -174,7 +174,7 @@ fn last_command_end(disk: &ForgetfulDisk) -> (String, u64) {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut end = 0;
     let each = |frame: engramfs::journal::Frame<'_>| -> Result<bool, engramfs::journal::JournalError> {
-        if frame.kind == engramfs::journal::Kind::Command {
+        if frame.kind == engramfs::journal::FrameKind::Command {
             end = frame.offset + FRAME_BYTES + frame.payload.len() as u64;
         }
         Ok(true)

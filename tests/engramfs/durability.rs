@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{Disk, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
-use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
+use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
 use crate::shrink::run_steps;

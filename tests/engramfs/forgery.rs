@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
-use engramfs::journal::{Frame, Journal, JournalError, Kind as FrameKind, Replay};
+use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
 use engramfs::memory::{Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, VerifyOptions, verify_on};
 use engramfs::object::Context;

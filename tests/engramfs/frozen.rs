@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, RealDisk};
-use engramfs::journal::{JournalError, JournalFiles, Kind};
+use engramfs::journal::{FrameKind, JournalError, JournalFiles};
 use engramfs::lineage::SIGNATURE_BYTES;
 use engramfs::memory::{FILES_ROOT, Memory, MergeKind, OpenMode, Tree, VerifyOptions, View, verify_on};
 use serde_json::{Value, json};
@@ -184,15 +184,15 @@ fn codes(store: &Path) -> (BTreeSet<u8>, BTreeSet<u8>) {
     let (mut log_records, mut operations) = (BTreeSet::new(), BTreeSet::new());
     let each = |frame: engramfs::journal::Frame<'_>| -> Result<bool, JournalError> {
         match frame.kind {
-            Kind::Command => drop(log_records.insert(frame.payload[SIGNATURE_BYTES])),
-            Kind::FileOp => {
+            FrameKind::Command => drop(log_records.insert(frame.payload[SIGNATURE_BYTES])),
+            FrameKind::FileOp => {
                 let mut input = engramfs::object::Reader::new(&frame.payload[32..]);
                 let head = (input.number(), input.signed(), input.number());
                 assert!(matches!(head, (Ok(_), Ok(_), Ok(_))));
                 operations.insert(input.byte().unwrap());
             }
             // A long write.
-            Kind::Content => drop(operations.insert(7)),
+            FrameKind::Content => drop(operations.insert(7)),
             _ => {}
         }
         Ok(true)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use super::reserve::Reserve;
 use crate::disk::FILLER_BYTES;
-use crate::journal::{Journal, JournalError, Kind as Frame};
+use crate::journal::{FrameKind, Journal, JournalError};
 use crate::memory::command::log_record::BULK_ROW_BYTES;
 use crate::memory::{Error, Kind, LimitError, Memory};
 use crate::sync::{Mutex, may_wait};
@@ -258,7 +258,7 @@ impl Memory {
     pub(in crate::memory) fn append(
         &self,
         journal: &Journal,
-        kind: Frame,
+        kind: FrameKind,
         parts: &[&[u8]],
         frees_room: bool,
     ) -> Result<u64, Error> {

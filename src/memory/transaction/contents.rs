@@ -6,7 +6,7 @@
 
 use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_code};
 use super::transact::LogTail;
-use crate::journal::{Frame, Journal, Kind, content};
+use crate::journal::{Frame, FrameKind, Journal, content};
 use crate::memory::catalog::Catalog;
 use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Error, Memory};
@@ -42,7 +42,7 @@ impl Head {
 
 /// Returns whether the content of a frame is the one that was written; true of all other kinds.
 pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
-    frame.kind != Kind::Content
+    frame.kind != FrameKind::Content
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
@@ -77,7 +77,7 @@ impl LogTail {
         let (head, chunk_hashes) =
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
         no_longer_hurried();
-        let code = self.code(Kind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
+        let code = self.code(FrameKind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         // Only after the append: no later operation may be bound to a frame that was not written.
@@ -107,7 +107,11 @@ impl LogTail {
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
-        self.verify_and_advance(Kind::Content, &code, &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()))?;
+        self.verify_and_advance(
+            FrameKind::Content,
+            &code,
+            &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()),
+        )?;
         let files = FilesBefore::of(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::transact::LogTail;
 use super::writer::WriterGuard;
-use crate::journal::{Journal, Kind as Frame};
+use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Detail, ITEMS_MAX};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Settings;
@@ -300,8 +300,8 @@ impl Memory {
         let (head, content) = edit.to_bytes();
         if is_replayable {
             no_longer_hurried();
-            let code = log_tail.code(Frame::FileOp, &[&head, content]);
-            self.append(journal, Frame::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
+            let code = log_tail.code(FrameKind::FileOp, &[&head, content]);
+            self.append(journal, FrameKind::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
             // Only after the append: no later operation may be bound to a frame that was not written.
             log_tail.link = code;
             let bytes = (head.len() + content.len()) as u64;
@@ -421,7 +421,7 @@ impl LogTail {
     ) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.verify_and_advance(Frame::FileOp, &code, &[bytes])?;
+        self.verify_and_advance(FrameKind::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.author;
         let files = FilesBefore::of(catalog, by.branch)?;

@@ -8,7 +8,7 @@ use std::sync::Weak;
 
 use super::files::split_code;
 use super::transact::LogTail;
-use crate::journal::Kind as Frame;
+use crate::journal::FrameKind;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::{BranchId, Catalog, LeaseState};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
@@ -80,9 +80,9 @@ impl Memory {
         let since = self.next_time(&mut writer)?;
         let mut out = Writer::new();
         let bytes = out.number(branch.0).as_slice().to_vec();
-        let code = writer.code(Frame::Lease, &[&bytes]);
+        let code = writer.code(FrameKind::Lease, &[&bytes]);
         no_longer_hurried();
-        self.append(&journal, Frame::Lease, &[&code.0, &bytes], true)?;
+        self.append(&journal, FrameKind::Lease, &[&code.0, &bytes], true)?;
         writer.link = code;
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         self.catalog.write().change(branch, |branch| branch.lease = LeaseState::Held);
@@ -133,7 +133,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.verify_and_advance(Frame::Lease, &code, &[bytes])?;
+        self.verify_and_advance(FrameKind::Lease, &code, &[bytes])?;
         let branch = Reader::new(bytes).number().map_err(|error| damaged(format!("can't be read: {error}")))?;
         self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         catalog.change(BranchId(branch), |branch| branch.lease = LeaseState::Held);

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::files::split_code;
 use super::prepare::{PlanContext, check_vector, provenance};
 use super::transact::LogTail;
-use crate::journal::Kind as Frame;
+use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Setting;
@@ -93,9 +93,9 @@ impl Memory {
         let mut out = Writer::new();
         cursor.write(out.number(branch.0));
         let bytes = out.finish();
-        let code = writer.code(Frame::Cursor, &[&bytes]);
+        let code = writer.code(FrameKind::Cursor, &[&bytes]);
         no_longer_hurried();
-        self.append(&journal, Frame::Cursor, &[&code.0, &bytes], true)?;
+        self.append(&journal, FrameKind::Cursor, &[&code.0, &bytes], true)?;
         writer.link = code;
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         self.catalog.write().change(branch, |branch| branch.cursor = cursor);
@@ -120,7 +120,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
-        self.verify_and_advance(Frame::Cursor, &code, &[bytes])?;
+        self.verify_and_advance(FrameKind::Cursor, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), SharedLogCursor::read(&mut input)?));
         let (branch, cursor) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::files::split_code;
 use super::shared_events::{About, EventOrigin, LogOwner};
 use super::transact::LogTail;
-use crate::journal::Kind as Frame;
+use crate::journal::FrameKind;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::{Setting, parse_duration};
 use crate::memory::catalog::signals::{
@@ -338,9 +338,9 @@ impl Memory {
             let changes: Vec<SignalChange> = planned.iter().map(|planned| planned.change.clone()).collect();
             self.admit_signals(&catalog, owner, &changes)?;
             let bytes = to_bytes(owner.id, time, &changes);
-            let code = writer.code(Frame::Signals, &[&bytes]);
+            let code = writer.code(FrameKind::Signals, &[&bytes]);
             no_longer_hurried();
-            self.append(&journal, Frame::Signals, &[&code.0, &bytes], frees_room)?;
+            self.append(&journal, FrameKind::Signals, &[&code.0, &bytes], frees_room)?;
             (writer.link, writer.time) = (code, time);
             writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
             self.catalog.write().change_signals(owner.id, &changes);
@@ -407,7 +407,7 @@ impl LogTail {
     pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;
-        self.verify_and_advance(Frame::Signals, &code, &[bytes])?;
+        self.verify_and_advance(FrameKind::Signals, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || {
             let (owner, time) = (BranchId(input.number()?), Time(input.signed()?));

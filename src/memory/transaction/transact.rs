@@ -7,7 +7,7 @@ use super::clock::Moment;
 use super::files::Pending;
 use super::prepare::{PlanContext, prepare};
 use super::writer::WriterGuard;
-use crate::journal::{Journal, Kind};
+use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::CatalogChange;
@@ -126,12 +126,12 @@ impl LogTail {
     }
 
     /// Returns the code that binds an operation, the bytes in `parts`, to all before it.
-    pub fn code(&self, kind: Kind, parts: &[&[u8]]) -> Hash {
+    pub fn code(&self, kind: FrameKind, parts: &[&[u8]]) -> Hash {
         let kind: &[u8] = match kind {
-            Kind::Content => b"content",
-            Kind::Cursor => b"cursor",
-            Kind::Signals => b"signals",
-            Kind::Lease => b"lease",
+            FrameKind::Content => b"content",
+            FrameKind::Cursor => b"cursor",
+            FrameKind::Signals => b"signals",
+            FrameKind::Lease => b"lease",
             _ => b"edit",
         };
         self.mac_key.code(&self.link, &[&[kind], parts].concat())
@@ -139,7 +139,7 @@ impl LogTail {
 
     /// Checks the code of an operation that was read, and moves behind it. Kind `Damaged` where it is another code: the
     /// operation was not written by this store, or one before it was changed.
-    pub fn verify_and_advance(&mut self, kind: Kind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
+    pub fn verify_and_advance(&mut self, kind: FrameKind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
         if self.code(kind, parts) != *code {
             return Err(Error::damaged(format!(
                 "an operation on files in the journal behind entry {} was not written by a process of this store, or \
@@ -266,7 +266,7 @@ impl Memory {
         // From here on the request can't be repeated on another thread, so this one may block.
         no_longer_hurried();
         // Every check comes before the append: once the frame is written, the command has happened.
-        self.append(&journal, Kind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
+        self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
@@ -408,7 +408,7 @@ impl Memory {
             // The end vouches for all before it, so that must be safe first.
             journal.finish()?;
             let signature = self.signing_key.sign(&log_tail.end_hash(offset));
-            log_tail.clean_end = self.append(&journal, Kind::End, &[&signature], true)?;
+            log_tail.clean_end = self.append(&journal, FrameKind::End, &[&signature], true)?;
         }
         drop(log_tail);
         Ok(journal.finish()?)
