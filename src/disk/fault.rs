@@ -2,7 +2,7 @@
 
 /// Names what a call does to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DiskCall {
     /// `create` and `make_dir`.
     Create,
     /// `open` and `open_write`.
@@ -27,7 +27,7 @@ pub enum Kind {
     Map,
 }
 
-impl Kind {
+impl DiskCall {
     /// Every kind; `len`, `mode` and `space` belong to none and never fail.
     pub const ALL: &'static [Self] = &[
         Self::Create,
@@ -55,7 +55,7 @@ pub struct Fault {
     /// 0 only counts.
     pub nth: u64,
     /// Which calls count.
-    pub kinds: &'static [Kind],
+    pub kinds: &'static [DiskCall],
     /// The error that comes back, for example `libc::EIO`.
     pub errno: i32,
     /// Whether the first half of the bytes of a failing write still lands.
@@ -66,7 +66,7 @@ pub struct Fault {
 
 impl Fault {
     /// Returns a fault that hits once and leaves nothing behind.
-    pub fn once(nth: u64, kinds: &'static [Kind], errno: i32) -> Self {
+    pub fn once(nth: u64, kinds: &'static [DiskCall], errno: i32) -> Self {
         Self { nth, kinds, errno, short_write: false, sticky: false }
     }
 

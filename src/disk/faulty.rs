@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{Fault, Kind};
+use super::fault::{DiskCall, Fault};
 use super::{Disk, DiskFile, DiskSpace, ForgetfulDisk, Mapped};
 
 /// Wraps a disk and fails the planned call; clones share the plan and the count.
@@ -58,7 +58,7 @@ impl<D: Disk> FaultyDisk<D> {
     }
 
     /// Plans that the `nth` call of `kinds` from now on panics, counted from 1; later ones pass.
-    pub fn plan_panic(&self, nth: u64, kinds: &'static [Kind]) {
+    pub fn plan_panic(&self, nth: u64, kinds: &'static [DiskCall]) {
         *self.shared.plan() =
             FaultPlan { fault: Some(Fault::once(nth, kinds, libc::EIO)), panics: true, ..FaultPlan::default() };
     }
@@ -93,7 +93,7 @@ impl<D> FaultyShared<D> {
     }
 
     /// Counts a call and returns the fault that hits it, if one does.
-    fn count(&self, kind: Kind) -> Option<Fault> {
+    fn count(&self, kind: DiskCall) -> Option<Fault> {
         let mut plan = self.plan();
         let Some(fault) = plan.fault else {
             plan.calls += 1;
@@ -111,7 +111,7 @@ impl<D> FaultyShared<D> {
         hits.then_some(fault)
     }
 
-    fn pass(&self, kind: Kind) -> io::Result<()> {
+    fn pass(&self, kind: DiskCall) -> io::Result<()> {
         match self.count(kind) {
             Some(fault) => Err(io::Error::from_raw_os_error(fault.errno)),
             None => Ok(()),
@@ -121,42 +121,42 @@ impl<D> FaultyShared<D> {
 
 impl<D: Disk> Disk for FaultyDisk<D> {
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(Kind::Create)?;
+        self.shared.pass(DiskCall::Create)?;
         Ok(self.handle(self.shared.inner.create(path)?))
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(Kind::Open)?;
+        self.shared.pass(DiskCall::Open)?;
         Ok(self.handle(self.shared.inner.open(path)?))
     }
 
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(Kind::Open)?;
+        self.shared.pass(DiskCall::Open)?;
         Ok(self.handle(self.shared.inner.open_write(path)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.shared.pass(Kind::Rename)?;
+        self.shared.pass(DiskCall::Rename)?;
         self.shared.inner.rename(from, to)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(Kind::Remove)?;
+        self.shared.pass(DiskCall::Remove)?;
         self.shared.inner.remove(path)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.shared.pass(Kind::List)?;
+        self.shared.pass(DiskCall::List)?;
         self.shared.inner.list(dir)
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(Kind::Create)?;
+        self.shared.pass(DiskCall::Create)?;
         self.shared.inner.make_dir(path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(Kind::SyncDir)?;
+        self.shared.pass(DiskCall::SyncDir)?;
         self.shared.inner.sync_dir(path)
     }
 
@@ -181,12 +181,12 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.shared.pass(Kind::Read)?;
+        self.shared.pass(DiskCall::Read)?;
         self.inner.read_exact_at(buf, offset)
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let Some(fault) = self.shared.count(Kind::Write) else {
+        let Some(fault) = self.shared.count(DiskCall::Write) else {
             return self.inner.write_all_at(buf, offset);
         };
         if fault.short_write {
@@ -196,17 +196,17 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.shared.pass(Kind::SetLen)?;
+        self.shared.pass(DiskCall::SetLen)?;
         self.inner.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.shared.pass(Kind::Write)?;
+        self.shared.pass(DiskCall::Write)?;
         self.inner.allocate(len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let Some(fault) = self.shared.count(Kind::Sync) else {
+        let Some(fault) = self.shared.count(DiskCall::Sync) else {
             return self.inner.sync();
         };
         if let Some(doom) = self.shared.doom_sync {
@@ -217,7 +217,7 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn map(&self) -> io::Result<Mapped> {
-        self.shared.pass(Kind::Map)?;
+        self.shared.pass(DiskCall::Map)?;
         self.inner.map()
     }
 }

@@ -27,7 +27,7 @@ mod sigbus;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Fault, Kind};
+pub use fault::{DiskCall, Fault};
 pub use faulty::FaultyDisk;
 pub use folder::WrongType;
 pub use forgetful::ForgetfulDisk;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     Environment, Memory, MergeKind, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer, verify_on,
 };
@@ -146,7 +146,7 @@ fn an_archive_that_is_cut_off_anywhere_loses_no_entry() {
         let before = fill(&memory);
         memory.sync().unwrap();
         let (tip, seq) = (memory.tip().to_string(), memory.version());
-        let fault = Fault { nth, kinds: Call::CHANGES, errno: libc::EIO, short_write: nth % 2 == 0, sticky: true };
+        let fault = Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: nth % 2 == 0, sticky: true };
         faulty.plan(fault);
         let done = memory.archive_lineage(&who(), &before, false).is_ok();
         drop(memory);

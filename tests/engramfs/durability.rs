@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use engramfs::disk::{Disk, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
@@ -17,7 +17,7 @@ fn run_until(disk: &ForgetfulDisk, steps: &[Step], seed: u64, nth: u64) -> (Stor
     let faulty = FaultyDisk::new(disk.clone());
     let mut story = Story::begin(Arc::new(faulty.clone()), seed).unwrap();
     let half = nth.is_multiple_of(2);
-    faulty.plan(Fault { nth, kinds: Call::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
+    faulty.plan(Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
     for step in steps {
         if story.step(*step).is_err() {
             break;
@@ -204,7 +204,7 @@ fn a_power_cut_during_a_clean_end_is_no_damage() {
         for step in [Step::Commit, Step::Sync, Step::Commit, Step::Commit] {
             story.step(step).unwrap();
         }
-        faulty.plan(Fault { sticky: true, ..Fault::once(1 + seed % 2, &[Call::Sync], libc::EIO) });
+        faulty.plan(Fault { sticky: true, ..Fault::once(1 + seed % 2, &[DiskCall::Sync], libc::EIO) });
         assert!(story.memory.close().is_err());
         recover(&faulty.inner().power_cut(seed), &story.log, story.log.synced)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -236,7 +236,7 @@ fn pages_lost_by_a_failed_flush_are_written_again_by_the_next_opening() {
     story.step(Step::Sync).unwrap();
     story.step(Step::Commit).unwrap();
     story.step(Step::Commit).unwrap();
-    faulty.plan(Fault::once(1, &[Call::Sync], libc::EIO));
+    faulty.plan(Fault::once(1, &[DiskCall::Sync], libc::EIO));
     story.memory.sync().unwrap_err();
     faulty.clear();
     story.step(Step::Die).unwrap();
@@ -254,7 +254,7 @@ fn a_bulk_commit_is_whole_or_absent() {
     story.step(Step::Commit).unwrap();
     let (mut failed, mut nth) = (0, 1);
     loop {
-        faulty.plan(Fault::once(nth, Call::CHANGES, libc::EIO));
+        faulty.plan(Fault::once(nth, DiskCall::CHANGES, libc::EIO));
         let result = story.step(Step::Bulk);
         faulty.clear();
         recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged).unwrap();
@@ -322,9 +322,9 @@ fn what_broken_seals_left_is_swept() {
     let memory = crate::support::open_on(Arc::new(faulty.clone())).unwrap();
     for round in 0..6 {
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some(&format!("{round}")))]).unwrap();
-        faulty.plan(Fault::once(1, &[Call::Rename], libc::EIO));
+        faulty.plan(Fault::once(1, &[DiskCall::Rename], libc::EIO));
         memory.seal().unwrap_err();
-        faulty.plan(Fault::once(2 + round % 2, &[Call::Rename], libc::EIO));
+        faulty.plan(Fault::once(2 + round % 2, &[DiskCall::Rename], libc::EIO));
         memory.seal().unwrap_err();
     }
     faulty.clear();
@@ -338,12 +338,12 @@ fn what_broken_seals_left_is_swept() {
 /// A disk on which something happens once, right after the first such call for the manifest.
 struct Meanwhile {
     inner: ForgetfulDisk,
-    call: Call,
+    call: DiskCall,
     what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Meanwhile {
-    fn happen(&self, call: Call, name: &str) {
+    fn happen(&self, call: DiskCall, name: &str) {
         let what = (call == self.call && name == "manifest").then(|| self.what.lock().unwrap().take()).flatten();
         what.into_iter().for_each(|what| what());
     }
@@ -352,13 +352,13 @@ impl Meanwhile {
 impl Disk for Meanwhile {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.inner.rename(from, to)?;
-        self.happen(Call::Rename, to);
+        self.happen(DiskCall::Rename, to);
         Ok(())
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
         let file = self.inner.open(path)?;
-        self.happen(Call::Open, path);
+        self.happen(DiskCall::Open, path);
         Ok(file)
     }
 
@@ -398,7 +398,7 @@ impl Disk for Meanwhile {
 #[test]
 fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_it() {
     let inner = ForgetfulDisk::new();
-    let disk = Arc::new(Meanwhile { inner: inner.clone(), call: Call::Rename, what: Mutex::default() });
+    let disk = Arc::new(Meanwhile { inner: inner.clone(), call: DiskCall::Rename, what: Mutex::default() });
     let memory = crate::support::open_on(disk.clone()).unwrap();
     let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
     memory.commit(&who(), fork, vec![put("of the fork alone", None, Some("text"))]).unwrap();
@@ -428,7 +428,7 @@ fn who_reads_beside_a_writer_begins_anew_where_the_store_is_sealed_meanwhile() {
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
         memory.seal().unwrap();
     };
-    let disk = Arc::new(Meanwhile { inner, call: Call::Open, what: Mutex::default() });
+    let disk = Arc::new(Meanwhile { inner, call: DiskCall::Open, what: Mutex::default() });
     // The manifest is read when the journals that it does not name are gone.
     *disk.what.lock().unwrap() = Some(Box::new(seal));
     let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, environment()).unwrap();

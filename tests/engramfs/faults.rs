@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{Error, Kind, View};
 
 use crate::story::{Step, Story, recover};
@@ -52,18 +52,18 @@ const STEPS: [Step; 35] = [
     Sync,
 ];
 
-const EACH: [&[Call]; 11] = [
-    &[Call::Create],
-    &[Call::Open],
-    &[Call::Write],
-    &[Call::Sync],
-    &[Call::SyncDir],
-    &[Call::Rename],
-    &[Call::Remove],
-    &[Call::SetLen],
-    &[Call::Read],
-    &[Call::List],
-    &[Call::Map],
+const EACH: [&[DiskCall]; 11] = [
+    &[DiskCall::Create],
+    &[DiskCall::Open],
+    &[DiskCall::Write],
+    &[DiskCall::Sync],
+    &[DiskCall::SyncDir],
+    &[DiskCall::Rename],
+    &[DiskCall::Remove],
+    &[DiskCall::SetLen],
+    &[DiskCall::Read],
+    &[DiskCall::List],
+    &[DiskCall::Map],
 ];
 
 /// What a run with one failing call came to.
@@ -105,7 +105,7 @@ fn run(faulty: &FaultyDisk<ForgetfulDisk>, fault: Fault) -> Run {
 
 /// After a failed flush: nothing more is written, and reading goes on.
 fn check_read_only(story: &mut Story, fault: Fault) {
-    assert_eq!(fault.kinds, [Call::Sync], "only a failed flush ends writing: {fault:?}");
+    assert_eq!(fault.kinds, [DiskCall::Sync], "only a failed flush ends writing: {fault:?}");
     let before = texts(&story.memory, &View::Branch(main_of(&story.memory)));
     for step in [Commit, Sync, Seal] {
         let error = story.step(step).unwrap_err();
@@ -126,7 +126,7 @@ fn check_kind(fault: Fault, step: Step, error: &Error) {
 
 /// Plans N = 1, 2, 3 … until a run makes fewer calls; returns how many failed outside of the seal of a close, and how
 /// many of these the caller was told of.
-fn fail_each(kinds: &'static [Call], errno: i32, short_write: bool) -> (u64, u64) {
+fn fail_each(kinds: &'static [DiskCall], errno: i32, short_write: bool) -> (u64, u64) {
     let (mut told, mut in_close) = (0, 0);
     for nth in 1.. {
         let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
@@ -158,14 +158,17 @@ fn every_call_that_fails_is_told_and_loses_nothing() {
     for kinds in EACH {
         for errno in [libc::EIO, libc::ENOSPC] {
             let (failed, told) = fail_each(kinds, errno, false);
-            let wanted = if kinds == [Call::SetLen] { 0 } else { 1 };
+            let wanted = if kinds == [DiskCall::SetLen] { 0 } else { 1 };
             assert!(failed >= wanted, "{kinds:?}: the history makes no such call");
             // A mark that can't be written and an old file that can't be measured and removed are no loss.
-            let silent = matches!(kinds, [Call::Write | Call::Remove | Call::Open | Call::SyncDir | Call::List]);
+            let silent = matches!(
+                kinds,
+                [DiskCall::Write | DiskCall::Remove | DiskCall::Open | DiskCall::SyncDir | DiskCall::List]
+            );
             // A seal goes the long way where it can't read what would shorten it.
-            let shortened = if kinds == [Call::Read] { failed / 20 } else { 0 };
+            let shortened = if kinds == [DiskCall::Read] { failed / 20 } else { 0 };
             assert!(told + shortened >= failed || silent, "{kinds:?}, {errno}: {told} of {failed} were told");
-            assert!(told * 2 >= failed || kinds == [Call::Remove], "{kinds:?}: {told} of {failed}");
+            assert!(told * 2 >= failed || kinds == [DiskCall::Remove], "{kinds:?}: {told} of {failed}");
         }
     }
 }
@@ -173,7 +176,7 @@ fn every_call_that_fails_is_told_and_loses_nothing() {
 #[test]
 fn every_write_that_is_half_done_is_undone() {
     for errno in [libc::EIO, libc::ENOSPC, libc::EDQUOT] {
-        let (failed, told) = fail_each(&[Call::Write], errno, true);
+        let (failed, told) = fail_each(&[DiskCall::Write], errno, true);
         assert!(failed > 30 && told * 2 > failed, "{told} of {failed}");
     }
 }
@@ -187,7 +190,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     for round in 0..rounds(20) as u64 {
         let fault = Fault {
             nth: 1,
-            kinds: &[Call::Write, Call::Create],
+            kinds: &[DiskCall::Write, DiskCall::Create],
             errno: libc::ENOSPC,
             short_write: round.is_multiple_of(2),
             sticky: true,
@@ -213,7 +216,7 @@ fn a_half_written_frame_that_stays_ends_writing() {
     story.step(Commit).unwrap();
     faulty.plan(Fault {
         nth: 1,
-        kinds: &[Call::Write, Call::SetLen],
+        kinds: &[DiskCall::Write, DiskCall::SetLen],
         errno: libc::EIO,
         short_write: true,
         sticky: true,
@@ -233,16 +236,16 @@ fn fail_each_of(work: &dyn Fn(&mut Story) -> Result<(), Error>) -> u64 {
         for step in [Commit, Fork, Commit, Seal, Commit, Step::Discard, Commit] {
             story.step(step).unwrap();
         }
-        let sync_free: &[Call] = &[
-            Call::Create,
-            Call::Open,
-            Call::Write,
-            Call::SyncDir,
-            Call::Rename,
-            Call::Remove,
-            Call::Read,
-            Call::List,
-            Call::Map,
+        let sync_free: &[DiskCall] = &[
+            DiskCall::Create,
+            DiskCall::Open,
+            DiskCall::Write,
+            DiskCall::SyncDir,
+            DiskCall::Rename,
+            DiskCall::Remove,
+            DiskCall::Read,
+            DiskCall::List,
+            DiskCall::Map,
         ];
         faulty.plan(Fault::once(nth, sync_free, libc::EIO));
         let result = work(&mut story);
@@ -281,7 +284,7 @@ fn a_collection_that_fails_anywhere_loses_nothing_and_the_next_one_succeeds() {
 fn a_store_that_could_not_be_made_is_made_by_the_next_try() {
     for nth in 1.. {
         let faulty = FaultyDisk::new(ForgetfulDisk::new());
-        faulty.plan(Fault::once(nth, Call::ALL, libc::EIO));
+        faulty.plan(Fault::once(nth, DiskCall::ALL, libc::EIO));
         let first = open_on(Arc::new(faulty.clone()));
         let hit = faulty.calls() >= nth;
         faulty.clear();

@@ -5,7 +5,7 @@ mod model;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     Attrs, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, FileReader, Memory, OpenMode, Query, Setting,
     View,
@@ -128,7 +128,7 @@ fn a_full_disk_keeps_the_index_in_memory_and_loses_nothing() {
     memory.seal().unwrap();
     write(&memory, main, "b.txt", "a second heron");
     assert_eq!(found(&memory, main, "second"), ["b.txt"]);
-    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Create, Call::Write], libc::ENOSPC) });
+    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[DiskCall::Create, DiskCall::Write], libc::ENOSPC) });
     memory.seal().unwrap_err();
     assert_eq!(found(&memory, main, "heron"), ["a.txt", "b.txt"]);
     faulty.clear();

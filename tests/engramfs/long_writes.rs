@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, View};
 
 use crate::support::{Chance, environment, main_of, open, open_on, verify, who};
@@ -176,7 +176,7 @@ fn a_long_write_that_fails_anywhere_has_not_happened_and_the_next_one_succeeds()
             let faulty = FaultyDisk::new(disk.power_cut_keep_all());
             let memory = open_on(Arc::new(faulty.clone())).unwrap();
             let main = main_of(&memory);
-            let kinds = &[Call::Write];
+            let kinds = &[DiskCall::Write];
             faulty.plan(Fault { nth, kinds, errno: libc::EIO, short_write: half, sticky: false });
             let done = write(&memory, main, inode, offset, &more);
             let hit = faulty.calls() >= nth;

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use engramfs::disk::{FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{DiskCall, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, View};
 
 use crate::story::{Log, Step, Story, picture};
@@ -143,7 +143,7 @@ fn check_closed(story: &mut Story) {
 fn run(nth: u64) -> (bool, bool) {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
     let mut story = Story::begin(Arc::new(faulty.clone()), 5).unwrap();
-    faulty.plan_panic(nth, Call::ALL);
+    faulty.plan_panic(nth, DiskCall::ALL);
     let (mut files, mut panicked, mut closed): (Vec<Bytes>, _, _) = (vec![None], false, false);
     // Known without a look at the disk, which might panic.
     let (mut now, mut saved): (Bytes, Bytes) = (None, None);

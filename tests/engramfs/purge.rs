@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit,
     Setting, View,
@@ -336,7 +336,7 @@ fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
         memory.sync().unwrap();
         let seq = memory.version();
         let half = nth % 2 == 0;
-        faulty.plan(Fault { nth, kinds: Call::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
+        faulty.plan(Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
         let done = memory.purge(&who(), main_of(&memory), &["password".into()], WITH_COPIES).is_ok();
         drop(memory);
         for disk in [

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     BranchId, Document, Environment, FILES_ROOT, FileName, FileOp, Memory, OpenMode, Setting, View,
 };
@@ -10,18 +10,18 @@ use engramfs::memory::{
 use crate::files::{read, write};
 use crate::support::{Chance, environment, main_of, open, open_on, rounds, verify, who};
 
-const ALL: &[Call] = &[
-    Call::Create,
-    Call::Open,
-    Call::Write,
-    Call::Sync,
-    Call::SyncDir,
-    Call::Rename,
-    Call::Remove,
-    Call::SetLen,
-    Call::Read,
-    Call::List,
-    Call::Map,
+const ALL: &[DiskCall] = &[
+    DiskCall::Create,
+    DiskCall::Open,
+    DiskCall::Write,
+    DiskCall::Sync,
+    DiskCall::SyncDir,
+    DiskCall::Rename,
+    DiskCall::Remove,
+    DiskCall::SetLen,
+    DiskCall::Read,
+    DiskCall::List,
+    DiskCall::Map,
 ];
 
 /// Text that no two chunks have in common.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use engramfs::disk::{Disk, Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
     RecordEdit, RecordInput, View,
@@ -37,7 +37,7 @@ pub fn open_on(disk: Arc<dyn Disk>) -> Result<Arc<Memory>, Error> {
 
 /// Closes a store of which the last seal fails: its log records stay in the journal, before a clean end.
 pub fn close_unsealed(memory: &Memory, faulty: &FaultyDisk<ForgetfulDisk>) {
-    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Create], libc::EIO) });
+    faulty.plan(Fault { sticky: true, ..Fault::once(1, &[DiskCall::Create], libc::EIO) });
     memory.close().unwrap();
     faulty.clear();
 }

@@ -15,7 +15,7 @@ fn code<T>(result: io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
 }
 
-/// One call of every kind, in the order of `Kind::ALL`.
+/// One call of every kind, in the order of `DiskCall::ALL`.
 fn one_of_each(disk: &dyn Disk) -> io::Result<()> {
     let file = disk.create("a")?;
     disk.open("a")?;
@@ -35,7 +35,7 @@ fn the_loop_over_n_fails_every_call_once_and_ends() {
     let mut failures = 0;
     for nth in 1.. {
         let disk = FaultyDisk::new(ForgetfulDisk::new());
-        disk.plan(Fault::once(nth, Kind::ALL, libc::EIO));
+        disk.plan(Fault::once(nth, DiskCall::ALL, libc::EIO));
         let result = one_of_each(&disk);
         if disk.calls() < nth {
             result.unwrap();
@@ -45,12 +45,12 @@ fn the_loop_over_n_fails_every_call_once_and_ends() {
         assert_eq!(disk.calls(), nth);
         failures += 1;
     }
-    assert_eq!(failures, Kind::ALL.len());
+    assert_eq!(failures, DiskCall::ALL.len());
 }
 
 #[test]
 fn each_kind_fails_alone() {
-    for kind in Kind::ALL {
+    for kind in DiskCall::ALL {
         let disk = FaultyDisk::new(ForgetfulDisk::new());
         disk.plan(Fault::once(1, std::slice::from_ref(kind), libc::ENOSPC));
         assert_eq!(code(one_of_each(&disk)), Some(libc::ENOSPC), "{kind:?}");
@@ -64,11 +64,11 @@ fn each_kind_fails_alone() {
 #[test]
 fn a_failed_write_changes_nothing_and_a_short_one_half() {
     let (disk, file) = with_file();
-    disk.plan(Fault::once(2, &[Kind::Write], libc::ENOSPC));
+    disk.plan(Fault::once(2, &[DiskCall::Write], libc::ENOSPC));
     file.write_all_at(b"....", 0).unwrap();
     assert_eq!(code(file.write_all_at(b"abcd", 0)), Some(libc::ENOSPC));
     assert_eq!(read(&*file), b"....");
-    disk.plan(Fault { short_write: true, ..Fault::once(1, &[Kind::Write], libc::EIO) });
+    disk.plan(Fault { short_write: true, ..Fault::once(1, &[DiskCall::Write], libc::EIO) });
     assert_eq!(code(file.write_all_at(b"abcd", 0)), Some(libc::EIO));
     assert_eq!(read(&*file), b"ab..");
     file.write_all_at(b"abcd", 0).unwrap();
@@ -77,7 +77,7 @@ fn a_failed_write_changes_nothing_and_a_short_one_half() {
 #[test]
 fn a_sticky_fault_stays_until_cleared() {
     let (disk, file) = with_file();
-    disk.plan(Fault { sticky: true, ..Fault::once(2, Kind::CHANGES, libc::ENOSPC) });
+    disk.plan(Fault { sticky: true, ..Fault::once(2, DiskCall::CHANGES, libc::ENOSPC) });
     file.write_all_at(b"a", 0).unwrap();
     assert_eq!(code(file.write_all_at(b"b", 1)), Some(libc::ENOSPC));
     assert_eq!(code(disk.create("b")), Some(libc::ENOSPC));
@@ -93,7 +93,7 @@ fn a_sticky_fault_stays_until_cleared() {
 fn a_failed_sync_makes_nothing_durable() {
     let (disk, file) = with_file();
     file.write_all_at(b"data", 0).unwrap();
-    disk.plan(Fault::once(1, &[Kind::Sync], libc::EIO));
+    disk.plan(Fault::once(1, &[DiskCall::Sync], libc::EIO));
     assert_eq!(code(file.sync()), Some(libc::EIO));
     assert!(disk.inner().power_cut_keep_nothing().bytes("a").unwrap().is_empty());
     file.sync().unwrap();
@@ -108,7 +108,7 @@ fn lost_pages_stay_lost_though_the_next_sync_succeeds() {
     disk.sync_dir("").unwrap();
     file.write_all_at(b"lost", 0).unwrap();
     other.write_all_at(b"safe", 0).unwrap();
-    disk.plan(Fault::once(1, &[Kind::Sync], libc::EIO));
+    disk.plan(Fault::once(1, &[DiskCall::Sync], libc::EIO));
     assert_eq!(code(file.sync()), Some(libc::EIO));
     file.write_all_at(b"kept", 4).unwrap();
     file.sync().unwrap();

@@ -154,7 +154,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
     use crate::memory::{Actor, Environment, OpenMode};
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
         let main = memory.root("main").unwrap();
         let lease = memory.hold_lease(&who, main).unwrap();
-        faulty.plan(Fault { sticky: true, ..Fault::once(1, &[Call::Write], libc::ENOSPC) });
+        faulty.plan(Fault { sticky: true, ..Fault::once(1, &[DiskCall::Write], libc::ENOSPC) });
         let is_noted = || memory.lineage_lines(main, false).unwrap().last().unwrap().contains("lease_lost");
         let wait_until = |done: &dyn Fn() -> bool| {
             let start = Instant::now();

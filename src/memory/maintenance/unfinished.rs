@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 
     const DIM: usize = 4;
     const SEGMENT: Hash = Hash([7; 32]);
@@ -137,7 +137,7 @@ mod tests {
             faulty.inner().ignore_sync(ignore_sync);
             save(&faulty, &SEGMENT, Metric::L2, &first).unwrap();
             faulty.sync_dir("").unwrap();
-            faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, Call::CHANGES, libc::EIO) });
+            faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, DiskCall::CHANGES, libc::EIO) });
             let is_kept = save(&faulty, &SEGMENT, Metric::L2, &second).is_ok();
             let disk = faulty.inner();
             let cuts = [disk.power_cut_keep_nothing(), disk.power_cut_keep_all()];

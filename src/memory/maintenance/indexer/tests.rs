@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::disk::{Fault, FaultyDisk, ForgetfulDisk, Kind as Call};
+use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput, View, verify_on};
 use crate::search::Query;
 
@@ -55,7 +55,7 @@ fn stopped(store: &ForgetfulDisk, nth: u64) -> ForgetfulDisk {
     let memory = open(faulty.inner(), u32::MAX);
     let (task, indexer) = (Task { segment: segment(&memory), metric: Metric::Cosine }, Indexer::default());
     indexer.stop();
-    faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, Call::CHANGES, libc::EIO) });
+    faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, DiskCall::CHANGES, libc::EIO) });
     assert!(build(&faulty, &task, &indexer, || false).unwrap().is_none());
     assert!(nth <= CALLS || faulty.calls() == CALLS, "{}", faulty.calls());
     faulty.inner().clone()
