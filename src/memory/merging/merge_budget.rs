@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::lineage::Side;
     use crate::merge::Strategy;
-    use crate::merge::files::{ContentChoice, Kind};
+    use crate::merge::files::{ContentChoice, FileMergeKind};
     use crate::object::Hash;
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             note: None,
         };
         let key = |child: u8| ContentKey {
-            kind: Kind::text(),
+            kind: FileMergeKind::text(),
             strategy: Strategy::Manual,
             later: Side::Child,
             base: None,

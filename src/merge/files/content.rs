@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::kind::{Kind, Merging};
+use super::kind::{FileMergeKind, Merging};
 use super::{Side, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::TreeError;
@@ -148,7 +148,7 @@ impl Merged {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentKey {
     /// How they merge.
-    pub kind: Kind,
+    pub kind: FileMergeKind,
     /// How conflicts are decided.
     pub strategy: Strategy,
     /// The side that wrote later.
@@ -190,7 +190,7 @@ impl ContentMerger for MergeAll {
 /// is not of its kind is merged as `whole`, and the note says so.
 ///
 /// `never` gives the parent's content.
-pub fn merge_contents(kind: &Kind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
+pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
     if child == parent || contents.base == Some(child) || kind.is_never() {
         return Merged::clean(ContentChoice::Parent);

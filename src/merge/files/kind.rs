@@ -48,25 +48,25 @@ pub(super) enum Merging {
 
 /// A kind as a rule names it: one of the table, with its key.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct FileMergeKind {
     spec: &'static KindSpec,
     key: Arc<str>,
 }
 
-impl Kind {
+impl FileMergeKind {
     /// Returns the kind of files that no rule names: three-way by lines, overlapping changes are a conflict.
-    pub fn text() -> Kind {
-        Kind::new(&text::TEXT, "")
+    pub fn text() -> FileMergeKind {
+        FileMergeKind::new(&text::TEXT, "")
     }
 
     /// Returns the kind of files that are taken as a whole from one side.
-    pub(super) fn whole() -> Kind {
-        Kind::new(&WHOLE, "")
+    pub(super) fn whole() -> FileMergeKind {
+        FileMergeKind::new(&WHOLE, "")
     }
 
     /// Returns a kind of the table; `key` is empty where it takes none.
-    pub(super) fn new(spec: &'static KindSpec, key: &str) -> Kind {
-        Kind { spec, key: key.into() }
+    pub(super) fn new(spec: &'static KindSpec, key: &str) -> FileMergeKind {
+        FileMergeKind { spec, key: key.into() }
     }
 
     /// Returns the word for it.
@@ -105,15 +105,15 @@ impl Kind {
     }
 }
 
-impl PartialEq for Kind {
-    fn eq(&self, other: &Kind) -> bool {
+impl PartialEq for FileMergeKind {
+    fn eq(&self, other: &FileMergeKind) -> bool {
         (self.name(), &self.key) == (other.name(), &other.key)
     }
 }
 
-impl Eq for Kind {}
+impl Eq for FileMergeKind {}
 
-impl Hash for Kind {
+impl Hash for FileMergeKind {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.name(), &self.key).hash(state);
     }

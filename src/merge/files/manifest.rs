@@ -172,14 +172,14 @@ fn marked(raw: &str) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ContentChoice, Kind, Loser, merge_contents};
+    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
     /// Merges manifests by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::new(&MANIFEST, "id"), &contents, strategy);
+        let merged = merge_contents(&FileMergeKind::new(&MANIFEST, "id"), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 

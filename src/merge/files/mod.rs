@@ -37,7 +37,7 @@ pub use content::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser,
     MERGED_BYTES_MAX, MergeAll, Merged, merge_contents,
 };
-pub use kind::Kind;
+pub use kind::FileMergeKind;
 pub use new_owner::NewOwner;
 pub use node_change::{FileDecision, same_body};
 pub use node_map::MergeTrees;

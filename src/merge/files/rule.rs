@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Strategy;
-use super::kind::{self, KINDS, Kind};
+use super::kind::{self, FileMergeKind, KINDS};
 
 /// A user or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Rule {
     /// The paths it is for, as written.
     pub pattern: Arc<str>,
     /// How contents merge.
-    pub kind: Kind,
+    pub kind: FileMergeKind,
     /// How its conflicts are decided; none where the rule leaves that to the branch. See
     /// [`Rule::strategy`].
     pub strategy: Option<Strategy>,
@@ -38,7 +38,7 @@ pub struct Rule {
 
 impl Rule {
     /// Returns a rule without options.
-    pub(super) fn new(pattern: &str, kind: Kind) -> Rule {
+    pub(super) fn new(pattern: &str, kind: FileMergeKind) -> Rule {
         Rule {
             pattern: pattern.into(),
             kind,
@@ -99,24 +99,24 @@ impl Rule {
         let pattern = words.next().ok_or_else(|| RuleFault::new("there is no pattern", kind::hint()))?;
         // A line that is about something else than merging, such as `logs/** append`.
         let is_kindless = words.peek().is_some_and(|word| is_option(word));
-        let kind = if is_kindless { Kind::text() } else { parse_kind(&mut words)? };
+        let kind = if is_kindless { FileMergeKind::text() } else { parse_kind(&mut words)? };
         let mut rule = Rule::new(pattern, kind);
         words.try_for_each(|word| rule.option(word))?;
         Ok(rule)
     }
 }
 
-fn parse_kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<Kind, RuleFault> {
+fn parse_kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<FileMergeKind, RuleFault> {
     let word = words.next().ok_or_else(|| RuleFault::new("there is no kind", kind::hint()))?;
     let Some(spec) = KINDS.into_iter().find(|spec| spec.name == word) else {
         return Err(RuleFault::new(format_args!("'{}' is no kind of merge", shown(word)), kind::hint()));
     };
     if !spec.takes_key {
-        return Ok(Kind::new(spec, ""));
+        return Ok(FileMergeKind::new(spec, ""));
     }
     match words.next() {
         // The line would parse with such a word as key, and mean something else than it says.
-        Some(key) if !is_option(key) => Ok(Kind::new(spec, key)),
+        Some(key) if !is_option(key) => Ok(FileMergeKind::new(spec, key)),
         _ => Err(RuleFault::new(format_args!("'{word}' comes without a key"), KEY)),
     }
 }

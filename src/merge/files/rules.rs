@@ -8,7 +8,7 @@ use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 use thiserror::Error;
 
 use super::Strategy;
-use super::kind::Kind;
+use super::kind::FileMergeKind;
 use super::rule::{Rule, RuleFault, shown};
 
 /// The rules of a new root branch, as `config/rules` shows them.
@@ -90,7 +90,7 @@ impl Rules {
             }
         }
         // A list of rules names exceptions. What it does not name merges as under the last default.
-        rules.push(Rule::new("**", Kind::text()));
+        rules.push(Rule::new("**", FileMergeKind::text()));
         let patterns = GlobSet::new(&globs).map_err(|error| RuleError {
             line: text.lines().count(),
             problem: format!("the patterns up to here are too much for the matcher ({error})"),
@@ -118,7 +118,7 @@ impl Rules {
     /// Returns the rules with what never merges merging as a whole: for a revert, where both sides are one branch.
     pub fn merging_all(&self) -> Rules {
         let merge = |rule: &Rule| {
-            let kind = if rule.kind.is_never() { Kind::whole() } else { rule.kind.clone() };
+            let kind = if rule.kind.is_never() { FileMergeKind::whole() } else { rule.kind.clone() };
             Rule { kind, ..rule.clone() }
         };
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(merge).collect() }
@@ -356,6 +356,6 @@ mod tests {
         let deep = format!("{}{} text", "{".repeat(600), "}".repeat(600));
         assert!(Rules::parse(&deep).unwrap_err().problem.contains("1024"));
         let deep = format!("{}{} text", "{".repeat(500), "}".repeat(500));
-        assert!(Rules::parse(&deep).is_ok_and(|rules| rules.of(b"a").kind == Kind::text()));
+        assert!(Rules::parse(&deep).is_ok_and(|rules| rules.of(b"a").kind == FileMergeKind::text()));
     }
 }

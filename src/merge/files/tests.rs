@@ -1,7 +1,7 @@
 //! What holds for contents of all kinds, tried on random ones.
 
 use super::kind::KINDS;
-use super::{ContentChoice, ContentVersion, Contents, Kind, Merged, Side, Strategy, merge_contents};
+use super::{ContentChoice, ContentVersion, Contents, FileMergeKind, Merged, Side, Strategy, merge_contents};
 use crate::object::Time;
 
 /// ThreeWay contents, the parent's written later.
@@ -10,8 +10,8 @@ pub(super) fn contents<'a>(base: Option<&'a [u8]>, child: &'a [u8], parent: &'a 
     Contents { base, child: version(child, 1), parent: version(parent, 2) }
 }
 
-fn kinds() -> Vec<Kind> {
-    KINDS.into_iter().map(|spec| Kind::new(spec, if spec.takes_key { "id" } else { "" })).collect()
+fn kinds() -> Vec<FileMergeKind> {
+    KINDS.into_iter().map(|spec| FileMergeKind::new(spec, if spec.takes_key { "id" } else { "" })).collect()
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
@@ -164,7 +164,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
 #[test]
 fn a_union_holds_what_both_added_and_merging_it_again_changes_nothing() {
     let mut chance = Chance(4);
-    let kind = Kind::new(&super::union::UNION, "id");
+    let kind = FileMergeKind::new(&super::union::UNION, "id");
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
@@ -197,7 +197,7 @@ fn a_clean_text_merge_holds_the_lines_that_either_side_added() {
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
-        let merged = merge_contents(&Kind::text(), &three, Strategy::Manual);
+        let merged = merge_contents(&FileMergeKind::text(), &three, Strategy::Manual);
         let text = bytes_of(&merged, &three);
         if merged.decision.is_none() {
             continue;

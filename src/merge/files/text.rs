@@ -158,14 +158,14 @@ fn longest_rising(numbers: impl Iterator<Item = usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContentChoice, Kind, Loser, merge_contents};
+    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
     /// Merges texts; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::text(), &contents, strategy);
+        let merged = merge_contents(&FileMergeKind::text(), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 
@@ -243,7 +243,7 @@ mod tests {
     fn binaries_and_endless_comparisons_are_whole() {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
-            let merged = merge_contents(&Kind::text(), &contents, Strategy::ChildWins);
+            let merged = merge_contents(&FileMergeKind::text(), &contents, Strategy::ChildWins);
             assert_eq!((merged.take, merged.note), (ContentChoice::Child, Some(Fallback::Binary)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();

@@ -84,14 +84,14 @@ fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContentChoice, Kind, Loser, merge_contents};
+    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
 
     /// Merges JSON Lines by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
-        let merged = merge_contents(&Kind::new(&UNION, "id"), &contents, strategy);
+        let merged = merge_contents(&FileMergeKind::new(&UNION, "id"), &contents, strategy);
         (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
     }
 

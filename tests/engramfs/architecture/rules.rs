@@ -13,7 +13,7 @@ const FILE_LINES_MAX: usize = 500;
 /// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
 /// Names that each module, and each verb of the command line, may give a type of its own.
-const TYPES_PER_MODULE: [&str; 4] = ["Error", "Kind", "Result", "Args"];
+const TYPES_PER_MODULE: [&str; 3] = ["Error", "Result", "Args"];
 
 /// Who really uses whom.
 pub fn edges(sources: &[Source]) -> Edges {

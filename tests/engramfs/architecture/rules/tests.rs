@@ -165,10 +165,10 @@ fn a_crash_case_without_a_test_is_found() {
 
 #[test]
 fn types_of_one_name_are_found_where_others_see_them() {
-    let one = ("a/x.rs", "pub(super) struct Place<'a> {\npub enum Kind {\nstruct Own;\n");
+    let one = ("a/x.rs", "pub(super) struct Place<'a> {\npub enum Error {\nstruct Own;\n");
     let other = (
         "b.rs",
-        "pub enum Kind {\npub type Placed = ();\nstruct Own;\n#[cfg(test)]\nmod tests {\npub struct Place;\n}\n",
+        "pub enum Error {\npub type Placed = ();\nstruct Own;\n#[cfg(test)]\nmod tests {\npub struct Place;\n}\n",
     );
     assert!(repeated_types(&tree(&[one, other])).is_empty());
     let found = repeated_types(&tree(&[one, ("b.rs", "pub type Place = u64;")]));
