@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::branch_state::BranchState;
 use super::directory::Listing;
 use super::errno::{Errno, Failure};
+use super::mount_branch_state::MountBranchState;
 use super::mount_context::{Caller, OpenContext};
 use super::node::FsNode;
 use crate::memory::BranchId;
@@ -75,7 +75,7 @@ pub(super) trait File: Send + Sync {
     }
 
     /// Returns the state of the branch whose changes it shows, where that is another one than its own.
-    fn waits_on(&self) -> Option<&Arc<BranchState>> {
+    fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         None
     }
 
@@ -128,7 +128,7 @@ impl Handle {
     }
 
     /// Returns the state of the branch whose changes it shows.
-    pub fn waits_on(&self) -> Option<&Arc<BranchState>> {
+    pub fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         let other = self.file().ok().and_then(File::waits_on);
         other.or_else(|| self.context.as_ref().map(|context| &context.state))
     }

@@ -24,7 +24,6 @@
 mod anchor;
 mod attr;
 mod batch;
-mod branch_state;
 mod config;
 mod control;
 mod counted;
@@ -43,6 +42,7 @@ mod last_answers;
 mod lease_file;
 mod line_session;
 mod listing;
+mod mount_branch_state;
 mod mount_context;
 mod node;
 mod node_requests;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::FsOptions;
 use super::attr::StatFs;
-use super::branch_state::{BranchState, BranchStates};
 use super::counted::CountedBuffer;
 use super::ended_branches::EndedBranches;
 use super::errno::{Errno, Failure};
 use super::files::{Area, FileNumbers, FilesOf, OpenInodes, RemovedInodes, Scratch};
 use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
+use super::mount_branch_state::{MountBranchState, MountBranchStates};
 use super::refusal::AccessRefusal;
 use super::user::User;
 use crate::memory::{Actor, BranchEvent, BranchId, FileReader, KEPT_DROPPED, LimitError, Memory, View};
@@ -33,7 +33,7 @@ pub(super) struct MountContext {
     /// The store.
     pub memory: Arc<Memory>,
     /// What the mount has of each branch.
-    pub states: BranchStates,
+    pub states: MountBranchStates,
     /// The last answer of each user, for handles that ask nothing.
     pub answers: LastAnswers,
     /// What tells the kernel of changes.
@@ -58,7 +58,7 @@ impl MountContext {
         let numbering = memory.clone();
         MountContext {
             memory,
-            states: BranchStates::default(),
+            states: MountBranchStates::default(),
             answers: LastAnswers::default(),
             notifier: KernelNotifier::start(),
             file_numbers: Arc::new(FileNumbers::new(Box::new(move |branch| numbering.branch_number(branch)))),
@@ -204,7 +204,7 @@ pub(super) struct OpenContext {
     /// The view that it is in.
     pub view: View,
     /// What the mount has of the view's branch.
-    pub state: Arc<BranchState>,
+    pub state: Arc<MountBranchState>,
     /// Who opened it.
     pub caller: Caller,
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::branch_state::BranchState;
 use super::errno::Failure;
 use super::handle::File;
+use super::mount_branch_state::MountBranchState;
 use super::mount_context::OpenContext;
 
 /// A handle on the events. It begins with the oldest that was kept at its open, and counts as readable while there is more than
@@ -13,7 +13,7 @@ use super::mount_context::OpenContext;
 pub(super) struct SharedEventsFile {
     context: OpenContext,
     /// The state of the branch whose shared log it is: it is told of changes.
-    owner: Arc<BranchState>,
+    owner: Arc<MountBranchState>,
     /// Where it begins.
     start: u64,
     seen_offset: AtomicU64,
@@ -58,7 +58,7 @@ impl File for SharedEventsFile {
         self.end().is_none_or(|end| end > self.seen_offset.load(Ordering::Relaxed))
     }
 
-    fn waits_on(&self) -> Option<&Arc<BranchState>> {
+    fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         Some(&self.owner)
     }
 }

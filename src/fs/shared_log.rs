@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::branch_state::BranchState;
 use super::counted::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
 use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
+use super::mount_branch_state::MountBranchState;
 use super::mount_context::OpenContext;
 use super::node::SharedNode;
 use super::refusal::InputRefusal;
@@ -80,7 +80,7 @@ pub(super) struct EntriesFile {
     /// One that was closed has no more to come.
     closed: Option<SharedLog>,
     /// The state of the branch whose log it is: it is told of new entries.
-    owner: Arc<BranchState>,
+    owner: Arc<MountBranchState>,
     position: Mutex<SharedLogPosition>,
     seen_offset: AtomicU64,
 }
@@ -128,7 +128,7 @@ impl File for EntriesFile {
         self.log().is_ok_and(|log| log.bytes() > self.seen_offset.load(Ordering::Relaxed))
     }
 
-    fn waits_on(&self) -> Option<&Arc<BranchState>> {
+    fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         Some(&self.owner)
     }
 }

@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 /// The state of a branch that is in RAM alone: refusals, temporaries and who waits. It ends with the mount or the
 /// branch, whichever is first.
 #[derive(Default)]
-pub(super) struct BranchState {
+pub(super) struct MountBranchState {
     /// What was refused last in the branch, as `errors` shows it.
     pub errors: ErrorLog,
     /// Files in `vectors/` that are no records yet.
@@ -22,7 +22,7 @@ pub(super) struct BranchState {
     is_gone: AtomicBool,
 }
 
-impl BranchState {
+impl MountBranchState {
     /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
     pub fn wait(&self, handle: u64, errand: WakeCall) {
         self.wake_calls.lock().insert(handle, errand);
@@ -46,23 +46,23 @@ impl BranchState {
 
 /// The states of all branches that were touched since the mount.
 #[derive(Default)]
-pub(super) struct BranchStates {
-    states: Mutex<HashMap<BranchId, Arc<BranchState>>>,
+pub(super) struct MountBranchStates {
+    states: Mutex<HashMap<BranchId, Arc<MountBranchState>>>,
 }
 
-impl BranchStates {
+impl MountBranchStates {
     /// Returns the state of a branch, made when there is none.
-    pub fn of(&self, branch: BranchId) -> Arc<BranchState> {
+    pub fn of(&self, branch: BranchId) -> Arc<MountBranchState> {
         self.states.lock().entry(branch).or_default().clone()
     }
 
     /// Returns the state of a branch where there is one.
-    pub fn known(&self, branch: BranchId) -> Option<Arc<BranchState>> {
+    pub fn known(&self, branch: BranchId) -> Option<Arc<MountBranchState>> {
         self.states.lock().get(&branch).cloned()
     }
 
     /// Returns all branches that were touched, with their states.
-    pub fn all(&self) -> Vec<(BranchId, Arc<BranchState>)> {
+    pub fn all(&self) -> Vec<(BranchId, Arc<MountBranchState>)> {
         self.states.lock().iter().map(|(branch, state)| (*branch, state.clone())).collect()
     }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_buried_branch_is_gone_for_those_who_hold_it() {
-        let states = BranchStates::default();
+        let states = MountBranchStates::default();
         let state = states.of(BranchId(1));
         states.forget(BranchId(1));
         assert!(state.is_gone());
