@@ -36,7 +36,7 @@ impl FileNode {
     }
 
     /// Returns the hash of what a file says, where it says something.
-    pub fn said(&self) -> Option<Hash> {
+    pub fn nonempty_content_hash(&self) -> Option<Hash> {
         if self.size() == 0 { None } else { self.content_hash() }
     }
 }
@@ -55,7 +55,9 @@ impl Tree {
         if !contents.is_empty() || !births.is_empty() {
             let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_no_directory();
             let has = |node: &FileNode| {
-                is_one(node) || (!contents.is_empty() && node.said().is_some_and(|hash| contents.contains(&hash)))
+                is_one(node)
+                    || (!contents.is_empty()
+                        && node.nonempty_content_hash().is_some_and(|hash| contents.contains(&hash)))
             };
             chosen.extend(self.nodes.iter().filter(|(_, node)| has(node)).map(|(inode, _)| inode));
         }
@@ -67,7 +69,7 @@ impl Tree {
         let of = |inode: u64| {
             let node = self.nodes.get(inode)?;
             let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_directory().then_some(node.crtime));
-            Some(PurgedFile { path, hash: node.hash(), content: node.said(), birth })
+            Some(PurgedFile { path, hash: node.hash(), content: node.nonempty_content_hash(), birth })
         };
         self.chosen(files).into_iter().filter_map(of).collect()
     }

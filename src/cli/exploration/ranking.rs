@@ -74,7 +74,7 @@ impl<'a> Ranking<'a> {
             let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
             let score = candidate.score.map_or_else(|| "-".to_owned(), |score| score.to_string());
             let rank = rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
-            [rank, shown, score, candidate.outcome.word().to_owned(), said(exploration, candidate)]
+            [rank, shown, score, candidate.outcome.word().to_owned(), describe(exploration, candidate)]
         };
         let mut rows = vec![["rank", "candidate", "score", "outcome", ""].map(str::to_owned)];
         rows.extend(self.0.iter().map(row));
@@ -156,7 +156,7 @@ fn kept<'a>(exploration: &Exploration<'_>, candidate: &'a CandidateResult) -> Op
     branch.map(|branch| &*branch.name)
 }
 
-fn said(exploration: &Exploration<'_>, candidate: &CandidateResult) -> String {
+fn describe(exploration: &Exploration<'_>, candidate: &CandidateResult) -> String {
     match kept(exploration, candidate) {
         Some(branch) if candidate.detail.is_empty() => format!("in branches/{branch}"),
         Some(branch) => format!("{}, in branches/{branch}", candidate.detail),

@@ -34,7 +34,7 @@ pub(in crate::memory) struct PurgeSearch {
     /// Versions under the same names elsewhere: in a shared log, or in another root branch.
     elsewhere: HashSet<Hash>,
     /// Hashes of what records say, whatever their ids; without a text there is none.
-    said: HashSet<Hash>,
+    content_hashes: HashSet<Hash>,
     /// Contents of files.
     contents: HashSet<Hash>,
     /// Hashes of files, which decisions on merges name.
@@ -55,7 +55,7 @@ fn at(path: &[u8]) -> PurgedFiles {
 }
 
 /// Returns the hash of what a record says, whatever its id.
-fn said(version: &Version) -> Option<Hash> {
+fn nonempty_content_hash(version: &Version) -> Option<Hash> {
     let has_text = version.content.text.as_ref().is_some_and(|text| !text.is_empty());
     has_text.then(|| version.content.hash(""))
 }
@@ -131,7 +131,7 @@ impl PurgeSearch {
             let version = row.version()?;
             if version.content != purged_content(name.number, &version) {
                 self.records.insert(version.hash);
-                self.said.extend(said(&version));
+                self.content_hashes.extend(nonempty_content_hash(&version));
                 self.found.insert(item.clone());
             }
         }
@@ -147,7 +147,7 @@ impl PurgeSearch {
             if let Some(row) = state.find(id)? {
                 let version = row.version()?;
                 self.records.insert(version.hash);
-                self.said.extend(said(&version));
+                self.content_hashes.extend(nonempty_content_hash(&version));
                 self.found.insert(id.clone());
             }
         }
@@ -187,7 +187,9 @@ impl PurgeSearch {
     }
 
     fn version(&mut self, version: &Version) {
-        if !self.records.contains(&version.hash) && said(version).is_some_and(|said| self.said.contains(&said)) {
+        if !self.records.contains(&version.hash)
+            && nonempty_content_hash(version).is_some_and(|hash| self.content_hashes.contains(&hash))
+        {
             self.copies.insert(version.hash);
         }
     }
@@ -207,7 +209,7 @@ impl PurgeSearch {
         let mut blocks = Blocks::default();
         for row in 0..segment.rows() {
             let hash = segment.hash(row)?;
-            if !self.said.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
+            if !self.content_hashes.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
                 self.version(&*Row::Sealed(segment.clone(), row).served(&mut blocks)?);
             }
             // A copy that no state has any longer goes in any case.
@@ -225,7 +227,7 @@ impl PurgeSearch {
         self.entries.clear();
         self.segments.clear();
         if !self.with_copies {
-            self.said.clear();
+            self.content_hashes.clear();
             self.copies.clear();
         }
     }

@@ -96,7 +96,7 @@ fn check_text(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn said(text: &Arc<str>) -> Option<Arc<str>> {
+fn nonempty_text(text: &Arc<str>) -> Option<Arc<str>> {
     (!text.is_empty()).then(|| text.clone())
 }
 
@@ -109,7 +109,7 @@ pub(super) fn propose(
 ) -> Result<PreparedCommand, Error> {
     let branch = context.catalog.branch(branch)?;
     let frozen = Checkpoint::of(branch, text, log_record.time);
-    let detail = Detail { text: said(text), ..Detail::default() };
+    let detail = Detail { text: nonempty_text(text), ..Detail::default() };
     let prepared = about(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
     Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
 }
@@ -134,7 +134,7 @@ pub(super) fn review(
 ) -> Result<PreparedCommand, Error> {
     let (parent, child) = (context.catalog.branch(parent)?, context.catalog.branch(child)?);
     let op = if review.approves { EntryOp::Approve } else { EntryOp::Reject };
-    let (label, text, plan) = (Some(child.name.clone()), said(&review.text), Some(review.plan));
+    let (label, text, plan) = (Some(child.name.clone()), nonempty_text(&review.text), Some(review.plan));
     let detail = Detail { label, text, plan, ..Detail::default() };
     let prepared = about(context.catalog, log_record, parent, op).with_detail(detail);
     let review = Review { time: log_record.time, ..review.clone() };
