@@ -96,7 +96,7 @@ impl UnsealedChunk {
     }
 
     /// Takes bytes over, with zeros behind them up to `length`.
-    pub fn stretched(bytes: Vec<u8>, length: u32) -> UnsealedChunk {
+    pub fn zero_extended(bytes: Vec<u8>, length: u32) -> UnsealedChunk {
         UnsealedChunk { length, ..UnsealedChunk::new(bytes) }
     }
 
@@ -218,13 +218,13 @@ impl Chunk {
     }
 
     /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned.
-    pub fn loosened(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
+    pub fn in_memory(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
             Chunk::Written(written) => written.read()?,
             Chunk::Sealed(sealed) => packs.pack(&sealed.pack)?.read(sealed)?,
         };
-        Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(bytes, self.length()))))
+        Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes, self.length()))))
     }
 
     /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes.
@@ -234,9 +234,9 @@ impl Chunk {
             return Ok(());
         }
         if let Chunk::Zeros(length) = self {
-            *self = Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(Vec::new(), *length)));
+            *self = Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(Vec::new(), *length)));
         }
-        *self = self.loosened(packs)?;
+        *self = self.in_memory(packs)?;
         if let Chunk::Unsealed(unsealed) = self {
             Arc::make_mut(unsealed).write(at, bytes);
         }
@@ -254,7 +254,7 @@ impl Chunk {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
         };
         if goes {
-            *self = self.loosened(packs)?;
+            *self = self.in_memory(packs)?;
         }
         match self {
             Chunk::Zeros(zeros) => *zeros = length,

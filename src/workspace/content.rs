@@ -175,7 +175,7 @@ impl FileContent {
             let number = edge / CHUNK_BYTES;
             let kept = match self.chunks.get(number) {
                 Some(chunk @ (Chunk::Sealed(_) | Chunk::Written(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
-                    chunk.loosened(packs)?
+                    chunk.in_memory(packs)?
                 }
                 _ => continue,
             };

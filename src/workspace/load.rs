@@ -264,7 +264,7 @@ fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Re
             if bytes.len() > length as usize {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
-            Chunk::Unsealed(Arc::new(UnsealedChunk::stretched(bytes.to_vec(), length)))
+            Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes.to_vec(), length)))
         }
         code::SEALED => {
             let stored = read_u32(input)?;

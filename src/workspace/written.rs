@@ -61,7 +61,7 @@ impl<'a> DirectWrite<'a> {
     }
 
     /// Takes bytes with what [`DirectWrite::chunk_hashes`] gave for them; nothing if it does not belong to them.
-    pub fn vouched(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
+    pub fn verified(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
         // With more chunks there are fewer bytes, so one number fits at most.
         let least = content.len() / (LENGTH + HASH_BYTES);
         let (bytes, chunk_hashes) = (least..least + 3).find_map(|chunks| {

@@ -231,19 +231,19 @@ impl Archive {
 
     /// Returns what was known of branches before the first entry. Empty unless entries were moved out.
     pub fn before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-        (0..self.befores(blobs)?).map(|at| self.before_row(blobs, at)).collect()
+        (0..self.before_rows(blobs)?).map(|at| self.before_row(blobs, at)).collect()
     }
 
     /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
     /// out.
     pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
-        let count = self.befores(blobs)?;
+        let count = self.before_rows(blobs)?;
         let at = first_where(count, |at| Ok(self.before_row(blobs, at)?.0 >= branch))?;
         let row = if at < count { Some(self.before_row(blobs, at)?) } else { None };
         Ok(row.filter(|(number, _)| *number == branch).map(|(_, facts)| facts))
     }
 
-    fn befores(&self, blobs: &BlobStore) -> Result<u64, Error> {
+    fn before_rows(&self, blobs: &BlobStore) -> Result<u64, Error> {
         Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW_BYTES)
     }
 

@@ -46,7 +46,7 @@ pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
-            head.is_none_or(|head| DirectWrite::vouched(head.offset, rest).is_some())
+            head.is_none_or(|head| DirectWrite::verified(head.offset, rest).is_some())
         })
 }
 
@@ -106,7 +106,7 @@ impl LogTail {
         let at = frame.position(frame.payload.len() - rest.len());
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
-        let Some(stretch) = DirectWrite::vouched(head.offset, rest) else { return Ok(false) };
+        let Some(stretch) = DirectWrite::verified(head.offset, rest) else { return Ok(false) };
         self.verify_and_advance(
             FrameKind::Content,
             &code,
