@@ -30,8 +30,8 @@ impl CountedBuffer {
     }
 
     /// Counts more for the same user. EDQUOT or ENOSPC.
-    pub fn beside(&self, bytes: u64) -> Result<Reservation, Failure> {
-        Ok(self.reservation.beside(bytes).map_err(Error::from)?)
+    pub fn reserve_more(&self, bytes: u64) -> Result<Reservation, Failure> {
+        Ok(self.reservation.reserve_more(bytes).map_err(Error::from)?)
     }
 
     /// Makes it so long; what is added is zeros. EDQUOT, ENOSPC or ENOMEM, and then it is as before.

@@ -86,7 +86,7 @@ impl Buffer {
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
     fn keep(&mut self, record: RecordPatch, end: usize) {
         if end == self.bytes.len() {
-            let reservation = self.bytes.beside(record.bytes() as u64).ok();
+            let reservation = self.bytes.reserve_more(record.bytes() as u64).ok();
             self.checked = reservation.map(|reservation| Checked { record, _reservation: reservation });
         }
     }

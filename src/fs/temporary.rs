@@ -33,7 +33,7 @@ pub(super) struct Temporary {
     pub number: u64,
     content: Mutex<TemporaryContent>,
     used_bytes: Arc<AtomicU64>,
-    _beside: Reservation,
+    _overhead: Reservation,
 }
 
 struct TemporaryContent {
@@ -101,7 +101,7 @@ impl Temporaries {
         owner: Caller,
         now: Time,
     ) -> Result<Arc<Temporary>, Failure> {
-        let beside = bytes.beside(FILE_BYTES)?;
+        let overhead = bytes.reserve_more(FILE_BYTES)?;
         reserve(&self.used_bytes, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let stat = TemporaryStat {
@@ -112,7 +112,7 @@ impl Temporaries {
             modified: now,
         };
         let content = Mutex::new(TemporaryContent { bytes, stat, is_committed: false });
-        let file = Arc::new(Temporary { number, content, used_bytes: self.used_bytes.clone(), _beside: beside });
+        let file = Arc::new(Temporary { number, content, used_bytes: self.used_bytes.clone(), _overhead: overhead });
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
         let mut numbers = self.numbers.lock();

@@ -198,12 +198,12 @@ impl Reservation {
     }
 
     /// Lets the same user hold more, by a reservation of its own.
-    pub fn beside(&self, bytes: u64) -> Result<Reservation, OverBudget> {
+    pub fn reserve_more(&self, bytes: u64) -> Result<Reservation, OverBudget> {
         self.budget.reserve(self.uid, bytes)
     }
 
     /// Begins to count for the same user, with nothing held yet.
-    pub fn anew(&self) -> Reservation {
+    pub fn empty_for_same_user(&self) -> Reservation {
         self.budget.account(self.uid)
     }
 

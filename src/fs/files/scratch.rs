@@ -84,7 +84,7 @@ impl Scratch {
         match session {
             Some(session) => {
                 let since = now.max(held.since.after(1));
-                let counted = held.content.lock().reservation.anew();
+                let counted = held.content.lock().reservation.empty_for_same_user();
                 all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
             }
             None => drop(all.remove(&branch)),
