@@ -28,7 +28,7 @@ impl SegmentBuilder {
 
     /// Adds a passage to it; returns its row.
     fn passage(&mut self, place: &PassagePlace) -> u32 {
-        for number in [place.line, place.start, place.length] {
+        for number in [place.line, place.start_byte, place.length_bytes] {
             self.places.extend(number.to_le_bytes());
         }
         self.passage_keys.extend(place.key.0);
@@ -68,8 +68,8 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
         let Some(text) = text else { continue };
         for passage in passages(&text, content.syntax) {
             let key = PassageKey::of(&text[passage.range.clone()]);
-            let (start, length) = (passage.range.start as u32, passage.range.len() as u32);
-            let row = builder.passage(&PassagePlace { line: passage.line, start, length, key });
+            let (start_byte, length_bytes) = (passage.range.start as u32, passage.range.len() as u32);
+            let row = builder.passage(&PassagePlace { line: passage.line, start_byte, length_bytes, key });
             postings.add(row, Some(&passage.document(&text)), &serde_json::Value::Null);
         }
     }

@@ -46,9 +46,9 @@ pub struct PassagePlace {
     /// The number of its first line, from 1.
     pub line: u32,
     /// Its first byte.
-    pub start: u32,
+    pub start_byte: u32,
     /// Its bytes.
-    pub length: u32,
+    pub length_bytes: u32,
     /// The key of its text.
     pub key: PassageKey,
 }
@@ -178,7 +178,7 @@ impl IndexSegment {
     pub fn place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
         let number = |field: usize| self.number(PLACES, row as usize * 3 + field);
         let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
-        Ok(PassagePlace { line: number(0)?, start: number(1)?, length: number(2)?, key })
+        Ok(PassagePlace { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
     }
 
     /// Returns the words of the rows. The first call reads and checks them whole.
@@ -213,11 +213,11 @@ impl IndexSegment {
     }
 
     fn broken(&self, section: usize) -> SegmentError {
-        self.distrust(&format!("section {section}: it does not hold what it should"))
+        self.mark_broken(&format!("section {section}: it does not hold what it should"))
     }
 
     /// Notes that something of it is wrong, and returns the error that says so.
-    pub(super) fn distrust(&self, reason: &str) -> SegmentError {
+    pub(super) fn mark_broken(&self, reason: &str) -> SegmentError {
         self.is_broken.store(true, Ordering::Release);
         let name = self.name().map_or_else(|| "in memory".to_owned(), |name| name.to_string());
         SegmentError::Damaged { name, reason: reason.to_owned() }

@@ -136,12 +136,12 @@ impl PermittedFiles {
         inode: u64,
         packs: &dyn Packs,
     ) -> Result<String, SegmentError> {
-        let read = self.files.tree.read(inode, u64::from(place.start), place.length as usize, packs);
+        let read = self.files.tree.read(inode, u64::from(place.start_byte), place.length_bytes as usize, packs);
         let bytes = read.map_err(|error| match error {
             TreeError::Segment(error) => error,
             error => SegmentError::Damaged { name: "of a file".to_owned(), reason: error.to_string() },
         })?;
         let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::of(text) == place.key);
-        text.ok_or_else(|| segment.distrust("a passage is not that of the file"))
+        text.ok_or_else(|| segment.mark_broken("a passage is not that of the file"))
     }
 }

@@ -47,7 +47,7 @@ struct TemporaryContent {
 #[derive(Clone, Copy)]
 pub(super) struct TemporaryStat {
     /// In bytes.
-    pub length: u64,
+    pub length_bytes: u64,
     /// Permission bits.
     pub mode: u32,
     /// Owner.
@@ -105,7 +105,7 @@ impl Temporaries {
         reserve(&self.used_bytes, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let stat = TemporaryStat {
-            length: bytes.len() as u64,
+            length_bytes: bytes.len() as u64,
             mode: mode & 0o7777,
             uid: owner.uid,
             gid: owner.gid,
@@ -185,9 +185,9 @@ impl Temporary {
     /// Writes at `offset`, or at the end without one.
     fn write(&self, offset: Option<u64>, data: &[u8], now: Time) -> Result<(), Failure> {
         let mut content = self.content.lock();
-        let start = offset.unwrap_or(content.stat.length);
+        let start = offset.unwrap_or(content.stat.length_bytes);
         let end = start.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
-        let length = end.max(content.stat.length);
+        let length = end.max(content.stat.length_bytes);
         self.set_length(&mut content, length, now)?;
         // It fits in memory, as the whole length does.
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
@@ -200,14 +200,14 @@ impl Temporary {
             return Err(Errno::ESTALE.into());
         }
         let bytes = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
-        let more = length.saturating_sub(content.stat.length);
+        let more = length.saturating_sub(content.stat.length_bytes);
         reserve(&self.used_bytes, more)?;
         content.bytes.resize(bytes).inspect_err(|_| {
             self.used_bytes.fetch_sub(more, Ordering::Relaxed);
         })?;
         content.bytes.truncate(bytes);
-        self.used_bytes.fetch_sub(content.stat.length.saturating_sub(length), Ordering::Relaxed);
-        content.stat.length = length;
+        self.used_bytes.fetch_sub(content.stat.length_bytes.saturating_sub(length), Ordering::Relaxed);
+        content.stat.length_bytes = length;
         content.stat.modified = now;
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.used_bytes.fetch_sub(FILE_BYTES + self.stat().length, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(FILE_BYTES + self.stat().length_bytes, Ordering::Relaxed);
     }
 }
 
@@ -249,7 +249,7 @@ impl File for TemporaryFile {
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.file.stat().length)
+        Some(self.file.stat().length_bytes)
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
         let file = create(&files, ".a", b"");
         let full = file.write(Some(0), &vec![0; 64 << 20], Time(0)).unwrap_err();
         assert_eq!(full.errno(), Errno::ENOSPC);
-        assert_eq!(file.stat().length, 0);
+        assert_eq!(file.stat().length_bytes, 0);
         file.resize((64 << 20) - FILE_BYTES, Time(0)).unwrap();
         assert!(files.create(OsStr::new(".b"), CountedBuffer::new(&Arc::default(), 1), 0o600, ME, Time(0)).is_err());
         file.resize(0, Time(0)).unwrap();

@@ -108,7 +108,7 @@ pub struct FrameHeader {
     /// What the frame is for.
     pub kind: FrameKind,
     /// Bytes of payload.
-    pub length: usize,
+    pub length_bytes: usize,
     /// Offset known to be flushed when the frame was written.
     pub flushed_to: u64,
     /// Check of header and payload.
@@ -140,7 +140,7 @@ pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     }
     Some(FrameHeader {
         kind,
-        length: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
+        length_bytes: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
         flushed_to: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
         checksum: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
     })
@@ -199,7 +199,7 @@ mod tests {
     fn a_frame_reads_back() {
         let bytes = encode(FrameKind::Command, 99, &[b"ab", b"c"]);
         let header = decode(&bytes).unwrap();
-        assert_eq!((header.kind, header.length, header.flushed_to), (FrameKind::Command, 3, 99));
+        assert_eq!((header.kind, header.length_bytes, header.flushed_to), (FrameKind::Command, 3, 99));
         assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
     }
 
@@ -211,7 +211,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let found = match decode(&bytes) {
                 None => true,
-                Some(header) => header.length != 7 || !is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
+                Some(header) => header.length_bytes != 7 || !is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
             };
             assert!(found, "bit {bit}");
         }
@@ -223,7 +223,7 @@ mod tests {
         let header_bytes = header(FrameKind::Content, 7, &[&length, head], rest.len());
         let good = [&length[..], head, rest].concat();
         let header = decode(&header_bytes).unwrap();
-        assert_eq!((header.length, content(&good)), (good.len(), Some((&head[..], &rest[..]))));
+        assert_eq!((header.length_bytes, content(&good)), (good.len(), Some((&head[..], &rest[..]))));
         for byte in 0..good.len() {
             let mut bytes = good.clone();
             bytes[byte] ^= 1;

@@ -31,8 +31,8 @@ pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
 /// check holds.
 fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     let fits = match header.kind {
-        FrameKind::Mark => header.length == 0,
-        FrameKind::Begin => offset == FILE_HEADER_BYTES && header.length == 8,
+        FrameKind::Mark => header.length_bytes == 0,
+        FrameKind::Begin => offset == FILE_HEADER_BYTES && header.length_bytes == 8,
         FrameKind::Command
         | FrameKind::End
         | FrameKind::FileOp
@@ -136,7 +136,7 @@ impl Replay {
         let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == FrameKind::Begin) else {
             return Ok(None);
         };
-        let total = FRAME_BYTES + header.length;
+        let total = FRAME_BYTES + header.length_bytes;
         if FILE_HEADER_BYTES + total as u64 > self.length {
             return Ok(None);
         }
@@ -192,7 +192,7 @@ impl Replay {
             if !is_possible(&header, offset) {
                 return Err(self.damaged(offset, "a frame is none that the store writes there").into());
             }
-            let total = FRAME_BYTES + header.length;
+            let total = FRAME_BYTES + header.length_bytes;
             if offset + total as u64 > self.length {
                 return Ok(Some(self.torn(offset, synced)?));
             }
@@ -253,7 +253,7 @@ impl Replay {
             return Err(self.damaged(offset, "a frame that was acknowledged as synced does not match its check"));
         }
         let cut_short = match self.header(offset)? {
-            Some(header) => offset + (FRAME_BYTES + header.length) as u64 > self.length,
+            Some(header) => offset + (FRAME_BYTES + header.length_bytes) as u64 > self.length,
             None => self.length - offset < FRAME_BYTES as u64,
         };
         Ok(Torn { offset, bytes: self.length - offset, cut_short })
@@ -265,13 +265,14 @@ impl Replay {
         let mut known = 0;
         // Bytes inside a payload may look like a frame: where the bad frame's length is known, the
         // search begins behind it.
-        let mut at = self.header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length) as u64);
+        let mut at =
+            self.header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length_bytes) as u64);
         while at + (FRAME_BYTES as u64) <= self.length {
             let Some(header) = self.header(at)? else {
                 at += 1;
                 continue;
             };
-            let total = FRAME_BYTES + header.length;
+            let total = FRAME_BYTES + header.length_bytes;
             let whole = at + total as u64 <= self.length && {
                 let bytes = self.bytes(at, total)?;
                 frame::is_whole(&header, &bytes[..FRAME_BYTES], &bytes[FRAME_BYTES..])

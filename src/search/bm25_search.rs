@@ -23,7 +23,7 @@ pub enum HitKey {
         /// The passage's first line.
         line: u32,
         /// And its first byte: several passages may begin in a long line.
-        start: u32,
+        start_byte: u32,
     },
 }
 

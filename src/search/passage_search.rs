@@ -74,7 +74,7 @@ impl FileScan<'_> {
         self.timer.spend(PATH_STEPS)?;
         let passage = segment.place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
-            let key = HitKey::File { path, line: passage.line, start: passage.start };
+            let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };
             top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), passage, inode }));
         }
         Ok(())

@@ -49,9 +49,9 @@ pub(super) struct PackedChunk {
     /// Their number in it.
     pub number: u32,
     /// How many there are, zeros at the end left out.
-    pub stored: u32,
+    pub stored_bytes: u32,
     /// Bytes that the chunk has in its file.
-    pub length: u32,
+    pub length_bytes: u32,
     /// Their hash.
     pub hash: Hash,
 }
@@ -181,7 +181,7 @@ impl Chunk {
             Chunk::Zeros(length) => *length,
             Chunk::Unsealed(unsealed) => unsealed.length,
             Chunk::Written(_) => CHUNK_BYTES as u32,
-            Chunk::Sealed(sealed) => sealed.length,
+            Chunk::Sealed(sealed) => sealed.length_bytes,
         }
     }
 
@@ -211,7 +211,7 @@ impl Chunk {
             Chunk::Zeros(_) => {}
             Chunk::Unsealed(unsealed) => unsealed.with(|bytes| copy(bytes, out)),
             Chunk::Written(written) => copy(&written.read()?, out),
-            Chunk::Sealed(sealed) if from >= sealed.stored as usize => {}
+            Chunk::Sealed(sealed) if from >= sealed.stored_bytes as usize => {}
             Chunk::Sealed(sealed) => copy(&sealed.read(packs)?, out),
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Chunk {
         }
         let goes = match self {
             Chunk::Written(_) => true,
-            Chunk::Sealed(sealed) => length < sealed.stored,
+            Chunk::Sealed(sealed) => length < sealed.stored_bytes,
             Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
         };
         if goes {
@@ -258,7 +258,7 @@ impl Chunk {
         }
         match self {
             Chunk::Zeros(zeros) => *zeros = length,
-            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
+            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length_bytes = length,
             Chunk::Written(_) => {}
             Chunk::Unsealed(unsealed) => {
                 let unsealed = Arc::make_mut(unsealed);
@@ -277,7 +277,7 @@ impl Chunk {
         }
         match self {
             Chunk::Zeros(zeros) => *zeros = length,
-            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length = length,
+            Chunk::Sealed(sealed) => Arc::make_mut(sealed).length_bytes = length,
             Chunk::Unsealed(unsealed) => Arc::make_mut(unsealed).length = length,
             // Only full chunks are written directly, so it can't be extended.
             Chunk::Written(_) => {}

@@ -190,7 +190,10 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
             let table = match names {
                 ChunkNames::ByPlace(table) => table,
                 ChunkNames::ByHash(held) => {
-                    out.byte(code::HELD).number(sealed.length.into()).number(sealed.stored.into()).hash(&sealed.hash);
+                    out.byte(code::HELD)
+                        .number(sealed.length_bytes.into())
+                        .number(sealed.stored_bytes.into())
+                        .hash(&sealed.hash);
                     held.add(sealed);
                     return Ok(());
                 }
@@ -199,7 +202,7 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
                 table.names.push(sealed.pack);
                 table.names.len() as u64 - 1
             });
-            out.byte(code::SEALED).number(sealed.length.into()).number(sealed.stored.into());
+            out.byte(code::SEALED).number(sealed.length_bytes.into()).number(sealed.stored_bytes.into());
             out.number(place).number(sealed.number.into()).hash(&sealed.hash)
         }
     };

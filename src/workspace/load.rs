@@ -273,16 +273,22 @@ fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Re
             if stored > length {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
-            Chunk::Sealed(Arc::new(PackedChunk { pack, number: read_u32(input)?, stored, length, hash: input.hash()? }))
+            Chunk::Sealed(Arc::new(PackedChunk {
+                pack,
+                number: read_u32(input)?,
+                stored_bytes: stored,
+                length_bytes: length,
+                hash: input.hash()?,
+            }))
         }
         code::HELD => {
             let (stored, hash) = (read_u32(input)?, input.hash()?);
-            let found = changes.held.and_then(|held| held.find(&hash)).filter(|found| found.stored == stored);
+            let found = changes.held.and_then(|held| held.find(&hash)).filter(|found| found.stored_bytes == stored);
             let found = found.ok_or(TreeError::Stored("a chunk is not where its holder has chunks"))?;
             if stored > length {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));
             }
-            Chunk::Sealed(Arc::new(PackedChunk { length, ..PackedChunk::clone(found) }))
+            Chunk::Sealed(Arc::new(PackedChunk { length_bytes: length, ..PackedChunk::clone(found) }))
         }
         other => return Err(CodecError::Code(other).into()),
     })

@@ -88,7 +88,7 @@ impl Pack {
     /// So neither what says where the chunk lies nor an earlier check is trusted.
     pub(super) fn read(&self, sealed: &PackedChunk) -> Result<Vec<u8>, SegmentError> {
         let (start, stored) = self.place(sealed.number)?;
-        if stored == u64::from(sealed.stored) {
+        if stored == u64::from(sealed.stored_bytes) {
             let bytes = self.file.read_unchecked(BYTES, start, stored)?;
             if hash_of(&bytes) == Some(sealed.hash) {
                 return Ok(bytes);
@@ -114,7 +114,13 @@ impl Pack {
                 std::cmp::Ordering::Equal => {
                     let stored = u32::try_from(self.place(number)?.1)
                         .map_err(|_| self.file.damaged(ENDS, "a chunk is too long"))?;
-                    return Ok(Some(PackedChunk { pack: self.name(), number, stored, length: stored, hash: *hash }));
+                    return Ok(Some(PackedChunk {
+                        pack: self.name(),
+                        number,
+                        stored_bytes: stored,
+                        length_bytes: stored,
+                        hash: *hash,
+                    }));
                 }
             }
         }
@@ -163,7 +169,7 @@ pub(super) fn write_pack(
         ends.push(end);
         let (number, stored) = (sealed.len() as u32, bytes.len() as u32);
         let hash = chunk.hash().unwrap_or(Hash::ZERO);
-        sealed.push(PackedChunk { pack: Hash::ZERO, number, stored, length: stored, hash });
+        sealed.push(PackedChunk { pack: Hash::ZERO, number, stored_bytes: stored, length_bytes: stored, hash });
     }
     out.begin()?;
     for end in &ends {

@@ -43,7 +43,7 @@ impl ChunkMarks {
         let is_new = self.marked[word] & bit == 0;
         self.marked[word] |= bit;
         self.chunks += u64::from(is_new);
-        self.bytes += if is_new { u64::from(sealed.stored) } else { 0 };
+        self.bytes += if is_new { u64::from(sealed.stored_bytes) } else { 0 };
         is_new
     }
 
@@ -59,7 +59,7 @@ impl PackMarks {
         let mut more = 0;
         each_sealed(trees, |sealed| {
             if self.0.entry(sealed.pack).or_default().mark(sealed) {
-                more += u64::from(sealed.stored);
+                more += u64::from(sealed.stored_bytes);
             }
         });
         more
@@ -118,8 +118,8 @@ impl Repacked {
         each_sealed(trees, |sealed| {
             if old_packs.contains(&sealed.pack) {
                 chunks.entry(sealed.hash).or_insert_with(|| {
-                    let length = sealed.stored;
-                    Chunk::Sealed(Arc::new(PackedChunk { length, ..PackedChunk::clone(sealed) }))
+                    let length = sealed.stored_bytes;
+                    Chunk::Sealed(Arc::new(PackedChunk { length_bytes: length, ..PackedChunk::clone(sealed) }))
                 });
             }
         });
@@ -188,6 +188,6 @@ impl Repacked {
     fn relocated_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         let Chunk::Sealed(sealed) = chunk else { return None };
         let place = self.old_packs.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
-        Some(Chunk::Sealed(Arc::new(PackedChunk { length: sealed.length, ..place.clone() })))
+        Some(Chunk::Sealed(Arc::new(PackedChunk { length_bytes: sealed.length_bytes, ..place.clone() })))
     }
 }

@@ -205,7 +205,7 @@ impl Packed {
         Some(match &self.places.get(&chunk.address()?)?.1 {
             ChunkLocation::Nowhere => Chunk::Zeros(chunk.length()),
             ChunkLocation::In(sealed) => {
-                Chunk::Sealed(Arc::new(PackedChunk { length: chunk.length(), ..sealed.clone() }))
+                Chunk::Sealed(Arc::new(PackedChunk { length_bytes: chunk.length(), ..sealed.clone() }))
             }
         })
     }

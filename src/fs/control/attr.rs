@@ -152,7 +152,7 @@ fn readers_mode(mode: u32) -> u32 {
 fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
     let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
     let stat = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.stat();
-    let base = base.sized(stat.length).dated(stat.modified);
+    let base = base.sized(stat.length_bytes).dated(stat.modified);
     Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }
 
