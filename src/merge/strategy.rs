@@ -32,7 +32,7 @@ impl Strategy {
         [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::KeepBoth, Strategy::Manual];
 
     /// Returns the strategy with the sides exchanged.
-    pub fn turned(self) -> Strategy {
+    pub fn with_sides_swapped(self) -> Strategy {
         match self {
             Strategy::ChildWins => Strategy::ParentWins,
             Strategy::ParentWins => Strategy::ChildWins,

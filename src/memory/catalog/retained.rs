@@ -1,7 +1,7 @@
 //! States that stay readable for `config/keep`, and branches that have ended.
 //!
 //! States since the last seal are held in memory; a seal writes them to files, which are read when somebody asks for a state.
-//! [`Retention::stay`] decides for both which of them stay.
+//! [`Retention::select_retained`] decides for both which of them stay.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// The newest states of a branch that stay, however close together they are.
 const UNTHINNED_MAX: usize = 1000;
-/// States of one branch in memory at which it is thinned.
+/// States of one branch in memory at which outdated ones are dropped.
 const THIN_THRESHOLD: u32 = 2 * UNTHINNED_MAX as u32;
 
 /// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
@@ -32,7 +32,7 @@ const MANY_DELETES: u32 = 100;
 /// - Only `Catalog::apply` adds states, at commits and at replay alike, in order of entries.
 /// - A seal writes the states of its rotation to a file and installs that while those pushed meanwhile stay in `recent`. A key
 ///   may be in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
-/// - A state goes in two ways. [`RetainedStates::thin`] removes states from `recent`, which bounds the memory between seals.
+/// - A state goes in two ways. [`RetainedStates::drop_outdated`] removes states from `recent`, which bounds the memory between seals.
 ///   Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves them out of the files.
 #[derive(Clone, Default)]
 pub struct RetainedStates {
@@ -45,8 +45,8 @@ pub struct RetainedStates {
     pub outdated: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
-    /// Whether no state is removed, as while the journal is replayed. Where a process thinned depends on when its seals began, which
-    /// no log says, so a replay that thinned could miss a state that a later log record names. The first commit behind it thins.
+    /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its seals began, which
+    /// no log says, so a replay that dropped some could miss a state that a later log record names. The first commit behind it drops them.
     pub keeps_all: bool,
     /// Branches whose newest entries delete and do nothing else; not stored.
     deletes: OrdMap<BranchId, DeleteRun>,
@@ -65,7 +65,7 @@ struct DeleteRun {
 pub struct RecentState {
     /// The state itself.
     pub retained: RetainedState,
-    /// At least the number of states of the branch before it here. It only says when to thin: after a seal has taken the first
+    /// At least the number of states of the branch before it here. It only says when to drop outdated ones: after a seal has taken the first
     /// ones out the later ones keep theirs, until thinning numbers all anew.
     position: u32,
 }
@@ -138,7 +138,7 @@ pub struct Retention {
 impl Retention {
     /// Tells of states of one branch, oldest first, which of them stay. `newer` is how many more there are, and `left` when the
     /// last one was left, if the branch has another by now.
-    pub fn stay(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
+    pub fn select_retained(&self, states: &[StateInfo], newer: usize, left: Option<Time>, now: Time) -> Vec<bool> {
         if self.keep_nanos <= 0 {
             return vec![false; states.len()];
         }
@@ -171,7 +171,7 @@ impl RetainedStates {
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
         if position >= THIN_THRESHOLD && !self.keeps_all {
-            self.thin(branch.id, retention, time);
+            self.drop_outdated(branch.id, retention, time);
         }
     }
 
@@ -205,10 +205,10 @@ impl RetainedStates {
         self.recent.range((branch, 0)..=(branch, u64::MAX)).next_back().map(|(_, recent)| recent)
     }
 
-    fn thin(&mut self, branch: BranchId, retention: Retention, now: Time) {
+    fn drop_outdated(&mut self, branch: BranchId, retention: Retention, now: Time) {
         let of_branch = self.recent.range((branch, 0)..=(branch, u64::MAX));
         let infos: Vec<StateInfo> = of_branch.map(|(key, recent)| recent.info(*key)).collect();
-        let stays = retention.stay(&infos, 0, None, now);
+        let stays = retention.select_retained(&infos, 0, None, now);
         let mut position = 0;
         for (info, stays) in infos.iter().zip(stays) {
             let key = (branch, info.key.1);

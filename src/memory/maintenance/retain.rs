@@ -99,7 +99,7 @@ impl Catalog {
             match known {
                 Some((retention, ended)) => {
                     let (count, next) = newer.of(branch.0);
-                    stay.extend(retention.stay(of_branch, count, next.or(ended), now));
+                    stay.extend(retention.select_retained(of_branch, count, next.or(ended), now));
                 }
                 None => stay.extend(of_branch.iter().map(|_| false)),
             }

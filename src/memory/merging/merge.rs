@@ -11,7 +11,7 @@ use super::gate_check::{SummaryCheck, check_gate};
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
-use super::unit_use::UnitLooks;
+use super::unit_use::UnitRetry;
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
@@ -102,10 +102,10 @@ impl Memory {
 
     /// Merges, again for a while where a unit is in use.
     fn merge_when_closed(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
-        let mut looks = UnitLooks::new();
+        let mut retry = UnitRetry::new();
         loop {
             match self.merge_in_rounds(request, terms)? {
-                MergeAttempt::Refused(error, _) if looks.again_after(&error) => {}
+                MergeAttempt::Refused(error, _) if retry.wait_for_retry(&error) => {}
                 attempt => return Ok(attempt),
             }
         }
@@ -242,10 +242,10 @@ impl Memory {
         let (catalog, now) = (self.catalog().clone(), self.now());
         blockers.extend(check_gate(&catalog, &planned, summary, now).err());
         blockers.extend(planned.check(expected_plan).err());
-        let mut looks = UnitLooks::new();
+        let mut retry = UnitRetry::new();
         blockers.extend(loop {
             match self.hold_units(planned.rules(), &planned.replaced_files())?.err() {
-                Some(in_use) if looks.again_after(&in_use) => {}
+                Some(in_use) if retry.wait_for_retry(&in_use) => {}
                 in_use => break in_use,
             }
         });

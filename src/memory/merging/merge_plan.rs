@@ -151,14 +151,14 @@ impl<'a> MergeSides<'a> {
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
         let resolved = |item: &FileDecision| self.resolved(&decision(item, merge)).map(|side| seen_from(side, merge));
         let rules = match merge {
-            MergeKind::Pull => Some(self.child.settings.rules().turned()),
+            MergeKind::Pull => Some(self.child.settings.rules().with_sides_swapped()),
             MergeKind::Revert(_) => Some(self.parent.settings.rules().merging_all()),
             MergeKind::Merge | MergeKind::Promote => None,
         };
         let strategy = self.strategy();
         let how = FileMerge {
             rules: rules.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
-            strategy: if pulls { strategy.turned() } else { strategy },
+            strategy: if pulls { strategy.with_sides_swapped() } else { strategy },
             resolved: &resolved,
             packs: self.context.packs,
             merger: merge_budget.merger,

@@ -14,16 +14,16 @@ const CHECKS_MAX: usize = 10;
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Counts how often a unit was found in use.
-pub(in crate::memory) struct UnitLooks(usize);
+pub(in crate::memory) struct UnitRetry(usize);
 
-impl UnitLooks {
-    /// Begins with ten looks.
-    pub(in crate::memory) fn new() -> UnitLooks {
-        UnitLooks(CHECKS_MAX)
+impl UnitRetry {
+    /// Begins with ten tries.
+    pub(in crate::memory) fn new() -> UnitRetry {
+        UnitRetry(CHECKS_MAX)
     }
 
     /// Returns whether it is to be tried again after this failure, and waits until then. No lock may be held.
-    pub(in crate::memory) fn again_after(&mut self, error: &Error) -> bool {
+    pub(in crate::memory) fn wait_for_retry(&mut self, error: &Error) -> bool {
         self.0 = self.0.saturating_sub(1);
         let again = self.0 > 0 && matches!(error, Error::Merge(MergeError::UnitInUse(_)));
         if again {
@@ -66,8 +66,8 @@ mod tests {
     #[test]
     fn a_unit_in_use_is_looked_at_again_a_few_times_and_nothing_else_is() {
         let in_use = MergeError::UnitInUse("a.db".into()).into();
-        let mut looks = UnitLooks(3);
-        assert_eq!([0; 4].map(|_| looks.again_after(&in_use)), [true, true, false, false]);
-        assert!(!UnitLooks(3).again_after(&MergeError::TooLong.into()));
+        let mut retry = UnitRetry(3);
+        assert_eq!([0; 4].map(|_| retry.wait_for_retry(&in_use)), [true, true, false, false]);
+        assert!(!UnitRetry(3).wait_for_retry(&MergeError::TooLong.into()));
     }
 }

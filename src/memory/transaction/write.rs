@@ -16,7 +16,7 @@ use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, PLANNED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::Rollback;
-use crate::memory::merging::unit_use::UnitLooks;
+use crate::memory::merging::unit_use::UnitRetry;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory, SettingError};
 use crate::object::{Hash, Time};
 
@@ -113,7 +113,7 @@ impl Memory {
         };
         self.give_room()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
-        let (mut looks, mut rounds) = (UnitLooks::new(), 0);
+        let (mut retry, mut rounds) = (UnitRetry::new(), 0);
         while rounds < PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
@@ -130,14 +130,14 @@ impl Memory {
                 }
                 Ok(planned) => {
                     drop(catalog);
-                    let done = self.do_roll_back(who, &mut writer, time, &planned);
+                    let done = self.commit_rollback(who, &mut writer, time, &planned);
                     drop(writer);
                     match done {
                         Ok((entry, change)) => {
                             self.notify(change);
                             return Ok(Receipt::of(&entry));
                         }
-                        Err(error) if looks.again_after(&error) => earlier = Some(planned),
+                        Err(error) if retry.wait_for_retry(&error) => earlier = Some(planned),
                         Err(error) => return Err(error),
                     }
                 }
@@ -153,7 +153,7 @@ impl Memory {
     }
 
     /// Does a rollback that was worked out, unless it would replace a unit that is in use.
-    fn do_roll_back(
+    fn commit_rollback(
         &self,
         who: &Actor,
         writer: &mut LogTail,

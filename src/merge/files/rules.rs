@@ -110,8 +110,8 @@ impl Rules {
 
     /// Returns the rules with the sides of their strategies exchanged: for a pull, where the branch
     /// receives.
-    pub fn turned(&self) -> Rules {
-        let turn = |rule: &Rule| Rule { strategy: rule.strategy.map(Strategy::turned), ..rule.clone() };
+    pub fn with_sides_swapped(&self) -> Rules {
+        let turn = |rule: &Rule| Rule { strategy: rule.strategy.map(Strategy::with_sides_swapped), ..rule.clone() };
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(turn).collect() }
     }
 
@@ -297,7 +297,11 @@ mod tests {
             let other = Rules::parse(&format!("logs/** text {}", options.join(" "))).unwrap();
             assert_eq!(format!("{:?}", other.of(b"logs/x")), format!("{rule:?}"), "{options:?}");
         }
-        assert!(rule.noindex && !rules.turned().of(b"other").noindex && rules.turned().of(b"logs/x").noindex);
+        assert!(
+            rule.noindex
+                && !rules.with_sides_swapped().of(b"other").noindex
+                && rules.with_sides_swapped().of(b"logs/x").noindex
+        );
         assert_eq!(
             (rule.append, rule.ttl_nanos, rule.strategy),
             (true, Some(90_000_000_000), Some(Strategy::ChildWins))
