@@ -75,11 +75,11 @@ pub fn ask(
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
     let timer = QueryTimer::new(late);
-    let wanted = wanted(sources, metric, query, no_vector)?;
+    let resolved = resolve_query(sources, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
     for (number, source) in sources.iter().enumerate() {
         if let (Some(vector), Some(dim)) =
-            (&wanted.vector, dim_of(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
+            (&resolved.vector, dim_of(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
@@ -87,15 +87,15 @@ pub fn ask(
         scans.push(Scan::new(number, &source.state, source.derived.as_ref(), query.filter.as_ref(), &timer)?);
     }
     let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &timer));
-    let worded = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
-    let near = |vector: &PreparedVector, k| near(&scans, file_scan.as_ref(), (vector, query), k);
+    let text_hits = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
+    let nearest_hits = |vector: &PreparedVector, k| nearest_hits(&scans, file_scan.as_ref(), (vector, query), k);
     let make = HitBuilder { sources, files, query, blocks: Blocks::default() };
-    let (hits, exact) = hits_of(make, &wanted, near, worded)?;
-    Ok(SearchResult { hits, mode: wanted.mode, reason: wanted.reason, exact })
+    let (hits, exact) = hits_of(make, &resolved, nearest_hits, text_hits)?;
+    Ok(SearchResult { hits, mode: resolved.mode, reason: resolved.reason, exact })
 }
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
-fn wanted(
+fn resolve_query(
     sources: &[SearchSource],
     metric: Metric,
     query: &Query,
@@ -145,7 +145,7 @@ fn dim_of(state: &BranchVersion) -> Option<usize> {
 }
 
 /// Returns the `k` records and passages that score best for a vector, best first, and whether none can be missing.
-fn near(
+fn nearest_hits(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,
     (vector, query): (&PreparedVector, &Query),
@@ -168,14 +168,14 @@ fn near(
 /// Returns the hits, and whether they are proven to be the best.
 fn hits_of(
     mut make: HitBuilder<'_>,
-    wanted: &ResolvedQuery,
-    near: impl Fn(&PreparedVector, usize) -> Result<(Vec<NearHit>, bool), SearchError>,
-    worded: impl Fn(&str, usize) -> Result<Vec<WordHit>, SearchError>,
+    resolved: &ResolvedQuery,
+    nearest_hits: impl Fn(&PreparedVector, usize) -> Result<(Vec<NearHit>, bool), SearchError>,
+    text_hits: impl Fn(&str, usize) -> Result<Vec<WordHit>, SearchError>,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
     let query = make.query;
-    match (&wanted.vector, &wanted.text) {
+    match (&resolved.vector, &resolved.text) {
         (Some(vector), None) => {
-            let (found, exact) = near(vector, query.k)?;
+            let (found, exact) = nearest_hits(vector, query.k)?;
             let mut hit = |found: &NearHit| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
                 make.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
@@ -183,7 +183,7 @@ fn hits_of(
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, exact))
         }
         (None, Some(text)) => {
-            let found = worded(text, query.k)?;
+            let found = text_hits(text, query.k)?;
             let mut hit = |found: &WordHit| {
                 let explain = || json!({ "mode": "text", "score": found.score });
                 make.hit(found, Score::Double(found.score), None, explain)
@@ -192,9 +192,9 @@ fn hits_of(
         }
         (Some(vector), Some(text)) => {
             let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
-            let (near, exact) = near(vector, depth)?;
-            let worded = worded(text, depth)?;
-            Ok((make.fused(&near, &worded, vector)?, exact))
+            let (nearest, exact) = nearest_hits(vector, depth)?;
+            let matching = text_hits(text, depth)?;
+            Ok((make.fused(&nearest, &matching, vector)?, exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
@@ -312,27 +312,27 @@ impl HitBuilder<'_> {
     /// Fuses the two lists by their ranks.
     fn fused(
         &mut self,
-        near: &[NearHit],
-        worded: &[WordHit],
+        nearest: &[NearHit],
+        matching: &[WordHit],
         vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
-        let near_keys: Vec<HitKey> = near.iter().map(|found| found.id.clone()).collect();
-        let word_keys: Vec<HitKey> = worded.iter().map(|found| found.id.clone()).collect();
-        let by_vector: HashMap<&HitKey, &NearHit> = near_keys.iter().zip(near).collect();
-        let by_words: HashMap<&HitKey, &WordHit> = word_keys.iter().zip(worded).collect();
+        let near_keys: Vec<HitKey> = nearest.iter().map(|found| found.id.clone()).collect();
+        let word_keys: Vec<HitKey> = matching.iter().map(|found| found.id.clone()).collect();
+        let by_vector: HashMap<&HitKey, &NearHit> = near_keys.iter().zip(nearest).collect();
+        let by_words: HashMap<&HitKey, &WordHit> = word_keys.iter().zip(matching).collect();
         let mut hits = Vec::new();
         for fused in fuse([&near_keys, &word_keys]).into_iter().take(self.query.k) {
-            let (near, worded) = (by_vector.get(&fused.id), by_words.get(&fused.id));
+            let (near, matching) = (by_vector.get(&fused.id), by_words.get(&fused.id));
             let explain = || {
                 json!({
                     "mode": "hybrid", "score": fused.score,
                     "vector": { "rank": fused.ranks[0], "score": near.map(|found| found.score) },
-                    "text": { "rank": fused.ranks[1], "score": worded.map(|found| found.score) },
+                    "text": { "rank": fused.ranks[1], "score": matching.map(|found| found.score) },
                 })
             };
             let distance = near.map(|found| vector.distance(found.score));
             let score = Score::Double(fused.score);
-            hits.push(match (near, worded) {
+            hits.push(match (near, matching) {
                 (Some(found), _) => self.hit(found, score, distance, explain)?,
                 (None, Some(found)) => self.hit(found, score, None, explain)?,
                 (None, None) => continue,
