@@ -51,7 +51,7 @@ pub enum OpenMode {
 }
 
 impl OpenMode {
-    fn makes(self) -> bool {
+    fn may_create(self) -> bool {
         matches!(self, OpenMode::Create | OpenMode::CreateNew)
     }
 }
@@ -64,7 +64,7 @@ impl Memory {
     /// process has it, `Damaged` where bytes that were safe are not what was written.
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
-        if mode.makes() {
+        if mode.may_create() {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
             if is_made(&disk)? && mode == OpenMode::CreateNew {
@@ -88,7 +88,7 @@ impl Memory {
         environment: Environment,
     ) -> Result<Arc<Memory>, Error> {
         let mut fresh = false;
-        if mode.makes() && !is_made(&*disk)? {
+        if mode.may_create() && !is_made(&*disk)? {
             make(&disk, &environment)?;
             fresh = true;
         }

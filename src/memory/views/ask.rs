@@ -6,7 +6,7 @@ use super::file_search::SearchableFiles;
 use crate::file_index::{FileReader, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{Branch, Catalog, Revision, View};
-use crate::memory::maintenance::embedding::{EmbeddingStanding, Obstacle};
+use crate::memory::maintenance::embedding::{EmbeddingStatus, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
 
@@ -50,33 +50,33 @@ impl Memory {
         &self,
         catalog: &Catalog,
         resolved: &ResolvedView<'_>,
-        standing: &EmbeddingStanding,
+        status: &EmbeddingStatus,
         (view, query): (&View, &Query),
     ) -> Result<Vec<SearchSource>, Error> {
         let mut sources = Vec::new();
         for name in &query.scope {
             match name.as_str() {
                 "branch" => {
-                    let (state, derived) = (resolved.state.clone(), standing.vectors.clone());
+                    let (state, derived) = (resolved.state.clone(), status.vectors.clone());
                     sources.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
                 }
                 // The log is that of the present, so an earlier state is searched without it.
                 "log" if matches!(view, View::Branch(_)) => {
                     let log = catalog.log_of(resolved.branch)?;
-                    sources.extend(log.map(|log| log_source("log", log, standing, query.has_default_scope())));
+                    sources.extend(log.map(|log| log_source("log", log, status, query.has_default_scope())));
                 }
                 // Scopes that hold no records add no source here.
                 "log" | "files" => {}
                 other if let Some(closed) = other.strip_prefix("log:") => {
                     let log = catalog.closed_log(resolved.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
-                    sources.push(log_source(other, log, standing, false));
+                    sources.push(log_source(other, log, status, false));
                 }
                 other => {
                     let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
                     let root = catalog.branch(*root)?;
                     // Vectors of another set can't be compared with the query's.
                     let theirs = self.embedding_of(catalog, root)?.vectors;
-                    let set = standing.vectors.as_ref().map(|vectors| vectors.embedder);
+                    let set = status.vectors.as_ref().map(|vectors| vectors.embedder);
                     let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
                     let state = root.state.clone();
                     sources.push(SearchSource { source: other.into(), state, derived, is_log: false });
@@ -90,13 +90,13 @@ impl Memory {
         let start = self.now();
         // Places hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
-        let (sources, metric, language, path, standing) = {
+        let (sources, metric, language, path, status) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
-            let standing = self.embedding_of(&catalog, seen.branch)?;
-            let sources = self.sources(&catalog, &seen, &standing, (view, query))?;
+            let status = self.embedding_of(&catalog, seen.branch)?;
+            let sources = self.sources(&catalog, &seen, &status, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
-            (sources, metric, seen.branch.settings.language(), seen.branch.path.clone(), standing)
+            (sources, metric, seen.branch.settings.language(), seen.branch.path.clone(), status)
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.admission.shares.enter(caller.uid);
@@ -110,7 +110,7 @@ impl Memory {
             .first()
             .map_or_else(|| self.state(view).map(|state| state.head()), |source| Ok(source.state.head()))?;
         let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
-        let is_found = query.may_use_words() || standing.vectors.is_some();
+        let is_found = query.may_use_words() || status.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
         let missing = searchable.as_ref().map_or(0, |searchable| searchable.missing);
@@ -119,7 +119,7 @@ impl Memory {
             let files = files.as_ref().expect("only what is searched is read");
             files.text((segment, place), inode, self.packs())
         };
-        let derived = standing.vectors.clone();
+        let derived = status.vectors.clone();
         let file_source = files.clone().map(|files| FileSource {
             source: "files".into(),
             branch: path.clone(),
@@ -127,7 +127,7 @@ impl Memory {
             derived,
             read: &read,
         });
-        let embedded = embed_query(&standing, (&sources, file_source.as_ref()), query, left)?;
+        let embedded = embed_query(&status, (&sources, file_source.as_ref()), query, left)?;
         // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
@@ -173,21 +173,21 @@ impl EmbeddedQuery {
 /// Embeds the text of a query that has no vector, where that is of use, in a share of the time that is left. No lock is held
 /// meanwhile.
 fn embed_query(
-    standing: &EmbeddingStanding,
+    status: &EmbeddingStatus,
     (sources, files): (&[SearchSource], Option<&FileSource<'_>>),
     query: &Query,
     left: Duration,
 ) -> Result<EmbeddedQuery, Error> {
     let as_it_is = |reason: Option<String>, obstacle| Ok(EmbeddedQuery { query: None, reason, obstacle });
     let Some(text) = query.text.as_deref().filter(|_| query.vector.is_none() && query.mode != Some(Mode::Text)) else {
-        return as_it_is(None, standing.obstacle.as_ref().map(Obstacle::reason));
+        return as_it_is(None, status.obstacle.as_ref().map(Obstacle::reason));
     };
-    if let Some(obstacle) = &standing.obstacle {
+    if let Some(obstacle) = &status.obstacle {
         // Where nobody ever set an embedder, words are what was asked for.
         let reason = (obstacle.code != "none").then(|| obstacle.reason());
         return as_it_is(reason, Some(obstacle.reason()));
     }
-    let (Some(slot), Some(vectors)) = (&standing.slot, &standing.vectors) else { return as_it_is(None, None) };
+    let (Some(slot), Some(vectors)) = (&status.slot, &status.vectors) else { return as_it_is(None, None) };
     let (mut waiting, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
     for SearchSource { state, derived, .. } in sources {
         waiting += derived.as_ref().map_or(Ok(0), |derived| derived.waiting(state))?;
@@ -213,9 +213,9 @@ fn embed_query(
 }
 
 /// Returns a log as a source to search: all of it, or what was not archived.
-fn log_source(name: &str, log: &Branch, standing: &EmbeddingStanding, only_live: bool) -> SearchSource {
+fn log_source(name: &str, log: &Branch, status: &EmbeddingStatus, only_live: bool) -> SearchSource {
     let state = if only_live { &log.base } else { &log.state };
-    SearchSource { source: name.into(), state: state.clone(), derived: standing.vectors.clone(), is_log: true }
+    SearchSource { source: name.into(), state: state.clone(), derived: status.vectors.clone(), is_log: true }
 }
 
 fn unknown_scope(name: &str) -> Error {

@@ -6,7 +6,7 @@ use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::SharedLogTotals;
 use crate::memory::catalog::{Branch, Catalog, View};
-use crate::memory::maintenance::embedding::EmbeddingStanding;
+use crate::memory::maintenance::embedding::EmbeddingStatus;
 use crate::memory::{Error, Memory};
 
 /// Bytes of the page at the most, but for long ids and paths: an agent reads it into its context.
@@ -70,8 +70,8 @@ const LONG_LOG_BYTES: u64 = 1 << 20;
 const LONG_LOG: &str = "The shared log has more than 1 MiB: its owner takes old entries out of queries with echo 'archive-log ID' > ctl.\n\n";
 
 /// Says in one line whether queries in words find what means the same.
-fn meaning(standing: &EmbeddingStanding) -> String {
-    match (&standing.obstacle, &standing.record) {
+fn meaning(status: &EmbeddingStatus) -> String {
+    match (&status.obstacle, &status.record) {
         (None, Some(record)) => {
             format!(
                 "Queries in words match meaning and words: texts are embedded by {} behind each write.",

@@ -113,7 +113,7 @@ impl<'a> OnnxGraph<'a> {
     }
 
     /// Returns the node that makes a value.
-    pub fn maker(&self, name: &str) -> Option<&OnnxNode<'a>> {
+    pub fn producer(&self, name: &str) -> Option<&OnnxNode<'a>> {
         self.producers.get(name).map(|at| &self.nodes[*at])
     }
 }

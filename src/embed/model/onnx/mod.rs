@@ -70,7 +70,7 @@ impl<'a> OnnxWeights<'a> {
             let tensor = WeightTensor { values: stored.numbers()?, shape: stored.dims.clone() };
             return Ok(Some(Constant { tensor, is_raw: stored.is_quantised() }));
         }
-        let Some(node) = self.graph.maker(name).filter(|_| depth > 0) else { return Ok(None) };
+        let Some(node) = self.graph.producer(name).filter(|_| depth > 0) else { return Ok(None) };
         let input = |number: usize| self.constant(node.input(number), depth - 1);
         Ok(match node.operator {
             "Identity" => input(0)?,
@@ -124,13 +124,13 @@ impl<'a> OnnxWeights<'a> {
 
     /// Returns the matrix that a value is the product of, a column for each output.
     fn factor(&self, product: &str) -> Result<Option<Constant>, String> {
-        let Some(node) = self.graph.maker(product) else { return Ok(None) };
+        let Some(node) = self.graph.producer(product) else { return Ok(None) };
         match node.operator {
             "MatMul" => self.constant(node.input(1), DEPTH),
             "Mul" => {
                 let casts = |name: &str| {
-                    let cast = self.graph.maker(name).filter(|node| node.operator == "Cast")?;
-                    self.graph.maker(cast.input(0)).filter(|node| node.operator == "MatMulInteger")
+                    let cast = self.graph.producer(name).filter(|node| node.operator == "Cast")?;
+                    self.graph.producer(cast.input(0)).filter(|node| node.operator == "MatMulInteger")
                 };
                 let (product, scale) = match (casts(node.input(0)), casts(node.input(1))) {
                     (Some(product), None) => (product, node.input(1)),
@@ -148,7 +148,7 @@ impl<'a> OnnxWeights<'a> {
 
     /// Returns the weights' part of a scale, the other part of which is that of states.
     fn weight_scale(&self, name: &str) -> Result<Option<Constant>, String> {
-        let Some(node) = self.graph.maker(name).filter(|node| node.operator == "Mul") else { return Ok(None) };
+        let Some(node) = self.graph.producer(name).filter(|node| node.operator == "Mul") else { return Ok(None) };
         match (self.constant(node.input(0), DEPTH)?, self.constant(node.input(1), DEPTH)?) {
             (Some(scale), None) | (None, Some(scale)) => Ok(Some(scale)),
             _ => Ok(None),

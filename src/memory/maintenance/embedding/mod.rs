@@ -12,7 +12,7 @@ mod collect;
 mod passages;
 mod reembed;
 mod slot;
-mod standing;
+mod status;
 mod worker;
 mod write;
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(in crate::memory) use slot::EmbedderSlot;
-pub(in crate::memory) use standing::{EmbeddingStanding, Obstacle};
+pub(in crate::memory) use status::{EmbeddingStatus, Obstacle};
 
 use crate::embed::Embedder;
 use crate::memory::Memory;

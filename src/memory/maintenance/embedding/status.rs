@@ -19,7 +19,7 @@ const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match me
                                                  --embed MODEL-FOLDER, URL#MODEL or cmd:COMMAND";
 
 /// The state of the embedder of a root branch.
-pub(in crate::memory) struct EmbeddingStanding {
+pub(in crate::memory) struct EmbeddingStatus {
     /// The embedder that is set.
     pub slot: Option<Arc<EmbedderSlot>>,
     /// What is remembered of the one whose vectors count.
@@ -51,7 +51,7 @@ impl Obstacle {
     }
 }
 
-impl EmbeddingStanding {
+impl EmbeddingStatus {
     /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         match &self.vectors {
@@ -82,11 +82,7 @@ impl EmbeddingStanding {
 
 impl Memory {
     /// Returns the state of a branch's embedder.
-    pub(in crate::memory) fn embedding_of(
-        &self,
-        catalog: &Catalog,
-        branch: &Branch,
-    ) -> Result<EmbeddingStanding, Error> {
+    pub(in crate::memory) fn embedding_of(&self, catalog: &Catalog, branch: &Branch) -> Result<EmbeddingStatus, Error> {
         let (root, record) = (catalog.branch(branch.root)?, catalog.embedder(branch)?);
         let slot = self.maintenance.embedding.slot_of(root);
         let rebuilding = slot.as_ref().is_some_and(|slot| slot.reembeds(root.id));
@@ -96,7 +92,7 @@ impl Memory {
             Some(slot) => slot.vectors(record),
             None => DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() },
         });
-        Ok(EmbeddingStanding { slot, record, vectors, obstacle, rebuilding })
+        Ok(EmbeddingStatus { slot, record, vectors, obstacle, rebuilding })
     }
 }
 
