@@ -24,8 +24,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let _ =
             (segment.hash(row), segment.vector(row), segment.norm(row), segment.words(row), segment.row_totals(row));
         let _ = (segment.version(row, &mut blocks), segment.shown(row, &mut blocks), segment.provenance(row));
-        let _ = (segment.served_id(row, &mut blocks), segment.served_vector(row, &mut blocks));
-        let _ = segment.served_json_bytes(row, &mut blocks);
+        let _ = (segment.verified_id(row, &mut blocks), segment.verified_vector(row, &mut blocks));
+        let _ = segment.verified_json_bytes(row, &mut blocks);
     }
     let mut state = BranchVersion::default();
     if state.put_segment(&segment).is_ok() {

@@ -75,9 +75,9 @@ impl Ingest {
             let is_first = batch.edits.is_empty();
             let checked =
                 if is_first { memory.check_correction(branch, id, patch) } else { memory.check(branch, patch) };
-            checked.map_err(|error| in_line(batch.line_count, error))?;
+            checked.map_err(|error| at_line(batch.line_count, error))?;
         }
-        batch.edits.push(edit).map_err(|error| in_line(batch.line_count, error))
+        batch.edits.push(edit).map_err(|error| at_line(batch.line_count, error))
     }
 
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
@@ -260,7 +260,7 @@ fn is_incomplete(line: &[u8]) -> bool {
     !line.trim_ascii().is_empty() && parsed.is_err_and(|error| error.is_eof())
 }
 
-fn in_line(number: usize, error: Error) -> Failure {
+fn at_line(number: usize, error: Error) -> Failure {
     Refusal::Line { number, source: error }.into()
 }
 

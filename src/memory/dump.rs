@@ -35,16 +35,16 @@ struct StampKeys {
 impl StampedRecord {
     /// Parses a line of an export; errors name it by `number`, counted from 1.
     pub fn parse(line: &[u8], number: usize) -> Result<StampedRecord, Error> {
-        let failed = |error: serde_json::Error| RecordError::NotARecord(Arc::new(error)).in_line(number);
+        let failed = |error: serde_json::Error| RecordError::NotARecord(Arc::new(error)).at_line(number);
         let keys: StampKeys = serde_json::from_slice(line).map_err(failed)?;
         let time =
-            |text: &str| text.parse::<Time>().map_err(|_| RecordError::NotATime(text.to_owned()).in_line(number));
+            |text: &str| text.parse::<Time>().map_err(|_| RecordError::NotATime(text.to_owned()).at_line(number));
         let (created, modified) = (time(&keys.created)?, time(&keys.modified)?);
         let edit = RecordEdit::parse_line(line, number, &|| keys.id.as_str().into())?;
         let Some(RecordEdit::Correct { id, patch, .. }) = edit else {
-            return Err(RecordError::Delete.in_line(number).into());
+            return Err(RecordError::Delete.at_line(number).into());
         };
-        let content = patch.applied(None).map_err(|error| error.in_line(number))?;
+        let content = patch.applied(None).map_err(|error| error.at_line(number))?;
         let [branch, agent, session, task] = [keys.branch, keys.agent, keys.session, keys.task].map(Arc::from);
         let (uid, vector_stale) = (keys.uid, keys.vector_stale);
         let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };

@@ -282,7 +282,7 @@ impl HitBuilder<'_> {
         let branch = provenance.branch.clone();
         let provenance = self.query.include.stamp.then_some(provenance);
         let vector = if self.query.include.vector {
-            row.served_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
+            row.verified_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
         } else {
             None
         };

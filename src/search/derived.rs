@@ -45,26 +45,26 @@ impl DerivedVectors {
 
     /// Returns how many records of a state have a text to embed that is not embedded yet. Of a segment for which the
     /// embedder has no file yet all rows without a vector count.
-    pub fn waiting(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
+    pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
-        let mut waiting = state.unsealed().values().filter(wants).count() as u64;
+        let mut unembedded = state.unsealed().values().filter(wants).count() as u64;
         for layer in state.layers() {
             match layer.segment.derived().of(&self.embedder) {
-                Some(file) if file.counts().waiting == 0 => {}
-                Some(file) if layer.visible.is_all() => waiting += u64::from(file.counts().waiting),
+                Some(file) if file.counts().unembedded_rows == 0 => {}
+                Some(file) if layer.visible.is_all() => unembedded += u64::from(file.counts().unembedded_rows),
                 Some(file) => {
                     let columns = file.columns()?;
-                    waiting += layer.visible.iter().filter(|row| columns.is_waiting(*row)).count() as u64;
+                    unembedded += layer.visible.iter().filter(|row| columns.is_waiting(*row)).count() as u64;
                 }
                 // Not looked at yet. Those whose vector is older than their text are known once it is.
-                None if layer.segment.dim() == 0 => waiting += u64::from(layer.visible.count()),
+                None if layer.segment.dim() == 0 => unembedded += u64::from(layer.visible.count()),
                 None => {
                     let norms = layer.segment.norms()?;
-                    waiting += layer.visible.iter().filter(|row| norms[*row as usize] < 0.0).count() as u64;
+                    unembedded += layer.visible.iter().filter(|row| norms[*row as usize] < 0.0).count() as u64;
                 }
             }
         }
-        Ok(waiting)
+        Ok(unembedded)
     }
 
     /// Tells whether any record of a state has a derived vector.

@@ -210,7 +210,7 @@ impl Segment {
     }
 
     /// Returns a row's vector. [`Segment::dim`] numbers as they are mapped; none where the row has no vector. Served
-    /// are those of [`Segment::served_vector`].
+    /// are those of [`Segment::verified_vector`].
     pub fn vector(&self, row: u32) -> Result<Option<&[f32]>, SegmentError> {
         if self.norm(row)? < 0.0 {
             return Ok(None);
@@ -319,19 +319,19 @@ impl Segment {
     }
 
     /// Returns whether a row has a vector, where it decides what is served.
-    pub fn served_has_vector(&self, row: u32, blocks: &mut Blocks) -> Result<bool, SegmentError> {
+    pub fn verified_has_vector(&self, row: u32, blocks: &mut Blocks) -> Result<bool, SegmentError> {
         let norm = self.container.read(NORMS, u64::from(row) * 4, 4, blocks)?;
         Ok(f32::from_le_bytes(norm.try_into().unwrap_or_default()) >= 0.0)
     }
 
     /// Reads a row's vector to serve it, where it has one.
-    pub fn served_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
-        let has_vector = self.served_has_vector(row, blocks)?;
+    pub fn verified_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
+        let has_vector = self.verified_has_vector(row, blocks)?;
         has_vector.then(|| self.read_vector(row, blocks)).transpose()
     }
 
     /// Reads a row's id to serve it.
-    pub fn served_id(&self, row: u32, blocks: &mut Blocks) -> Result<String, SegmentError> {
+    pub fn verified_id(&self, row: u32, blocks: &mut Blocks) -> Result<String, SegmentError> {
         let mut end = |row: u32| -> Result<u64, SegmentError> {
             let bytes = self.container.read(ID_ENDS, u64::from(row) * 4, 4, blocks)?;
             Ok(u64::from(u32::from_le_bytes(bytes.try_into().unwrap_or_default())))
@@ -342,7 +342,7 @@ impl Segment {
     }
 
     /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served.
-    pub fn served_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
+    pub fn verified_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
     }

@@ -46,7 +46,7 @@ pub struct DerivedCounts {
     /// Rows with a derived vector.
     pub embedded: u32,
     /// Rows whose text is not embedded yet.
-    pub waiting: u32,
+    pub unembedded_rows: u32,
     /// Rows with a derived vector that have an older one of their own.
     pub replaced: u32,
 }
@@ -127,7 +127,7 @@ impl DerivedFile {
             let (segment, embedder) = (input.hash()?, input.hash()?);
             let mut number = || u32::try_from(input.number()?).map_err(|_| CodecError::Number);
             let (rows, dim, vectors) = (number()?, number()? as usize, number()?);
-            let counts = DerivedCounts { embedded: number()?, waiting: number()?, replaced: number()? };
+            let counts = DerivedCounts { embedded: number()?, unembedded_rows: number()?, replaced: number()? };
             Ok((segment, embedder, rows, dim, vectors, counts))
         };
         let (segment, embedder, rows, dim, vectors, counts) =
@@ -265,7 +265,7 @@ impl DerivableTexts {
         let number = |(hash, replaced): (&Option<Hash>, &bool)| match hash.as_ref().map(|hash| places.get(hash)) {
             None => NONE,
             Some(None) => {
-                counts.waiting += 1;
+                counts.unembedded_rows += 1;
                 NOT_EMBEDDED
             }
             Some(Some(number)) => {
@@ -295,7 +295,7 @@ impl DerivableTexts {
         let mut extra = Writer::new();
         extra.hash(segment).hash(embedder).number(numbers.len() as u64).number(dim as u64);
         extra.number(vectors.len() as u64).number(u64::from(counts.embedded));
-        extra.number(u64::from(counts.waiting)).number(u64::from(counts.replaced));
+        extra.number(u64::from(counts.unembedded_rows)).number(u64::from(counts.replaced));
         out.finish(DerivedFile::KIND, extra.as_slice())
     }
 }

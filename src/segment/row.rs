@@ -66,34 +66,34 @@ impl Row {
     }
 
     /// Returns the id to serve it: what is in a segment is read and checked for this reply.
-    pub fn served_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
+    pub fn verified_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
-            Row::Sealed(segment, row) => segment.served_id(*row, blocks).map(Cow::Owned),
+            Row::Sealed(segment, row) => segment.verified_id(*row, blocks).map(Cow::Owned),
         }
     }
 
     /// Returns how many numbers the vector has, where it decides what is served. None where it has no vector.
-    pub fn served_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
+    pub fn verified_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
-            Row::Sealed(segment, row) => Ok(segment.served_has_vector(*row, blocks)?.then_some(segment.dim())),
+            Row::Sealed(segment, row) => Ok(segment.verified_has_vector(*row, blocks)?.then_some(segment.dim())),
         }
     }
 
     /// Returns the vector to serve it, if it has one: what is in a segment is read and checked for this reply.
-    pub fn served_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
+    pub fn verified_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.clone()),
-            Row::Sealed(segment, row) => segment.served_vector(*row, blocks),
+            Row::Sealed(segment, row) => segment.verified_vector(*row, blocks),
         }
     }
 
     /// Returns the bytes of id, text, metadata and provenance as JSON, where they decide what is served.
-    pub fn served_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
+    pub fn verified_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.json_bytes),
-            Row::Sealed(segment, row) => segment.served_json_bytes(*row, blocks),
+            Row::Sealed(segment, row) => segment.verified_json_bytes(*row, blocks),
         }
     }
 

@@ -52,13 +52,13 @@ fn write_vectors(out: &mut ContainerWriter<'_>, rows: &[Row], dim: usize) -> Res
     let mut blocks = Blocks::default();
     out.begin()?;
     for row in rows {
-        out.write(bytemuck::cast_slice(row.served_vector(&mut blocks)?.as_deref().unwrap_or(&zeros)))?;
+        out.write(bytemuck::cast_slice(row.verified_vector(&mut blocks)?.as_deref().unwrap_or(&zeros)))?;
     }
     let (mut norms, mut scales, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
     let mut code = vec![0i8; dim];
     out.begin()?;
     for row in rows {
-        let vector = row.served_vector(&mut blocks)?;
+        let vector = row.verified_vector(&mut blocks)?;
         let vector = vector.as_deref();
         let (scale, residual) = vector::quantize(vector.unwrap_or(&zeros), &mut code);
         out.write(bytemuck::cast_slice(&code))?;
@@ -78,12 +78,12 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
     let (mut end, mut blocks) = (0u32, Blocks::default());
     out.begin()?;
     for row in rows {
-        end += row.served_id(&mut blocks)?.len() as u32;
+        end += row.verified_id(&mut blocks)?.len() as u32;
         out.write(&end.to_le_bytes())?;
     }
     out.begin()?;
     for row in rows {
-        out.write(row.served_id(&mut blocks)?.as_bytes())?;
+        out.write(row.verified_id(&mut blocks)?.as_bytes())?;
     }
     let mut sum = SetHash::default();
     out.begin()?;

@@ -61,10 +61,10 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let candidates = candidates(args)?;
     let jobs =
         args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |jobs| jobs as usize);
-    let (timeout, at_least, keep) = (args.timeout, args.at_least, args.keep);
+    let (timeout, score_min, keep) = (args.timeout, args.at_least, args.keep);
     let (run, score) = (&*args.run, &*args.score);
     let exploration =
-        Exploration { target: &target, run, score, candidates: &candidates, jobs, timeout, at_least, keep };
+        Exploration { target: &target, run, score, candidates: &candidates, jobs, timeout, score_min, keep };
     let failed = |error| CommandError::file("watched over", Path::new("/proc/self"), &error);
     let pool = Arc::new(SupervisorPool::new().map_err(failed)?);
     let _watcher = Watcher::start({

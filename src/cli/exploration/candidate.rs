@@ -52,7 +52,7 @@ impl Exploration<'_> {
             return (Outcome::NoScore, "the last line of its output is no finite number".to_owned());
         };
         explored.score = Some(score);
-        let good = self.at_least.is_none_or(|least| score >= least);
+        let good = self.score_min.is_none_or(|least| score >= least);
         (if good { Outcome::NotChosen } else { Outcome::TooLow }, String::new())
     }
 

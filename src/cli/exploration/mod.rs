@@ -37,7 +37,7 @@ pub struct Exploration<'a> {
     /// How long each command may take.
     pub timeout: Option<Duration>,
     /// The least score that is good enough.
-    pub at_least: Option<f64>,
+    pub score_min: Option<f64>,
     /// Whether the branches stay.
     pub keep: bool,
 }

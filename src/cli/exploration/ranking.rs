@@ -199,7 +199,7 @@ mod tests {
             candidates: &names,
             jobs: 1,
             timeout: None,
-            at_least: None,
+            score_min: None,
             keep: false,
         };
         let entry = Ranking::new(&all).log_entry(&exploration);

@@ -32,8 +32,9 @@ const MANY_DELETES: u32 = 100;
 /// - Only `Catalog::apply` adds states, at commits and at replay alike, in order of entries.
 /// - A seal writes the states of its rotation to a file and installs that while those pushed meanwhile stay in `recent`. A key
 ///   may be in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
-/// - A state goes in two ways. [`RetainedStates::drop_outdated`] removes states from `recent`, which bounds the memory between seals.
-///   Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves them out of the files.
+/// - A state goes in two ways. [`RetainedStates::drop_outdated`] removes states from `recent`, which bounds the memory
+///   between seals. Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves
+///   them out of the files.
 #[derive(Clone, Default)]
 pub struct RetainedStates {
     /// Those that are in no file yet, by branch and entry.
@@ -65,8 +66,8 @@ struct DeleteRun {
 pub struct RecentState {
     /// The state itself.
     pub retained: RetainedState,
-    /// At least the number of states of the branch before it here. It only says when to drop outdated ones: after a seal has taken the first
-    /// ones out the later ones keep theirs, until thinning numbers all anew.
+    /// At least the number of states of the branch before it here. It only says when to drop outdated ones: after a seal has
+    /// taken the first ones out the later ones keep theirs, until dropping numbers all anew.
     position: u32,
 }
 

@@ -39,7 +39,7 @@ pub(in crate::memory) struct ResolvedView<'a> {
     /// What `diff` compares it with.
     pub base: Arc<BranchVersion>,
     /// The number of the last entry before it, unless it is the present one.
-    pub until: Option<u64>,
+    pub last_seq: Option<u64>,
 }
 
 impl<'a> ResolvedView<'a> {
@@ -50,17 +50,17 @@ impl<'a> ResolvedView<'a> {
         let source = match view {
             View::Branch(_) => {
                 let (state, base) = (branch.state.clone(), branch.base.clone());
-                return Ok(ResolvedView { branch, state, base, until: None });
+                return Ok(ResolvedView { branch, state, base, last_seq: None });
             }
             View::Proposal(_, entry) => {
                 let proposal = branch.proposed_by(*entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
                 let (state, base) = (proposal.frozen.state.clone(), proposal.frozen.base.clone());
-                return Ok(ResolvedView { branch, state, base, until: Some(*entry) });
+                return Ok(ResolvedView { branch, state, base, last_seq: Some(*entry) });
             }
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),
         };
         let SourceState { state, base, checkpoint_seq, .. } = catalog.source(branch, &source)?;
-        Ok(ResolvedView { branch, state, base, until: Some(checkpoint_seq) })
+        Ok(ResolvedView { branch, state, base, last_seq: Some(checkpoint_seq) })
     }
 }

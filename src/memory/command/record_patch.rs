@@ -291,7 +291,7 @@ impl RecordEdit {
                 }
             }
         };
-        parse().map_err(|error: RecordError| error.in_line(number))
+        parse().map_err(|error: RecordError| error.at_line(number))
     }
 }
 

@@ -138,7 +138,7 @@ impl RecordError {
     }
 
     /// Says in which line of a batch it is.
-    pub fn in_line(self, number: usize) -> RecordError {
+    pub fn at_line(self, number: usize) -> RecordError {
         RecordError::Line { number, source: Box::new(self) }
     }
 }

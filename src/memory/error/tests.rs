@@ -139,7 +139,7 @@ fn of_records() -> [RecordError; 22] {
         RecordError::ZeroVector,
         RecordError::Missing(text()),
         RecordError::Id(NameError::RecordId(text())),
-        RecordError::Incomplete.in_line(1),
+        RecordError::Incomplete.at_line(1),
         RecordError::Record { id: text(), source: Box::new(RecordError::ZeroVector) },
     ]
 }

@@ -188,14 +188,14 @@ fn embed_query(
         return as_it_is(reason, Some(obstacle.reason()));
     }
     let (Some(slot), Some(vectors)) = (&status.slot, &status.vectors) else { return as_it_is(None, None) };
-    let (mut waiting, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
+    let (mut unembedded, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
     for SearchSource { state, derived, .. } in sources {
-        waiting += derived.as_ref().map_or(Ok(0), |derived| derived.waiting(state))?;
+        unembedded += derived.as_ref().map_or(Ok(0), |derived| derived.unembedded(state))?;
         records += state.totals().records;
         has_vectors |= state.totals().vectors > 0 || derived.as_ref().is_some_and(|derived| derived.has_any(state));
     }
     let of_files = || (files.is_some() && slot.is_working()).then(|| "files are still being embedded".to_owned());
-    let of_records = (waiting > 0).then(|| format!("{waiting} of {records} records are not embedded yet"));
+    let of_records = (unembedded > 0).then(|| format!("{unembedded} of {records} records are not embedded yet"));
     let reason = of_records.or_else(of_files);
     if !has_vectors {
         return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));

@@ -150,7 +150,7 @@ impl Memory {
     /// What both sides changed since the base, records with the texts of all three versions.
     fn conflicts(&self, catalog: &Catalog, resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
-        if resolved.branch.parent.is_none() || resolved.until.is_some() {
+        if resolved.branch.parent.is_none() || resolved.last_seq.is_some() {
             return Ok(out);
         }
         let parent = catalog.parent(resolved.branch)?;

@@ -114,22 +114,24 @@ fn npy_header(state: &BranchVersion) -> Vec<u8> {
 }
 
 fn row_bytes(export: Export, row: &Row, blocks: &mut Blocks) -> Result<u64, SegmentError> {
-    let dim = row.served_dim(blocks)?;
+    let dim = row.verified_dim(blocks)?;
     Ok(match (export, dim) {
         (Export::Vectors, dim) => dim.unwrap_or(0) as u64 * 4,
         (Export::Ids, None) => 0,
-        (Export::Ids, Some(_)) => row.served_id(blocks)?.len() as u64 + 1,
-        (Export::Records, dim) => u64::from(row.served_json_bytes(blocks)?) + (EXPORT_BYTES + vector_bytes(dim)) as u64,
+        (Export::Ids, Some(_)) => row.verified_id(blocks)?.len() as u64 + 1,
+        (Export::Records, dim) => {
+            u64::from(row.verified_json_bytes(blocks)?) + (EXPORT_BYTES + vector_bytes(dim)) as u64
+        }
     })
 }
 
 fn render(export: Export, row: &Row, out: &mut Vec<u8>, blocks: &mut Blocks) -> Result<(), SegmentError> {
     match export {
         Export::Vectors => {
-            out.extend_from_slice(bytemuck::cast_slice(row.served_vector(blocks)?.as_deref().unwrap_or_default()));
+            out.extend_from_slice(bytemuck::cast_slice(row.verified_vector(blocks)?.as_deref().unwrap_or_default()));
         }
         Export::Ids => {
-            out.extend_from_slice(row.served_id(blocks)?.as_bytes());
+            out.extend_from_slice(row.verified_id(blocks)?.as_bytes());
             out.push(b'\n');
         }
         Export::Records => write_export_line(out, &*row.served(blocks)?),

@@ -25,7 +25,7 @@ pub(in crate::memory) fn render(
     let mut out = format!("# {}: a branch of an agent's memory\n\n", branch.path);
     let where_am_i = match (view, branch.parent) {
         (View::Checkpoint(_, label), _) => {
-            format!("The checkpoint `{label}` of it, read-only, as it was at {}", resolved.until.unwrap_or_default())
+            format!("The checkpoint `{label}` of it, read-only, as it was at {}", resolved.last_seq.unwrap_or_default())
         }
         (View::Proposal(..), _) => {
             "What it proposes to its parent, read-only; `plan` says what a merge would do".to_owned()

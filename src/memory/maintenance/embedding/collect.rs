@@ -95,7 +95,7 @@ impl Memory {
         let file = segment.derived().of(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;
-            if file.counts().waiting == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
+            if file.counts().unembedded_rows == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
                 return Ok(None);
             }
         }

@@ -55,7 +55,7 @@ impl EmbeddingStatus {
     /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         match &self.vectors {
-            Some(vectors) => vectors.waiting(state),
+            Some(vectors) => vectors.unembedded(state),
             None => Ok(state.totals().records.saturating_sub(state.totals().vectors)),
         }
     }
