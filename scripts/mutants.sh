@@ -13,8 +13,8 @@ files=()
 for module in "${modules[@]}"; do files+=(--file "src/$module/**"); done
 # Tests that find faults in these modules; those with real mounts and long histories are left out.
 tests=(journal:: lineage:: branch:: merge:: memory:: model:: durability:: files:: forgery:: damage:: regressions::
-  meanwhile:: manifest:: clock:: refusals:: orphans:: long_writes:: full:: faults:: shared_log:: signals:: archive:: purge
-  gates:: kept:: plans:: reverts:: shrink:: space:: stamps:: states:: story:: units::)
+  races:: manifest:: clock:: refusals:: orphans:: long_writes:: full:: faults:: shared_log:: signals:: archive:: purge
+  gates:: retained_states:: plans:: reverts:: shrink:: space:: stamps:: states:: story:: units::)
 
 all=$(cargo mutants --list "${files[@]}" | wc -l)
 shards=$(((all + count - 1) / count))

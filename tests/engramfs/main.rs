@@ -3,7 +3,7 @@
 
 /// Modules, tables and sizes: the code is as docs/ARCHITECTURE.md says.
 mod architecture;
-mod by_hand;
+mod manual_conflicts;
 /// Named finds, each with its story.
 mod regressions;
 
@@ -19,6 +19,8 @@ mod archive;
 mod clock;
 /// Flipped, cut, swapped and deleted bytes and files.
 mod damage;
+/// Bytes that go wrong while a store is open.
+mod damage_while_open;
 /// Branches as plain folders, and back.
 mod dump;
 /// Kills, power cuts and torn writes.
@@ -45,16 +47,12 @@ mod gates;
 mod graphs;
 /// Inode numbers lead to one file for ever.
 mod inodes;
-/// What branches were behind their entries.
-mod kept;
 /// What the page says that can't be relied on.
 mod known_limits;
 /// Writes whose bytes stay in the journal.
 mod long_writes;
 /// Manifests that grow by what is new.
 mod manifest;
-/// What others do between a decision and what follows from it.
-mod meanwhile;
 /// What `--memory` leaves for the server.
 mod memory_limits;
 /// Random operations against a plain model.
@@ -63,20 +61,22 @@ mod model;
 mod orphans;
 /// Every disk call panics in turn.
 mod panics;
-/// Queries to several places, and their words.
-mod places;
 /// What plans of merges name, and when they stay the same.
 mod plans;
 /// What leaked and must go.
 mod purge;
 /// Purges of entries of shared logs.
 mod purge_log;
+/// What others do between a decision and what follows from it.
+mod races;
 /// Names and vectors that are refused.
 mod refusals;
+/// What branches were behind their entries.
+mod retained_states;
 /// Reverts, undo and redo.
 mod reverts;
-/// Bytes that go wrong while a store is open.
-mod served;
+/// Queries to several places, and their words.
+mod search_scopes;
 /// Shared logs: what is in them after crashes and on failing disks.
 mod shared_log;
 /// Random steps that fail, made fewer.
