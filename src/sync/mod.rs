@@ -30,4 +30,4 @@ pub use order::Rank;
 pub use pool::Pool;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use shares::{Share, Shares};
-pub use waiting::{may_wait, no_longer_hurried, without_waiting};
+pub use waiting::{allow_waiting, may_wait, without_waiting};

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::backend;
 
 backend::thread_local! {
-    static HURRIED: Cell<bool> = const { Cell::new(false) };
+    static MUST_NOT_WAIT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `work` on a thread that must not wait for other callers: what asks [`may_wait`] gives up where it
@@ -15,22 +15,22 @@ pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
     struct Mark(bool);
     impl Drop for Mark {
         fn drop(&mut self) {
-            HURRIED.with(|hurried| hurried.set(self.0));
+            MUST_NOT_WAIT.with(|must_not_wait| must_not_wait.set(self.0));
         }
     }
-    let _mark = Mark(HURRIED.with(|hurried| hurried.replace(true)));
+    let _mark = Mark(MUST_NOT_WAIT.with(|must_not_wait| must_not_wait.replace(true)));
     work()
 }
 
 /// Returns whether this thread may wait for another caller.
 pub fn may_wait() -> bool {
-    !HURRIED.with(Cell::get)
+    !MUST_NOT_WAIT.with(Cell::get)
 }
 
 /// Lets this thread wait for the rest of its work: it has changed something, so the work can't be
 /// repeated elsewhere.
-pub fn no_longer_hurried() {
-    HURRIED.with(|hurried| hurried.set(false));
+pub fn allow_waiting() {
+    MUST_NOT_WAIT.with(|must_not_wait| must_not_wait.set(false));
 }
 
 #[cfg(test)]
@@ -38,11 +38,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_marked_work_is_hurried_and_only_until_it_changed_something() {
+    fn only_the_marked_work_must_not_wait_and_only_until_it_changed_something() {
         assert!(may_wait());
         let seen = without_waiting(|| {
             let before = may_wait();
-            no_longer_hurried();
+            allow_waiting();
             (before, may_wait())
         });
         assert_eq!(seen, (false, true));

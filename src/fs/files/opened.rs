@@ -243,8 +243,8 @@ mod tests {
         let leaving = opened.leave(key());
         assert!(!leaving.is_open);
         std::thread::scope(|scope| {
-            let hurried = without_waiting(|| opened.open(&key(), false));
-            assert_eq!(hurried.unwrap_err().errno(), Errno::EAGAIN);
+            let refused = without_waiting(|| opened.open(&key(), false));
+            assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
             let opening = scope.spawn(|| opened.open(&key(), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());

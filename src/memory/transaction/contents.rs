@@ -11,7 +11,7 @@ use crate::memory::catalog::Catalog;
 use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
-use crate::sync::no_longer_hurried;
+use crate::sync::allow_waiting;
 use crate::workspace::{DirectWrite, FileOp, Packs, Tree, TreeError};
 
 /// What counts towards a seal for each end of a long write, which keeps one chunk of 64 KiB in memory at
@@ -76,7 +76,7 @@ impl LogTail {
         after.place_ends(*inode, stretch, time, memory.packs())?;
         let (head, chunk_hashes) =
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
-        no_longer_hurried();
+        allow_waiting();
         let code = self.code(FrameKind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;

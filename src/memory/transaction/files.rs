@@ -17,7 +17,7 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
-use crate::sync::no_longer_hurried;
+use crate::sync::allow_waiting;
 use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, PathChange, RangeOp, Tree, TreeError};
 
 /// Operations that are committed with the writer's lock held; what more changed is worked out before.
@@ -299,7 +299,7 @@ impl Memory {
         self.admit_files(&self.catalog(), edit.author.branch, &files.tree, &after)?;
         let (head, content) = edit.to_bytes();
         if is_replayable {
-            no_longer_hurried();
+            allow_waiting();
             let code = log_tail.code(FrameKind::FileOp, &[&head, content]);
             self.append(journal, FrameKind::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
             // Only after the append: no later operation may be bound to a frame that was not written.
@@ -311,7 +311,7 @@ impl Memory {
                 pending.moved_at = edits + 1;
             }
         } else {
-            no_longer_hurried();
+            allow_waiting();
             // A seal writes the chunks of nameless files to packs too, so they count as unsealed.
             log_tail.unsealed_bytes += content.len() as u64;
         }

@@ -14,7 +14,7 @@ use crate::memory::catalog::{BranchId, Catalog, LeaseState};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{Reader, Time, Writer};
-use crate::sync::{Mutex, no_longer_hurried};
+use crate::sync::{Mutex, allow_waiting};
 
 /// The leases that are held.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Memory {
         let mut out = Writer::new();
         let bytes = out.number(branch.0).as_slice().to_vec();
         let code = writer.code(FrameKind::Lease, &[&bytes]);
-        no_longer_hurried();
+        allow_waiting();
         self.append(&journal, FrameKind::Lease, &[&code.0, &bytes], true)?;
         writer.link = code;
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;

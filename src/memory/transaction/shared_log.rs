@@ -22,7 +22,7 @@ use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::Row;
-use crate::sync::no_longer_hurried;
+use crate::sync::allow_waiting;
 
 static EVENT: Context = Context::new("engramfs 2026 event id v1");
 
@@ -94,7 +94,7 @@ impl Memory {
         cursor.write(out.number(branch.0));
         let bytes = out.finish();
         let code = writer.code(FrameKind::Cursor, &[&bytes]);
-        no_longer_hurried();
+        allow_waiting();
         self.append(&journal, FrameKind::Cursor, &[&code.0, &bytes], true)?;
         writer.link = code;
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;

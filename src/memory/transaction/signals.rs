@@ -17,7 +17,7 @@ use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::command::prepared::labels;
 use crate::memory::{Actor, BranchEvent, Error, Memory, SignalError};
 use crate::object::{CodecError, Reader, Time, Writer};
-use crate::sync::no_longer_hurried;
+use crate::sync::allow_waiting;
 
 /// [`BranchEvent::op`] where signals changed; the branch is the one whose shared log they belong to.
 const CHANGED: &str = "signal";
@@ -339,7 +339,7 @@ impl Memory {
             self.admit_signals(&catalog, owner, &changes)?;
             let bytes = to_bytes(owner.id, time, &changes);
             let code = writer.code(FrameKind::Signals, &[&bytes]);
-            no_longer_hurried();
+            allow_waiting();
             self.append(&journal, FrameKind::Signals, &[&code.0, &bytes], frees_room)?;
             (writer.link, writer.time) = (code, time);
             writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;

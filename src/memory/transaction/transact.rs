@@ -17,7 +17,7 @@ use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::object::{self, Context, Hash, Time};
-use crate::sync::{may_wait, no_longer_hurried};
+use crate::sync::{allow_waiting, may_wait};
 
 /// A state with more records and files than this is dropped on another thread, since freeing it takes a while.
 const DROPPED_INLINE_MAX: u64 = 16 << 10;
@@ -264,7 +264,7 @@ impl Memory {
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
         // From here on the request can't be repeated on another thread, so this one may block.
-        no_longer_hurried();
+        allow_waiting();
         // Every check comes before the append: once the frame is written, the command has happened.
         self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
         if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
