@@ -21,11 +21,11 @@ use crate::vector::{self, Metric, PreparedVector, prefetch};
 /// `ef` where the query does not give it: this many times `k`, and at least [`ef_default`].
 const EF_PER_K: usize = 3;
 /// The beam keeps and follows at least this many nodes whatever their scores, unless `ef` is less.
-const KEPT_MIN: usize = 16;
+const BEAM_NODES_MIN: usize = 16;
 /// Where another graph was walked before, that minimum is `k` divided by this: its results already bound the scores.
-const KEPT_MIN_FRACTION_OF_K: usize = 4;
+const BEAM_NODES_MIN_K_DIVISOR: usize = 4;
 /// The beam keeps at most this many times `ef` nodes, however many lie within the slack.
-const KEPT_MAX_PER_EF: usize = 3;
+const BEAM_NODES_MAX_PER_EF: usize = 3;
 /// How much farther than the `k`-th best a node may lie to be followed, as a share of that distance, where `ef` is
 /// [`REFERENCE_EF_PER_K`] times `k`.
 const SLACK_AT_REFERENCE: f32 = 0.02;
@@ -86,8 +86,8 @@ fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     let slack = SLACK_AT_REFERENCE + SLACK_PER_E_FOLD * (ef as f32 / (REFERENCE_EF_PER_K * k as f32)).ln();
     let slack = Slack { k, times: 1.0 + slack.max(0.0) };
     Beam {
-        kept_max: ef.saturating_mul(KEPT_MAX_PER_EF),
-        kept_min: k.max(KEPT_MIN).min(ef),
+        kept_max: ef.saturating_mul(BEAM_NODES_MAX_PER_EF),
+        kept_min: k.max(BEAM_NODES_MIN).min(ef),
         slack: Some(slack),
         ..Beam::new(ef)
     }
@@ -106,7 +106,7 @@ fn walk_pays(seen: u32, all: u32, ef: usize, rows_per_candidate: u64) -> bool {
 /// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
 /// that of a larger one.
 pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
-    walk_pays(seen, all, KEPT_MIN, ROWS_PER_CANDIDATE)
+    walk_pays(seen, all, BEAM_NODES_MIN, ROWS_PER_CANDIDATE)
 }
 
 /// Returns the `k` records of all sources that score best: best first, equal scores by id, then by source.
@@ -180,14 +180,14 @@ impl Scan<'_> {
     ) -> Result<bool, SearchError> {
         let (k, mut exact) = (pool.k(), true);
         let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
-        let ef_least = k.max(KEPT_MIN).min(ef);
+        let ef_least = k.max(BEAM_NODES_MIN).min(ef);
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
-        let beside = KEPT_MIN.max(k / KEPT_MIN_FRACTION_OF_K).min(ef_least);
+        let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_DIVISOR).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
         // The floor that the walk of a large graph finds spares the walks of smaller graphs and of further sources what
         // can't be among the best.
         if let Some(floor) = *floor {
-            (beam.floor, beam.kept_min) = (floor, beside);
+            (beam.floor, beam.kept_min) = (floor, later_kept_min);
         }
         let layers = self.largest_first();
         for &layer in &layers {
@@ -196,7 +196,7 @@ impl Scan<'_> {
             if self.walks(layer, query, kept, effort.exact)? {
                 self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
-                (beam.kept_min, *floor) = (beside, Some(beam.floor));
+                (beam.kept_min, *floor) = (later_kept_min, Some(beam.floor));
                 exact = false;
             } else {
                 self.scan_layer(layer, query, pool)?;

@@ -12,7 +12,7 @@ use crate::fs::vectors_name::VectorsName;
 use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, View, check_record_id};
 
 /// How often a record that others write to is set aside anew.
-const ROUNDS: usize = 10;
+const ATTEMPTS_MAX: usize = 10;
 
 /// Returns the id of the record that a name means; EINVAL where that can't be one.
 fn record_id(name: &OsStr) -> Result<Arc<str>, Failure> {
@@ -113,7 +113,7 @@ fn save(context: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure
 /// deleted: one that others write meanwhile is set aside in its place.
 fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Failure> {
     let temporaries = &context.state.temporaries;
-    for _ in 0..ROUNDS {
+    for _ in 0..ATTEMPTS_MAX {
         let record = context.memory().snapshot(&context.view)?.get(id)?.ok_or(Errno::ENOENT)?;
         let replaced = temporaries.named(to);
         temporaries.create(

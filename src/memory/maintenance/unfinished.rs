@@ -91,10 +91,10 @@ mod tests {
     use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 
     const DIM: usize = 4;
-    const SEGMENT: Hash = Hash([7; 32]);
+    const SEGMENT_NAME: Hash = Hash([7; 32]);
     /// How many steps are done when a build is kept for the first time, and for the second.
-    const FIRST: usize = 40;
-    const SECOND: usize = 90;
+    const FIRST_SAVE_STEPS: usize = 40;
+    const SECOND_SAVE_STEPS: usize = 90;
 
     /// The columns of 60 rows.
     struct Columns {
@@ -119,14 +119,14 @@ mod tests {
         }
 
         fn resume(&self, disk: &dyn Disk) -> Option<GraphBuilder<'_>> {
-            resume(disk, &SEGMENT, Metric::L2, || self.rows(), Params::default())
+            resume(disk, &SEGMENT_NAME, Metric::L2, || self.rows(), Params::default())
         }
     }
 
     /// Keeps a build twice, and cuts the power at every call of the second time, with several outcomes each. Returns what the
     /// file may be then; nothing where there is none.
     fn cut_at_every_call(columns: &Columns, ignore_sync: bool) -> BTreeSet<Option<Vec<u8>>> {
-        let [first, second] = [FIRST, SECOND].map(|steps| {
+        let [first, second] = [FIRST_SAVE_STEPS, SECOND_SAVE_STEPS].map(|steps| {
             let mut builder = columns.begin();
             builder.step(steps);
             builder
@@ -135,10 +135,10 @@ mod tests {
         for nth in 1.. {
             let faulty = FaultyDisk::new(ForgetfulDisk::new());
             faulty.inner().ignore_sync(ignore_sync);
-            save(&faulty, &SEGMENT, Metric::L2, &first).unwrap();
+            save(&faulty, &SEGMENT_NAME, Metric::L2, &first).unwrap();
             faulty.sync_dir("").unwrap();
             faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, DiskCall::CHANGES, libc::EIO) });
-            let is_kept = save(&faulty, &SEGMENT, Metric::L2, &second).is_ok();
+            let is_kept = save(&faulty, &SEGMENT_NAME, Metric::L2, &second).is_ok();
             let disk = faulty.inner();
             let cuts = [disk.power_cut_keep_nothing(), disk.power_cut_keep_all()];
             outcomes.extend(
@@ -166,7 +166,7 @@ mod tests {
         let columns = Columns::new();
         let found = cut_at_every_call(&columns, false);
         let done = found.iter().map(|bytes| bytes.as_ref().and_then(|bytes| resumed(&columns, bytes)));
-        assert_eq!(done.collect::<BTreeSet<_>>(), BTreeSet::from([Some(FIRST), Some(SECOND)]));
+        assert_eq!(done.collect::<BTreeSet<_>>(), BTreeSet::from([Some(FIRST_SAVE_STEPS), Some(SECOND_SAVE_STEPS)]));
         assert_eq!(found.len(), 2);
     }
 
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_left_of_keeping_a_build_goes_with_it() {
         let (columns, disk) = (Columns::new(), ForgetfulDisk::new());
-        save(&disk, &SEGMENT, Metric::L2, &columns.begin()).unwrap();
+        save(&disk, &SEGMENT_NAME, Metric::L2, &columns.begin()).unwrap();
         disk.create(NEW_PATH).unwrap();
         drop_kept(&disk);
         assert_eq!(disk.files(), []);

@@ -13,7 +13,7 @@ use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, 
 /// Of the time that is left, what the embedder may take: three parts of four. Where it does not answer, words still do.
 const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 /// How often a query is put again that found damage in the index of files.
-const ROUNDS: usize = 3;
+const ATTEMPTS_MAX: usize = 3;
 
 impl Memory {
     /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of his other
@@ -34,7 +34,7 @@ impl Memory {
     pub fn ask_for(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
         let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
         let view = at.as_ref().unwrap_or(view);
-        for _ in 1..ROUNDS {
+        for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.set().version;
             match self.ask_once(caller, view, query) {
                 // The index is made of the files, and what of it was damaged is made again.

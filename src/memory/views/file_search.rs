@@ -21,7 +21,7 @@ const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_l
 /// How long a query waits for what others are indexing.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often a look is begun again that found damage in the index.
-const ROUNDS: usize = 4;
+const ATTEMPTS_MAX: usize = 4;
 
 /// What of the index each view shows, for those that were asked lately.
 #[derive(Default)]
@@ -96,7 +96,7 @@ pub(in crate::memory) struct SearchableFiles {
 impl Memory {
     /// Returns what the index shows of a view as it is now; nothing where the view has no files.
     pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
-        for _ in 1..ROUNDS {
+        for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.set().version;
             match self.look_at_files(view) {
                 // The next look goes without what was damaged.
