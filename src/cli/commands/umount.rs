@@ -64,7 +64,7 @@ fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(
     let still_held = || holder(store).is_some_and(|now| now.is_empty() || now == held_by);
     while is_held(store) && still_held() {
         if Instant::now() >= end {
-            return Err(lingers(store, held_by));
+            return Err(not_released(store, held_by));
         }
         waiting();
         std::thread::sleep(POLL);
@@ -73,7 +73,7 @@ fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(
 }
 
 /// The refusal where the store is not free in time, from what its lock says of who holds it.
-fn lingers(store: &Path, held_by: &str) -> CommandError {
+fn not_released(store: &Path, held_by: &str) -> CommandError {
     let pid = held_by.strip_prefix("process ").and_then(|rest| rest.split(',').next()?.parse::<u32>().ok());
     let (process, hint) = match pid {
         Some(pid) => (format!("process {pid}"), format!("wait for it, or end it: kill {pid}")),
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn who_waits_in_vain_is_told_the_process_that_holds_the_store() {
         let said = |held_by: &str| {
-            let error = lingers(Path::new("/s"), held_by);
+            let error = not_released(Path::new("/s"), held_by);
             (error.message, error.hint)
         };
         let (message, hint) = said("process 41, mounted at /m #0123\n");

@@ -192,7 +192,7 @@ impl ContentMerger for MergeAll {
 /// `never` gives the parent's content.
 pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
-    if child == parent || contents.base == Some(child) || kind.is_never() {
+    if child == parent || contents.base == Some(child) || kind.never_merges() {
         return Merged::clean(ContentChoice::Parent);
     }
     if contents.base == Some(parent) {

@@ -80,7 +80,7 @@ impl FileMergeKind {
     }
 
     /// Tells whether the file does not merge at all.
-    pub(super) fn is_never(&self) -> bool {
+    pub(super) fn never_merges(&self) -> bool {
         matches!(self.spec.merging, Merging::Never)
     }
 

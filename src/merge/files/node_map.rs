@@ -303,7 +303,7 @@ pub(super) fn places(
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        if is_never(rules, &path, node.kind() == FileKind::Directory) {
+        if never_merges(rules, &path, node.kind() == FileKind::Directory) {
             continue;
         }
         if let Some(directory) = id(directory) {
@@ -315,9 +315,9 @@ pub(super) fn places(
 }
 
 /// Whether a path does not merge. A rule for all that is in a directory is for the directory, too.
-pub(super) fn is_never(rules: &Rules, path: &[u8], is_directory: bool) -> bool {
+pub(super) fn never_merges(rules: &Rules, path: &[u8], is_directory: bool) -> bool {
     if is_directory {
-        return rules.of(&[path, b"/"].concat()).kind.is_never();
+        return rules.of(&[path, b"/"].concat()).kind.never_merges();
     }
-    rules.of(path).kind.is_never()
+    rules.of(path).kind.never_merges()
 }

@@ -37,7 +37,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
         if !self.is_in_place(old.names().next()?.0) {
             return None;
         }
-        if self.rules.of(&difference.path).kind.is_never() {
+        if self.rules.of(&difference.path).kind.never_merges() {
             return Some(None);
         }
         let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };

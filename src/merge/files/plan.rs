@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::apply::TreeEditor;
 use super::node_change::NodeChange;
-use super::node_map::{Id, NodeMap, is_never};
+use super::node_map::{Id, NodeMap, never_merges};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::unit_merge::{UnitMember, UnitOutcome, UnitPlan, Units};
@@ -228,7 +228,7 @@ fn classify(
         // A change that does nothing means that a rule left the file out.
         let is_left_out = match &change {
             Some(change) => change.is_none(),
-            None => is_never(rules, &difference.path, difference.is_directory()),
+            None => never_merges(rules, &difference.path, difference.is_directory()),
         };
         if is_left_out {
             left_out.push(difference.clone());

@@ -102,7 +102,7 @@ fn a_side_that_changed_nothing_gives_the_other_side() {
     let mut chance = Chance(1);
     for _ in 0..2_000 {
         let (base, other) = (chance.bytes(), chance.bytes());
-        for kind in kinds().into_iter().filter(|kind| !kind.is_never()) {
+        for kind in kinds().into_iter().filter(|kind| !kind.never_merges()) {
             for strategy in Strategy::ALL {
                 let child = contents(Some(&base), &other, &base);
                 let parent = contents(Some(&base), &base, &other);
@@ -146,7 +146,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
     let mut clean = 0;
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
-        for kind in kinds().into_iter().filter(|kind| !kind.is_never()) {
+        for kind in kinds().into_iter().filter(|kind| !kind.never_merges()) {
             let (one, other) = (contents(Some(&base), &child, &parent), contents(Some(&base), &parent, &child));
             let here = merge_contents(&kind, &one, Strategy::Manual);
             let there = merge_contents(&kind, &other, Strategy::Manual);
