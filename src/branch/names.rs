@@ -77,13 +77,13 @@ impl NameError {
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err(NameError::Length(shown(name), name.len()));
+        return Err(NameError::Length(truncated_for_message(name), name.len()));
     }
     if name.starts_with('.') || !name.bytes().all(allowed) {
-        return Err(NameError::Characters(shown(name)));
+        return Err(NameError::Characters(truncated_for_message(name)));
     }
     if RESERVED.contains(&name) {
-        return Err(NameError::Taken(shown(name)));
+        return Err(NameError::Taken(truncated_for_message(name)));
     }
     Ok(())
 }
@@ -91,11 +91,15 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Checks a record id; `RecordId` unless it has 1 to 200 bytes without `/`, control characters and a dot in front.
 pub fn check_record_id(id: &str) -> Result<(), NameError> {
     let fits = (1..=RECORD_ID_BYTES_MAX).contains(&id.len()) && !id.starts_with('.');
-    if fits && !id.chars().any(|c| c == '/' || c.is_control()) { Ok(()) } else { Err(NameError::RecordId(shown(id))) }
+    if fits && !id.chars().any(|c| c == '/' || c.is_control()) {
+        Ok(())
+    } else {
+        Err(NameError::RecordId(truncated_for_message(id)))
+    }
 }
 
 /// The beginning of a refused name, fit for a message.
-fn shown(name: &str) -> String {
+fn truncated_for_message(name: &str) -> String {
     name.chars().take(80).flat_map(char::escape_debug).collect()
 }
 

@@ -116,7 +116,7 @@ impl VisiblePart {
     }
 
     /// Goes through the rows that some file shows.
-    pub fn shown(&self) -> impl Iterator<Item = u32> {
+    pub fn visible_rows(&self) -> impl Iterator<Item = u32> {
         self.rows.iter()
     }
 

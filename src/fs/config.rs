@@ -15,7 +15,7 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 const BUFFER_BYTES: usize = 4096;
 
 /// Returns a value as its file shows it: with a line end, and empty when unset.
-pub(super) fn shown(value: &str) -> String {
+pub(super) fn with_line_end(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{value}\n") }
 }
 
@@ -49,7 +49,7 @@ impl SettingFile {
     /// A write at 0 begins a value again, appending goes on from the present one.
     pub fn open(context: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         context.check_writable()?;
-        let value = shown(&context.memory().setting(&context.view, setting)?);
+        let value = with_line_end(&context.memory().setting(&context.view, setting)?);
         Ok(SettingFile {
             context,
             setting,

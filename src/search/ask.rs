@@ -275,7 +275,7 @@ impl HitBuilder<'_> {
                 (version.provenance.clone(), content.text.clone(), content.metadata.clone())
             }
             Row::Sealed(segment, row) => {
-                let (provenance, content) = segment.shown(*row, &mut self.blocks)?;
+                let (provenance, content) = segment.provenance_and_content(*row, &mut self.blocks)?;
                 (provenance, content.text, content.metadata)
             }
         };

@@ -44,7 +44,7 @@ impl FileScan<'_> {
         let file = part.segment.derived().of(&derived.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
-        for row in part.shown() {
+        for row in part.visible_rows() {
             self.timer.spend(CODE_STEPS)?;
             if let (Some(number), Some(file), Some(columns)) = (number(row), &file, &columns) {
                 if may_enter(top, query, columns.code(number)) {
@@ -91,7 +91,7 @@ impl FileSource<'_> {
             }
             // An unsealed segment has all its vectors in memory, so nothing else has to be looked at.
             if part.segment.name().is_none() && !derived.recent.is_empty() {
-                for row in part.shown() {
+                for row in part.visible_rows() {
                     if derived.recent.contains_key(&part.segment.place(row)?.key.vector_key()) {
                         return Ok(true);
                     }

@@ -293,14 +293,18 @@ impl Segment {
         Ok(Version::stored(id.into(), content, payload.provenance, computed))
     }
 
-    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::shown`] may.
+    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::provenance_and_content`] may.
     pub fn provenance(&self, row: u32) -> Result<Provenance, SegmentError> {
         Ok(self.parse(row, self.payload(row)?)?.provenance)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata. The content's vector is
     /// none, whatever the row has.
-    pub fn shown(&self, row: u32, blocks: &mut Blocks) -> Result<(Provenance, RecordContent), SegmentError> {
+    pub fn provenance_and_content(
+        &self,
+        row: u32,
+        blocks: &mut Blocks,
+    ) -> Result<(Provenance, RecordContent), SegmentError> {
         let payload = self.read_payload(row, blocks)?;
         let Payload { provenance, text, metadata, .. } = self.parse(row, &payload)?;
         Ok((provenance, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))

@@ -46,14 +46,15 @@ const VALUE_CHARS_MAX: usize = 160;
 pub fn render(object: &Value) -> String {
     let Some(map) = object.as_object() else { return format!("{object}\n") };
     let rank = |key: &str| ORDER.iter().position(|known| *known == key).unwrap_or(ORDER.len());
-    let mut facts: Vec<(String, String)> = map.iter().map(|(key, value)| (key.clone(), shown(key, value))).collect();
+    let mut facts: Vec<(String, String)> =
+        map.iter().map(|(key, value)| (key.clone(), format_value(key, value))).collect();
     facts.sort_by_key(|(key, _)| rank(key));
     facts.retain(|(_, value)| !value.is_empty());
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     facts.iter().map(|(key, value)| format!("{:width$}  {value}\n", key.replace('_', " "))).collect()
 }
 
-fn shown(key: &str, value: &Value) -> String {
+fn format_value(key: &str, value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => first_words(text, VALUE_CHARS_MAX),
@@ -63,10 +64,10 @@ fn shown(key: &str, value: &Value) -> String {
         },
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::Array(items) => items.iter().map(|item| shown(key, item)).collect::<Vec<_>>().join(", "),
+        Value::Array(items) => items.iter().map(|item| format_value(key, item)).collect::<Vec<_>>().join(", "),
         Value::Object(map) => {
             let kind = |inner| if ALL_BYTES.contains(&key) { "bytes" } else { inner };
-            let shown = map.iter().map(|(inner, value)| format!("{inner} {}", shown(kind(inner), value)));
+            let shown = map.iter().map(|(inner, value)| format!("{inner} {}", format_value(kind(inner), value)));
             shown.collect::<Vec<_>>().join(", ")
         }
     }

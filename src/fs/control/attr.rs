@@ -50,7 +50,7 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
     };
     let info = mount.memory.info(view.branch())?;
     let base = base_attr(mount, ino, node, &info).dated(changed(mount, &view, &info)?);
-    let attr = shown(mount, (node, &view), base, &info)?;
+    let attr = attr_by_node(mount, (node, &view), base, &info)?;
     Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
 }
 
@@ -85,7 +85,12 @@ fn base_attr(mount: &MountContext, ino: u64, node: &FsNode, info: &BranchInfo) -
     Attr { mode, ..base }
 }
 
-fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info: &BranchInfo) -> Result<Attr, Failure> {
+fn attr_by_node(
+    mount: &MountContext,
+    (node, view): (&FsNode, &View),
+    base: Attr,
+    info: &BranchInfo,
+) -> Result<Attr, Failure> {
     let (ino, modified) = (base.ino, base.modified);
     match node {
         FsNode::Mount => mount_attr(mount, ino),
@@ -113,7 +118,7 @@ fn shown(mount: &MountContext, (node, view): (&FsNode, &View), base: Attr, info:
         FsNode::Signal(_, key, created) => signals::attr(mount, base, view, SignalId { key, created: *created }),
         FsNode::Setting(_, setting) => {
             let value = mount.memory.setting(view, *setting)?;
-            Ok(base.sized(config::shown(&value).len() as u64))
+            Ok(base.sized(config::with_line_end(&value).len() as u64))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ControlNodeOps;
 use super::fixed::generated;
-use crate::fs::config::{SettingFile, shown};
+use crate::fs::config::{SettingFile, with_line_end};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
 use crate::fs::line_session::LineSession;
@@ -67,7 +67,7 @@ impl ControlNodeOps<'_> {
             FsNode::Setting(_, setting) if flags.write => {
                 Box::new(SettingFile::open(context.clone(), *setting, flags.append)?)
             }
-            FsNode::Setting(view, setting) => frozen(shown(&memory.setting(view, *setting)?).into_bytes())?,
+            FsNode::Setting(view, setting) => frozen(with_line_end(&memory.setting(view, *setting)?).into_bytes())?,
             FsNode::Signal(_, key, created) if flags.write => {
                 Box::new(SignalFile::open(context.clone(), key, *created, flags.append)?)
             }

@@ -80,7 +80,7 @@ impl EmbedderRecord {
     }
 
     /// Returns what people are shown.
-    pub fn shown(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("{} {} {}", self.name, self.dim, self.identity)
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         let probes = vec![vec![0.5, -1.25], vec![1e-9, 3.0]];
         let record = EmbedderRecord::new("mini\tlm", 2, b"files", probes, 4);
         assert_eq!(EmbedderRecord::parse(&record.to_text()).unwrap(), record);
-        assert_eq!(record.shown(), format!("minilm 2 {}", record.identity));
+        assert_eq!(record.describe(), format!("minilm 2 {}", record.identity));
         let head = EmbedderRecord::parse_head(&record.to_text()).unwrap();
         assert_eq!((head.set(), head.probes.len()), (record.set(), 0));
         let other = |change: &dyn Fn(&mut EmbedderRecord)| {

@@ -164,7 +164,7 @@ impl Catalog {
             return Ok(OWN_LOG.into());
         }
         if setting == Setting::Embedder {
-            return Ok(EmbedderRecord::parse_head(value).map_or_else(|| "".into(), |record| record.shown().into()));
+            return Ok(EmbedderRecord::parse_head(value).map_or_else(|| "".into(), |record| record.describe().into()));
         }
         Ok(value.clone())
     }

@@ -109,7 +109,10 @@ impl Rule {
 fn parse_kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<FileMergeKind, RuleFault> {
     let word = words.next().ok_or_else(|| RuleFault::new("there is no kind", kind::hint()))?;
     let Some(spec) = KINDS.into_iter().find(|spec| spec.name == word) else {
-        return Err(RuleFault::new(format_args!("'{}' is no kind of merge", shown(word)), kind::hint()));
+        return Err(RuleFault::new(
+            format_args!("'{}' is no kind of merge", truncated_for_message(word)),
+            kind::hint(),
+        ));
     };
     if !spec.takes_key {
         return Ok(FileMergeKind::new(spec, ""));
@@ -142,11 +145,17 @@ impl Rule {
         } else if let Ok(strategy) = word.parse() {
             self.strategy.replace(strategy).is_none()
         } else {
-            return Err(RuleFault::new(format_args!("'{}' is no option of a rule", shown(word)), OPTIONS));
+            return Err(RuleFault::new(
+                format_args!("'{}' is no option of a rule", truncated_for_message(word)),
+                OPTIONS,
+            ));
         };
         match is_new {
             true => Ok(()),
-            false => Err(RuleFault::new(format_args!("'{}' says again what was said before", shown(word)), OPTIONS)),
+            false => Err(RuleFault::new(
+                format_args!("'{}' says again what was said before", truncated_for_message(word)),
+                OPTIONS,
+            )),
         }
     }
 }
@@ -160,7 +169,7 @@ fn ttl_nanos(text: &str) -> Result<i64, RuleFault> {
     match nanos {
         Some(nanos) if nanos >= 1.0 => Ok(nanos.min(i64::MAX as f64) as i64),
         _ => Err(RuleFault::new(
-            format_args!("'{}' is no lifetime", shown(text)),
+            format_args!("'{}' is no lifetime", truncated_for_message(text)),
             "write a duration such as ttl=1h or ttl=7d",
         )),
     }
@@ -177,13 +186,13 @@ fn principals(list: &str) -> Result<Arc<[Principal]>, RuleFault> {
         }
     };
     let wrong = || {
-        let problem = format!("'{}' is no list of users and groups", shown(list));
+        let problem = format!("'{}' is no list of users and groups", truncated_for_message(list));
         RuleFault::new(problem, "write numbers, as in write=uid:1001,gid:50")
     };
     list.split(',').map(one).collect::<Option<Arc<[Principal]>>>().ok_or_else(wrong)
 }
 
 /// The first 80 characters, for messages.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn truncated_for_message(text: &str) -> String {
     text.chars().take(80).collect()
 }

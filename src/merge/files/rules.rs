@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::Strategy;
 use super::kind::FileMergeKind;
-use super::rule::{Rule, RuleFault, shown};
+use super::rule::{Rule, RuleFault, truncated_for_message};
 
 /// The rules of a new root branch, as `config/rules` shows them.
 pub const DEFAULT_RULES: &str = "*.jsonl  union event_id
@@ -118,7 +118,7 @@ impl Rules {
     /// Returns the rules with what never merges merging as a whole: for a revert, where both sides are one branch.
     pub fn merging_all(&self) -> Rules {
         let merge = |rule: &Rule| {
-            let kind = if rule.kind.is_never() { FileMergeKind::whole() } else { rule.kind.clone() };
+            let kind = if rule.kind.never_merges() { FileMergeKind::whole() } else { rule.kind.clone() };
             Rule { kind, ..rule.clone() }
         };
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(merge).collect() }
@@ -156,7 +156,7 @@ fn included(line: &str) -> Result<&str, RuleFault> {
     match (words.next(), words.next()) {
         (Some("workspace"), None) => Ok(WORKSPACE_RULES),
         (name, _) => {
-            let problem = format!("'{}' is nothing to include", shown(name.unwrap_or_default()));
+            let problem = format!("'{}' is nothing to include", truncated_for_message(name.unwrap_or_default()));
             Err(RuleFault::new(problem, "write include workspace, or ?include for files of that name"))
         }
     }
@@ -165,13 +165,14 @@ fn included(line: &str) -> Result<&str, RuleFault> {
 /// Compiles a pattern into a glob over paths relative to `files/`.
 fn glob(pattern: &str) -> Result<Glob, RuleFault> {
     const HINT: &str = "write a pattern such as *.md, core/** or /notes/{a,b}.txt";
-    let wrong = |why: &str| RuleFault::new(format_args!("'{}' is no pattern: {why}", shown(pattern)), HINT);
+    let wrong =
+        |why: &str| RuleFault::new(format_args!("'{}' is no pattern: {why}", truncated_for_message(pattern)), HINT);
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(wrong("it is longer than 1024 bytes"));
     }
     if pattern.ends_with('/') {
         return Err(RuleFault::new(
-            format_args!("'{}' ends in a slash", shown(pattern)),
+            format_args!("'{}' ends in a slash", truncated_for_message(pattern)),
             "write core/** for all that is in the directory core",
         ));
     }
@@ -261,7 +262,7 @@ mod tests {
             misses.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "text", "{pattern} × {path}"));
         }
         let rules = Rules::parse("*.bin never").unwrap();
-        assert!(rules.of(b"\xff\xfe/\x80.bin").kind.is_never(), "names need not be UTF-8");
+        assert!(rules.of(b"\xff\xfe/\x80.bin").kind.never_merges(), "names need not be UTF-8");
     }
 
     #[test]

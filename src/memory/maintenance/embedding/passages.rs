@@ -83,7 +83,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let file = part.segment.derived().of(&vectors.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
-        for row in part.shown() {
+        for row in part.visible_rows() {
             if search.texts.len() == TEXTS_AT_ONCE {
                 break;
             }
