@@ -212,7 +212,8 @@ impl JournalReading<'_> {
         if self.last.as_ref().is_none_or(|entry| entry.verifies(self.source.public_key)) {
             return Ok(());
         }
-        let (reader, mut seq) = (HistoryReader::of(&self.source.segments.blobs, self.history.epoch()), self.sealed + 1);
+        let (reader, mut seq) =
+            (HistoryReader::of(&self.source.segments.blobs, self.history.snapshot()), self.sealed + 1);
         while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public_key) {
             seq += 1;
         }

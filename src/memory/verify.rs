@@ -115,7 +115,7 @@ fn check_moved(
     public: &PublicKey,
     options: &VerifyOptions<'_>,
 ) -> Result<ArchivedEntries, Error> {
-    let start = loaded.history.epoch().start;
+    let start = loaded.history.snapshot().start;
     let (mut archived, mut batch, mut last) =
         (ArchivedEntries::default(), Vec::new(), ChainLink { seq: 0, hash: Hash::ZERO });
     let check = |batch: &mut Vec<Arc<SignedEntry>>, last: &mut ChainLink| {
@@ -154,13 +154,13 @@ fn check_history(
     public: &PublicKey,
     (options, archived): (&VerifyOptions<'_>, &ArchivedEntries),
 ) -> Result<u64, Error> {
-    let epoch = loaded.history.epoch();
-    for archive in &epoch.archives {
+    let snapshot = loaded.history.snapshot();
+    for archive in &snapshot.archives {
         archive.file(blobs)?.verify()?;
     }
-    let (reader, newest) = (HistoryReader::of(blobs, epoch.clone()), epoch.newest());
-    let (mut archives, mut check) = (epoch.archives.iter().peekable(), Check::new(blobs, &epoch.archives)?);
-    let (mut prev, mut seq, mut has_tip) = (epoch.start.prev, epoch.start.first, archived.has_tip);
+    let (reader, newest) = (HistoryReader::of(blobs, snapshot.clone()), snapshot.newest());
+    let (mut archives, mut check) = (snapshot.archives.iter().peekable(), Check::new(blobs, &snapshot.archives)?);
+    let (mut prev, mut seq, mut has_tip) = (snapshot.start.prev, snapshot.start.first, archived.has_tip);
     while seq <= newest {
         let last_seq = newest.min(seq + BATCH_ENTRIES - 1);
         let entries = (seq..=last_seq).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;

@@ -8,7 +8,7 @@ use super::read::HistoryReader;
 use super::tail::HistoryTail;
 use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, tells_parent};
 use super::write::{FreshEntries, write};
-use super::{Epoch, lengths};
+use super::{HistorySnapshot, lengths};
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::Error;
 use crate::memory::catalog::LineageStart;
@@ -71,7 +71,7 @@ pub(in crate::memory) fn without_first(
     let last = archives.last().map_or(0, |archive| archive.last());
     let facts_before = archives[0].before(blobs)?;
     let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(last + 1));
-    let reader = HistoryReader::of(blobs, Arc::new(Epoch { start, archives, tail }));
+    let reader = HistoryReader::of(blobs, Arc::new(HistorySnapshot { start, archives, tail }));
     let mut facts_before = facts_behind(&reader, facts_before, first - 1)?;
     let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
     let standings = facts_before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();

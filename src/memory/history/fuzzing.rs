@@ -28,7 +28,7 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     let _ = (archive.before(&blobs), archive.facts_before(&blobs, 1), archive.chunk_with(&blobs, archive.count - 1));
     let start = LineageStart { first: archive.first, ..LineageStart::default() };
     let history = History::new(&[ArchiveName { name, count: archive.count }], start);
-    let reader = HistoryReader::of(&blobs, history.epoch());
+    let reader = HistoryReader::of(&blobs, history.snapshot());
     for seq in (archive.first..=archive.last()).take(ROWS as usize) {
         if let Ok(signed) = reader.entry(seq) {
             assert_eq!(signed.entry.seq, seq);

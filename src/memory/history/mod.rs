@@ -47,7 +47,7 @@ use timeline::{LineLengths, LineTotals, TimelinePoint, advance, needs_parent, te
 use write::FreshEntries;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
-pub(super) struct Epoch {
+pub(super) struct HistorySnapshot {
     /// Where the entries here begin.
     pub start: LineageStart,
     /// Oldest first.
@@ -55,7 +55,7 @@ pub(super) struct Epoch {
     tail: RwLock<HistoryTail>,
 }
 
-impl Epoch {
+impl HistorySnapshot {
     /// Returns the number of the newest entry.
     pub fn newest(&self) -> u64 {
         self.tail.read().next() - 1
@@ -63,7 +63,7 @@ impl Epoch {
 }
 
 /// All entries in order.
-pub(super) struct History(RwLock<Arc<Epoch>>);
+pub(super) struct History(RwLock<Arc<HistorySnapshot>>);
 
 impl History {
     /// Begins with archives, oldest first; no file is opened yet.
@@ -78,27 +78,27 @@ impl History {
             })
             .collect();
         let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(first));
-        History(RwLock::ranked(Rank::History, Arc::new(Epoch { start, archives, tail })))
+        History(RwLock::ranked(Rank::History, Arc::new(HistorySnapshot { start, archives, tail })))
     }
 
     /// Returns archives and entries as they are now.
-    pub fn epoch(&self) -> Arc<Epoch> {
+    pub fn snapshot(&self) -> Arc<HistorySnapshot> {
         self.0.read().clone()
     }
 
     /// Returns the names of all archives.
     pub fn archives(&self) -> Vec<ArchiveName> {
-        names(&self.epoch().archives)
+        names(&self.snapshot().archives)
     }
 
     /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two.
     pub fn make_ready(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
-        let epoch = self.epoch();
+        let snapshot = self.snapshot();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
-            if branch != 0 && !epoch.tail.read().knows(branch) {
-                let standing = HistoryReader::of(blobs, epoch.clone()).timeline_point(branch, u64::MAX)?;
-                epoch.tail.write().begin(branch, standing);
+            if branch != 0 && !snapshot.tail.read().knows(branch) {
+                let standing = HistoryReader::of(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
+                snapshot.tail.write().begin(branch, standing);
             }
         }
         Ok(())
@@ -107,24 +107,24 @@ impl History {
     /// Adds the newest entry.
     pub fn push(&self, signed: &SignedEntry) {
         let lengths = lengths(signed);
-        self.epoch().tail.write().push(signed, lengths);
+        self.snapshot().tail.write().push(signed, lengths);
     }
 
     /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet.
     pub fn archive(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
-        let epoch = self.epoch();
-        let mut archives = epoch.archives.clone();
-        let first = archives.last().map_or(epoch.start.first, |archive| archive.last() + 1);
+        let snapshot = self.snapshot();
+        let mut archives = snapshot.archives.clone();
+        let first = archives.last().map_or(snapshot.start.first, |archive| archive.last() + 1);
         if first > last_seq {
             return Ok(archives);
         }
         let fresh = FreshEntries {
             first,
             last: last_seq,
-            branches: epoch.tail.read().upto(last_seq),
+            branches: snapshot.tail.read().upto(last_seq),
             facts_before: BTreeMap::new(),
         };
-        let reader = HistoryReader::of(blobs, epoch.clone());
+        let reader = HistoryReader::of(blobs, snapshot.clone());
         let older = archives.split_off(archives.len() - write::folded(&archives, last_seq + 1 - first));
         let archive = match write::write(blobs, &reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
@@ -141,12 +141,12 @@ impl History {
 
     /// Takes over what [`History::archive`] made; the caller has the writer's lock. Returns what is to be dropped
     /// without it.
-    pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<Epoch> {
-        let old = self.epoch();
+    pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<HistorySnapshot> {
+        let old = self.snapshot();
         let sealed = archives.last().map_or(start.first - 1, |archive| archive.last());
         let tail = HistoryTail::behind(&old.tail.read(), sealed);
-        let epoch = Arc::new(Epoch { start, archives, tail: RwLock::ranked(Rank::Leaf, tail) });
-        std::mem::replace(&mut *self.0.write(), epoch)
+        let snapshot = Arc::new(HistorySnapshot { start, archives, tail: RwLock::ranked(Rank::Leaf, tail) });
+        std::mem::replace(&mut *self.0.write(), snapshot)
     }
 }
 
@@ -242,7 +242,7 @@ impl Check {
 impl Memory {
     /// Returns what reads the history as it is now.
     pub(super) fn history_reader(&self) -> HistoryReader<'_> {
-        HistoryReader::of(&self.storage.segments.blobs, self.history.epoch())
+        HistoryReader::of(&self.storage.segments.blobs, self.history.snapshot())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of

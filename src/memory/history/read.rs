@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Epoch;
+use super::HistorySnapshot;
 use super::archive::first_where;
 use super::lines::HistoryFile;
 use super::timeline::{BranchFacts, TimelinePoint, TimelineStep};
@@ -49,7 +49,7 @@ impl DecodedChunk {
 /// Reads entries and histories.
 pub(in crate::memory) struct HistoryReader<'a> {
     blobs: &'a BlobStore,
-    epoch: Arc<Epoch>,
+    snapshot: Arc<HistorySnapshot>,
     /// The steps of each branch, newest first.
     pieces: RefCell<HashMap<u64, Arc<[HistoryPiece]>>>,
     blocks: RefCell<Blocks>,
@@ -67,11 +67,11 @@ enum LineList {
 }
 
 impl<'a> HistoryReader<'a> {
-    /// Reads what an epoch has.
-    pub fn of(blobs: &'a BlobStore, epoch: Arc<Epoch>) -> HistoryReader<'a> {
+    /// Reads what a snapshot has.
+    pub fn of(blobs: &'a BlobStore, snapshot: Arc<HistorySnapshot>) -> HistoryReader<'a> {
         HistoryReader {
             blobs,
-            epoch,
+            snapshot,
             pieces: RefCell::default(),
             blocks: RefCell::default(),
             decoded: RefCell::default(),
@@ -80,12 +80,12 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns the number of the first entry that the store holds.
     pub fn first(&self) -> u64 {
-        self.epoch.start.first
+        self.snapshot.start.first
     }
 
     /// Returns the number of the newest entry.
     pub fn newest(&self) -> u64 {
-        self.epoch.newest()
+        self.snapshot.newest()
     }
 
     /// Returns an entry by its number. Who reads one after the other decodes each chunk once. [`Error::EntryArchived`]
@@ -103,7 +103,7 @@ impl<'a> HistoryReader<'a> {
 
     /// Reads the chunk that an entry is in.
     fn decode(&self, seq: u64) -> Result<Option<DecodedChunk>, Error> {
-        let archives = &self.epoch.archives;
+        let archives = &self.snapshot.archives;
         let number = archives.partition_point(|archive| archive.last() < seq);
         let (first, entries) = match archives.get(number) {
             Some(archive) if archive.first <= seq => {
@@ -112,7 +112,7 @@ impl<'a> HistoryReader<'a> {
                 (entries.first().map_or(0, |first| first.entry.seq), entries)
             }
             _ => {
-                let Some((first, chunk)) = self.epoch.tail.read().chunk(seq) else { return Ok(None) };
+                let Some((first, chunk)) = self.snapshot.tail.read().chunk(seq) else { return Ok(None) };
                 (first, chunk.entries(first).map_err(|error| Error::damaged(format!("entry {seq}: {error}")))?)
             }
         };
@@ -121,8 +121,8 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first.
     pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
-        let mut numbers = self.epoch.tail.read().like(hash);
-        for archive in self.epoch.archives.iter().rev() {
+        let mut numbers = self.snapshot.tail.read().like(hash);
+        for archive in self.snapshot.archives.iter().rev() {
             numbers.extend(archive.like(self.blobs, hash)?);
         }
         for seq in numbers {
@@ -140,12 +140,12 @@ impl<'a> HistoryReader<'a> {
         }
         let mut pieces = Vec::new();
         {
-            let tail = self.epoch.tail.read();
+            let tail = self.snapshot.tail.read();
             if let Some(facts) = tail.facts(branch) {
                 pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.steps(branch), facts });
             }
         }
-        for (number, archive) in self.epoch.archives.iter().enumerate().rev() {
+        for (number, archive) in self.snapshot.archives.iter().enumerate().rev() {
             if let Some(row) = archive.branch(self.blobs, branch)? {
                 let location = StepLocation::Archive(number, row.start);
                 pieces.push(HistoryPiece { location, count: row.end - row.start, facts: row.facts });
@@ -158,15 +158,15 @@ impl<'a> HistoryReader<'a> {
 
     fn step(&self, branch: u64, piece: &HistoryPiece, at: u64) -> Result<TimelineStep, Error> {
         match piece.location {
-            StepLocation::Archive(number, start) => self.epoch.archives[number].step(self.blobs, start + at),
-            StepLocation::Tail => Ok(self.epoch.tail.read().at(branch, at).unwrap_or_default()),
+            StepLocation::Archive(number, start) => self.snapshot.archives[number].step(self.blobs, start + at),
+            StepLocation::Tail => Ok(self.snapshot.tail.read().at(branch, at).unwrap_or_default()),
         }
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest. All totals
     /// are 0 where it has no entry until then.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
-        let facts = match (self.pieces(branch)?.first(), self.epoch.archives.first()) {
+        let facts = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
             (Some(piece), _) => piece.facts,
             (None, Some(archive)) => archive.facts_before(self.blobs, branch)?.unwrap_or_default(),
             (None, None) => BranchFacts::default(),

@@ -295,12 +295,12 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     let main = memory.root("main").unwrap();
     (0..5).for_each(|n| put(&memory, 1, main, "r", n));
     memory.seal().unwrap();
-    let (epoch, reader) = (memory.history.epoch(), memory.history_reader());
-    let (blobs, archive) = (&memory.storage.segments.blobs, &epoch.archives[0]);
-    let mut check = Check::new(blobs, &epoch.archives).unwrap();
+    let (snapshot, reader) = (memory.history.snapshot(), memory.history_reader());
+    let (blobs, archive) = (&memory.storage.segments.blobs, &snapshot.archives[0]);
+    let mut check = Check::new(blobs, &snapshot.archives).unwrap();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
     entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());
-    let mut check = Check::new(blobs, &epoch.archives).unwrap();
+    let mut check = Check::new(blobs, &snapshot.archives).unwrap();
     check.entry(blobs, archive, &entries[0]).unwrap();
     assert!(check.entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
 }
@@ -388,8 +388,8 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
     put(&memory, 1, fork, "a", 1);
     memory.merge(&who(1), fork, MergeKind::Merge, false).unwrap();
     memory.seal().unwrap();
-    let (blobs, epoch) = (&memory.storage.segments.blobs, memory.history.epoch());
-    let (whole, file) = (&epoch.archives[0], epoch.archives[0].file(blobs).unwrap());
+    let (blobs, snapshot) = (&memory.storage.segments.blobs, memory.history.snapshot());
+    let (whole, file) = (&snapshot.archives[0], snapshot.archives[0].file(blobs).unwrap());
     let mut refused = 0;
     for (at, total) in
         (0..file.section_length(archive::STEPS).unwrap()).step_by(8).flat_map(|at| [(at, 0), (at, u64::MAX)])
@@ -404,8 +404,8 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
             out.write(&section).unwrap();
         }
         let name = out.finish(archive::KIND, file.extra()).unwrap();
-        let history = History::new(&[ArchiveName { name, count: whole.count }], epoch.start);
-        let reader = HistoryReader::of(blobs, history.epoch());
+        let history = History::new(&[ArchiveName { name, count: whole.count }], snapshot.start);
+        let reader = HistoryReader::of(blobs, history.snapshot());
         for (branch, offset) in [(main, 0), (main, 900), (fork, 0), (fork, 900)] {
             let read = reader.lines((HistoryFile::Lineage, branch.0, whole.last()), offset, 4096, &|_| Ok(true));
             refused += usize::from(read.is_err());
