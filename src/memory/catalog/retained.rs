@@ -15,9 +15,9 @@ use crate::memory::Error;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// The newest states of a branch that stay, however close together they are.
-const UNTHINNED_MAX: usize = 1000;
+const NEWEST_STATES_KEPT: usize = 1000;
 /// States of one branch in memory at which outdated ones are dropped.
-const THIN_THRESHOLD: u32 = 2 * UNTHINNED_MAX as u32;
+const DROP_THRESHOLD_STATES: u32 = 2 * NEWEST_STATES_KEPT as u32;
 
 /// Deletes in a row from which on the state before them stays: `rm -r` makes an entry for each record, and more of them than the
 /// newest that stay.
@@ -46,8 +46,9 @@ pub struct RetainedStates {
     pub outdated: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
-    /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its seals began, which
-    /// no log says, so a replay that dropped some could miss a state that a later log record names. The first commit behind it drops them.
+    /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its
+    /// seals began, which no log says, so a replay that dropped some could miss a state that a later log record names. The
+    /// first commit behind it drops them.
     pub keeps_all: bool,
     /// Branches whose newest entries delete and do nothing else; not stored.
     deletes: OrdMap<BranchId, DeleteRun>,
@@ -150,7 +151,7 @@ impl Retention {
             if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep_nanos) {
                 return false;
             }
-            let is_new = states.len() - place + newer <= UNTHINNED_MAX;
+            let is_new = states.len() - place + newer <= NEWEST_STATES_KEPT;
             is_new
                 || state.is_pinned
                 || self.interval_nanos == 0
@@ -171,7 +172,7 @@ impl RetainedStates {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
-        if position >= THIN_THRESHOLD && !self.keeps_all {
+        if position >= DROP_THRESHOLD_STATES && !self.keeps_all {
             self.drop_outdated(branch.id, retention, time);
         }
     }
