@@ -18,7 +18,7 @@ pub struct EmbedOption {
 }
 
 impl EmbedOption {
-    /// Parses all that were given; one root branch has one embedder.
+    /// Parses all that were given; one root branch has one embedder. Exit code 2 where two are given for the same.
     pub fn parse_all(texts: &[String]) -> Result<Vec<EmbedOption>, CommandError> {
         let mut options: Vec<EmbedOption> = Vec::new();
         for text in texts {

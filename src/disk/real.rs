@@ -37,6 +37,8 @@ impl RealDisk {
     }
 
     /// Copies a file that may be growing to the same path on another disk, where it must not exist; returns its bytes.
+    /// The length is that of the beginning: what is appended meanwhile is left out. The bytes are durable then, the
+    /// name is not.
     pub fn copy(&self, path: &str, other: &RealDisk) -> io::Result<u64> {
         let from = self.file(path, OFlags::RDONLY)?;
         let mut to = other.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;

@@ -42,7 +42,7 @@ impl SharedFields {
         out.number(u64::from(self.uid)).hash(&self.base);
     }
 
-    /// Reads what [`SharedFields::write`] wrote.
+    /// Reads what [`SharedFields::write`] wrote. [`CodecError::Number`] for a uid of more than 32 bits.
     pub(super) fn read(input: &mut Reader<'_>, key: Hash) -> Result<SharedFields, CodecError> {
         Ok(SharedFields {
             branch: input.text()?.into(),
@@ -67,7 +67,8 @@ impl SignedEntry {
         out.hash(&entry.log_record);
     }
 
-    /// Reads what [`SignedEntry::write_rest`] wrote. The hash is worked out from what was read.
+    /// Reads what [`SignedEntry::write_rest`] wrote. The hash is worked out from what was read. `seq` and `prev` come
+    /// from the entries before. [`CodecError::Code`] for an op that this version does not know.
     pub fn read_rest(
         input: &mut Reader<'_>,
         common: &SharedFields,

@@ -40,6 +40,7 @@ impl FileOp<'_> {
 
     /// Appends the canonical bytes but for those that a write ends with, which it returns.
     pub fn write(&self, out: &mut Writer) -> &[u8] {
+        // These bytes are in journals, so the order of fields never changes; `read_with` takes them in the same one.
         match self {
             FileOp::Create { parent, name, make, mode, uid, gid } => {
                 out.byte(code::CREATE).number(*parent).bytes(name);

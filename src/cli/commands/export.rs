@@ -59,6 +59,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         (_, Some(path)) => Some(path.clone()),
         (_, None) => Some(beside(&args.file)),
     };
+    // All files of one export come from one state, though the branch may change meanwhile.
     let (records, written) = target.with(Access::Read, |branch| match &ids {
         None => {
             let StateExports { readers, records } = branch.exports(&[Export::Records])?;

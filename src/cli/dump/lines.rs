@@ -11,7 +11,7 @@ use super::damaged;
 use crate::cli::failure::CommandError;
 use crate::memory::{Error, Kind};
 
-/// Gives each line of a file with its number, counted from 1.
+/// Gives each line of a file with its number, counted from 1. An error of `each` ends it.
 pub fn each_line(
     path: &Path,
     mut each: impl FnMut(&[u8], usize) -> Result<(), CommandError>,
@@ -29,7 +29,8 @@ pub fn each_line(
     }
 }
 
-/// Gives what each line of a file says, with the words for that line; returns how many there are.
+/// Gives what each line of a file says, with the words for that line; returns how many there are. Fails at the first
+/// line that is not of that form.
 pub fn each_value<T: DeserializeOwned>(
     path: &Path,
     mut each: impl FnMut(T, &str) -> Result<(), CommandError>,
@@ -48,7 +49,8 @@ pub fn each_value<T: DeserializeOwned>(
     Ok(count)
 }
 
-/// Writes a line for each value; returns how many there are.
+/// Writes a line for each value; returns how many there are. The first error among the values ends it, and leaves the
+/// lines before it.
 pub fn write_values<T: Serialize>(
     path: &Path,
     values: impl IntoIterator<Item = Result<T, CommandError>>,

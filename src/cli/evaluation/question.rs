@@ -25,7 +25,8 @@ pub struct Question {
     pub evidence: BTreeSet<String>,
 }
 
-/// Reads JSON Lines: `question` or `text`, `vector`, `filter`, `scope`, and `evidence`. Other keys are ignored.
+/// Reads JSON Lines: `question` or `text`, `vector`, `filter`, `scope`, and `evidence`. Other keys are ignored. Fails
+/// at the first line that holds none, and where there are none at all.
 pub fn read_questions(path: &Path, mut input: impl Read) -> Result<Vec<Question>, CommandError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(|error| CommandError::file("read", path, &error))?;

@@ -34,7 +34,8 @@ impl FromStr for FieldMap {
 }
 
 impl FieldMap {
-    /// Returns the row with our keys; fields that become no key are metadata.
+    /// Returns the row with our keys; fields that become no key are metadata. Fails for a line that is not a JSON
+    /// object. A row without a line stays as it is.
     pub fn apply(&self, row: InputRow, path: &Path) -> Result<InputRow, CommandError> {
         let InputRow::Line { number, bytes } = row else { return Ok(row) };
         let bad = |what: String| malformed(path, format!("{what} in line {number}"), "check --map and the line");

@@ -23,7 +23,8 @@ pub struct FvecsRows<R> {
 }
 
 impl<R: Read> FvecsRows<R> {
-    /// Reads `input`, a file of `length` bytes, and opens the ids.
+    /// Reads `input`, a file of `length` bytes, and opens the ids. Fails where the length is not a whole number of
+    /// rows.
     pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<FvecsRows<R>, CommandError> {
         if length == 0 {
             return Ok(FvecsRows { ids: IdReader::open(ids, 0)?, path, input, rows: 0, row: 0, dim: 0 });

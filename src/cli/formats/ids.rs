@@ -36,7 +36,8 @@ impl IdReader {
         Ok(IdReader::File(path.to_owned(), lines()?))
     }
 
-    /// Returns the id of the next row, whose number is `row`.
+    /// Returns the id of the next row, whose number is `row`. Without a file it is `row-` and the number in eight
+    /// digits.
     pub fn next(&mut self, row: u64) -> Result<String, CommandError> {
         match self {
             IdReader::Numbers => Ok(format!("row-{row:08}")),

@@ -42,7 +42,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Tells the kind of file that `path` names.
+    /// Tells the kind of file that `path` names. Exit code 2 for any other end of a name.
     pub fn of(path: &Path) -> Result<Format, CommandError> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),

@@ -43,7 +43,7 @@ fn refusal(file: &File) -> Option<Value> {
 
 /// Reads what a control file answers, to its end.
 ///
-/// It reads at positions from 0, which is right after every write.
+/// It reads at positions from 0, which is right after every write. What is not UTF-8 is replaced.
 pub fn read_answer(file: &File) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 128 << 10];

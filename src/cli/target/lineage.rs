@@ -56,7 +56,7 @@ impl Lineage {
         }
     }
 
-    /// Calls `each` with every line, oldest first.
+    /// Calls `each` with every line, oldest first. An error of `each` ends it.
     pub fn oldest_first(&self, mut each: impl FnMut(&str) -> Result<(), CommandError>) -> Result<(), CommandError> {
         let (mut start, mut text) = (0, Vec::new());
         while start < self.length {
@@ -70,7 +70,7 @@ impl Lineage {
         Ok(())
     }
 
-    /// Calls `each` with lines, newest first, for as long as it returns true.
+    /// Calls `each` with lines, newest first, for as long as it returns true. An error of `each` ends it, too.
     pub fn newest_first(&self, mut each: impl FnMut(&str) -> Result<bool, CommandError>) -> Result<(), CommandError> {
         let (mut end, mut after) = (self.length, Vec::new());
         while end > 0 {

@@ -247,7 +247,7 @@ fn no_target(text: &Path) -> CommandError {
     CommandError::new(Exit::Missing, "no_branch", message, hint)
 }
 
-/// Makes a new store and returns its tip.
+/// Makes a new store and returns its tip. Fails where there is a store already.
 pub fn make_store(store: &Path) -> Result<String, CommandError> {
     let memory = closed::open_store(store, OpenMode::CreateNew)?;
     let tip = memory.tip().to_string();
@@ -255,7 +255,8 @@ pub fn make_store(store: &Path) -> Result<String, CommandError> {
     Ok(tip)
 }
 
-/// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again.
+/// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`
+/// the store is only read.
 pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
         return Ok(closed::open_store(store, OpenMode::ReadOnly)?.clock());

@@ -67,7 +67,7 @@ impl<'a> Mounted<'a> {
         verb.answer_of_line(&answer).ok_or_else(no_answer)
     }
 
-    /// Returns a setting, empty where it is unset.
+    /// Returns a setting, empty where it is unset. Without a line end.
     pub fn setting(&self, setting: &str) -> Result<String, CommandError> {
         Ok(self.read(&format!("config/{setting}"))?.trim_end().to_owned())
     }

@@ -238,6 +238,7 @@ impl<'a> MergeSides<'a> {
         let forbidden = self.forbidden(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
+        // After all decisions: the hash is what somebody agrees to, so it covers each of them.
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
         let receiver = if self.merge == MergeKind::Pull { &self.child.state } else { &self.parent.state };
         let items = first_items((receiver, &merged), (self.merge, &records), counts, merge_budget.changes_max)?;

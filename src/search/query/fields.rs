@@ -41,7 +41,7 @@ impl Fields {
         }
     }
 
-    /// Takes a flag, false where the key is left out.
+    /// Takes a flag, false where the key is left out. [`QueryError::Field`] for anything but true or false.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
         value.as_bool().ok_or_else(|| wrong(key, &value, "true or false"))
@@ -62,7 +62,7 @@ impl Fields {
         number.map(Some).ok_or_else(|| wrong(key, &value, expected))
     }
 
-    /// Takes the mode by its name.
+    /// Takes the mode by its name. None where it is left out. [`QueryError::Field`] for another word.
     pub(super) fn mode(&mut self) -> Result<Option<Mode>, QueryError> {
         let Some(value) = self.take("mode") else {
             return Ok(None);
@@ -75,13 +75,14 @@ impl Fields {
         }
     }
 
-    /// Takes the filter, parsed.
+    /// Takes the filter, parsed. None where it is left out. [`QueryError::Filter`] where it is wrong.
     pub(super) fn filter(&mut self) -> Result<Option<Filter>, QueryError> {
         let filter = self.take("filter").map(|filter| Filter::parse(&filter));
         Ok(filter.transpose()?)
     }
 
-    /// Takes the scope; a name that is given twice counts once, so that nothing is found twice.
+    /// Takes the scope; a name that is given twice counts once, so that nothing is found twice. Left out it is the
+    /// default scope. [`QueryError::Field`] for an empty list, or anything but names.
     pub(super) fn scope(&mut self) -> Result<Vec<String>, QueryError> {
         let Some(value) = self.take("scope") else {
             return Ok(default_scope());
@@ -99,7 +100,8 @@ impl Fields {
         Ok(scope)
     }
 
-    /// Takes the state that is asked, as it is written: the number of an entry may be a number.
+    /// Takes the state that is asked, as it is written: the number of an entry may be a number. None where it is left
+    /// out. [`QueryError::Field`] for an empty text, or a number that no entry can have.
     pub(super) fn at(&mut self) -> Result<Option<String>, QueryError> {
         match self.take("at") {
             None => Ok(None),
@@ -111,7 +113,8 @@ impl Fields {
         }
     }
 
-    /// Takes what hits carry beside what they always do.
+    /// Takes what hits carry beside what they always do. By default nothing more. [`QueryError::Field`] for anything
+    /// but a list of `vector` and `stamp`.
     pub(super) fn include(&mut self) -> Result<Include, QueryError> {
         let Some(value) = self.take("include") else {
             return Ok(Include::default());
@@ -123,7 +126,8 @@ impl Fields {
         Ok(Include { vector: has("vector"), stamp: has("stamp") })
     }
 
-    /// Takes what the answer repeats: any JSON, which has [`TAG_BYTES_MAX`] bytes at most as it is written again.
+    /// Takes what the answer repeats: any JSON, which has [`TAG_BYTES_MAX`] bytes at most as it is written again. Left
+    /// out it is null. [`QueryError::Field`] where it is longer.
     pub(super) fn tag(&mut self) -> Result<Value, QueryError> {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {

@@ -209,7 +209,8 @@ impl<'a> OnnxTensor<'a> {
         matches!(self.kind, 2 | 3)
     }
 
-    /// Returns its numbers, once the file was found to hold as many as its shape says.
+    /// Returns its numbers, once the file was found to hold as many as its shape says. Fails where they lie in another
+    /// file, or are of a type other than float, float16, bfloat16, int8 and uint8.
     pub fn numbers(&self) -> Result<Vec<f32>, String> {
         if self.is_external {
             return Err(

@@ -15,7 +15,7 @@ pub enum WireValue<'a> {
 }
 
 impl<'a> WireValue<'a> {
-    /// Returns the bytes of a text, a message or packed numbers.
+    /// Returns the bytes of a text, a message or packed numbers. Fails where the field has a number.
     pub fn bytes(self) -> Result<&'a [u8], String> {
         match self {
             WireValue::Bytes(bytes) => Ok(bytes),
