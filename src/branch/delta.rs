@@ -1,5 +1,5 @@
-//! The stored form of the records of a state: what it has other than an earlier one. Versions are named by what they are, not
-//! by where they are stored, so that moving them changes nothing here.
+//! The stored form of the records of a state: how it differs from an earlier one. Versions are named by what they are,
+//! not by where they are stored, so that moving them changes nothing here.
 //!
 //! ```text
 //!  records n, n × (id · 0 nothing | 1 deleted at time | 2 content hash, modified)

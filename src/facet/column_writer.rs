@@ -9,7 +9,7 @@ use super::layout::{
 use super::number::NumberKey;
 use super::values::Sorted;
 
-/// A value gets a bitmap when one in so many rows has it: that is where a bitmap becomes smaller
+/// A value gets a bitmap when at least one row in this many has it: that is where a bitmap becomes smaller
 /// than a list, and much faster.
 const HEAVY_ROWS_PART: usize = 16;
 /// A list of fewer rows than this is as good as a bitmap.
@@ -28,7 +28,7 @@ pub(super) trait Coded: Sized {
     fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>);
 }
 
-/// Returns a column of a segment with so many rows as bytes; none where there are no values.
+/// Returns a column of a segment with `rows` rows as bytes; none where there are no values.
 /// `ordered` when ranges of it will be asked for, and each row has one value.
 pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> Vec<u8> {
     if column.values.is_empty() {

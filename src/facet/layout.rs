@@ -96,7 +96,7 @@ pub(super) const PADDING_BYTES: usize = size_of::<u64>();
 /// Bitmaps that say which rows are in the first parts of a column's packed rows.
 pub(super) const MARKS: usize = 8;
 
-/// More than one in so many rows are gathered as bits, fewer as a list.
+/// More than one row in this many are gathered as bits, fewer as a list.
 const BITS_FROM_PART: u32 = 256;
 /// Values of a column that share an entry of its directory.
 pub(super) const BLOCK_VALUES: usize = 64;

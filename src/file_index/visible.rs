@@ -190,7 +190,7 @@ impl VisibleFiles {
     }
 
     /// Returns what another tree shows. It costs what differs between the trees and the sets of segments; all of them
-    /// where the rules are others.
+    /// where the rules have changed.
     ///
     /// This one stays as it is. After an error begin with [`VisibleFiles::none`].
     pub fn advanced(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> Result<VisibleFiles, SegmentError> {
@@ -333,7 +333,7 @@ impl VisibleFiles {
         Ok(())
     }
 
-    /// Shows the passages of a content in so many more files; returns whether some segment has it.
+    /// Shows the passages of a content in `times` more files; returns whether some segment has it.
     fn show(&mut self, key: &IndexKey, times: usize, set: &SegmentSet) -> Result<bool, SegmentError> {
         // First the segment that shows the content already: its passages must not appear from two segments.
         for part in &mut self.parts {

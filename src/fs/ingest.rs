@@ -243,7 +243,7 @@ impl File for Ingest {
     }
 }
 
-/// Returns how many bytes a batch has with `more`, EFBIG where it may not have so many.
+/// Returns how many bytes a batch has with `more`, EFBIG beyond the limit of a batch.
 fn counted(before: usize, more: usize) -> Result<usize, Failure> {
     match before.saturating_add(more) {
         bytes if bytes > BATCH_BYTES_MAX => Err(InputRefusal::BatchTooLarge.into()),

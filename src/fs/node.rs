@@ -66,7 +66,7 @@ pub(super) enum SharedNode {
     After(u64),
     /// `log/last/`.
     LastDirectory,
-    /// The last entries, so many.
+    /// This many of the last entries.
     Last(u64),
     /// `log/closed/`.
     ClosedDirectory,

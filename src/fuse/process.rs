@@ -10,7 +10,7 @@ use crate::sync::{GiveBack, Measure};
 
 /// Arenas of the allocator: each reserves 64 MiB of address space.
 const ARENAS: i32 = 2;
-/// Allocations of so many bytes or more are mapped one by one, and go back to the system when they are freed.
+/// Allocations of at least this size are mapped one by one, and go back to the system when they are freed.
 const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of

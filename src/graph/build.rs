@@ -76,7 +76,7 @@ impl<'a> GraphBuilder<'a> {
         (self.params.passes + 2) * self.growing.nodes()
     }
 
-    /// Does so many more steps and tells whether all are done.
+    /// Does up to `steps` more steps and tells whether all are done.
     pub fn step(&mut self, steps: usize) -> bool {
         let nodes = self.growing.nodes();
         let end = self.total().min(self.done.saturating_add(steps));

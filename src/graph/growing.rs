@@ -10,7 +10,7 @@ use crate::vector::CoarseRows;
 /// costs little, and a walk meanwhile finds more.
 const DEGREE_SLACK: f32 = 1.5;
 
-/// A candidate is dropped where one that is nearer to the node is so many times nearer to it than the
+/// A candidate is dropped where one that is nearer to the node is this many times nearer to it than the
 /// node is. Above 1, rows in crowds keep links that lead out of them (Subramanya and others,
 /// "DiskANN", 2019, whose α is about the distance; this is about its square).
 const ALPHA: f32 = 1.05;

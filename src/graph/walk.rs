@@ -112,14 +112,14 @@ pub struct Beam {
 /// A floor that lies a little farther from the query than the best so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
-    /// The floor follows the worst of so many, the best visible ones so far.
+    /// The floor follows the worst of the best `k` visible nodes so far.
     pub k: usize,
-    /// It lies so many times as far from the query; see [`CoarseQuery::score_farther`].
+    /// It lies `times` times as far from the query; see [`CoarseQuery::score_farther`].
     pub times: f32,
 }
 
 impl Beam {
-    /// Keeps so many, whatever they score.
+    /// Keeps `kept` nodes, whatever they score.
     #[must_use]
     pub fn new(kept: usize) -> Self {
         Self { kept_max: kept, kept_min: kept, floor: f32::NEG_INFINITY, slack: None }

@@ -52,7 +52,7 @@ stored_codes! {
         Purge = 19,
         /// Older entries were moved out of the store, into a file.
         Archive = 20,
-        /// The embedder whose vectors branches have is another one, or the first.
+        /// The embedder whose vectors branches have has changed, or is the first.
         Embedder = 21,
         /// What entries did to a branch was taken back.
         Revert = 22,

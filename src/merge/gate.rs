@@ -33,11 +33,11 @@ pub struct Gate(Vec<(Arc<str>, Condition)>);
 enum Condition {
     /// So many approvers have approved; with patterns only where the merge changes something that matches.
     Approval { count: usize, paths: Option<GlobSet>, is_strict: bool },
-    /// At most so many records and files are deleted.
+    /// At most this many records and files are deleted.
     Deletes(u64),
-    /// At most so many are added or changed.
+    /// At most this many are added or changed.
     Puts(u64),
-    /// At most so many conflicts were decided.
+    /// At most this many conflicts were decided.
     Conflicts(u64),
     /// Nothing else is changed.
     Only(GlobSet),

@@ -33,7 +33,7 @@ const SLACK_AT_REFERENCE: f32 = 0.02;
 const SLACK_PER_E_FOLD: f32 = 0.0357;
 /// The `ef`, in multiples of `k`, at which [`SLACK_AT_REFERENCE`] was measured.
 const REFERENCE_EF_PER_K: f32 = 2.4;
-/// A walk costs as much as to scan so many rows for each candidate that `ef` asks for: less where
+/// A walk costs as much as scanning this many rows for each candidate that `ef` asks for: less where
 /// few lie within the slack, more where many do.
 const ROWS_PER_CANDIDATE: u64 = 48;
 /// The same where a walk keeps `ef` whatever they score.
@@ -93,8 +93,8 @@ fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     }
 }
 
-/// Tells whether a walk of `ef` candidates, each as dear as a scan of so many rows, costs less than a scan of
-/// `seen` rows of a segment of `all`.
+/// Tells whether a walk of `ef` candidates, each as expensive as the scan of a number of rows, costs less than a scan
+/// of `seen` rows of a segment of `all`.
 ///
 /// Where few rows are visible or match, a walk passes through many others: its cost grows as their
 /// share falls.

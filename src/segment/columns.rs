@@ -446,7 +446,7 @@ impl Segment {
     }
 }
 
-/// Checks that each column has as many bytes as so many rows take, so that a row below their number is in all of them.
+/// Checks that each column has the bytes that `rows` rows take, so that a row below their number is in all of them.
 fn check_lengths(container: &Container, rows: u32, dim: usize) -> Result<(), SegmentError> {
     let numbers = [NORMS, SCALES, RESIDUALS, ID_ENDS].map(|section| (section, 4));
     let others = [(VECTORS, dim.saturating_mul(4)), (CODES, dim), (HASHES, 32), (PAYLOAD_ENDS, 8), (LENGTHS, 8)];

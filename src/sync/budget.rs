@@ -54,7 +54,7 @@ pub enum GiveBack {
     No,
 }
 
-/// After so many admitted bytes the process is measured.
+/// Bytes that are admitted between two measurements of the process.
 const MEASURE_INTERVAL_BYTES: u64 = 4 << 20;
 
 #[derive(Default)]
@@ -181,7 +181,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Makes it so many bytes; less always works. Where it fails it stays as it is.
+    /// Changes its size to `bytes`; less always works. Where it fails it stays as it is.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return Ok(()),
@@ -192,7 +192,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Makes it so many bytes more.
+    /// Adds `bytes` to its size. Where that fails it stays as it is.
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverBudget> {
         self.resize(self.bytes.saturating_add(bytes))
     }

@@ -41,7 +41,7 @@ pub struct Share {
 }
 
 impl Shares {
-    /// Makes shares of so many processors.
+    /// Makes shares of `slots` processors, at least one.
     pub fn new(slots: usize) -> Arc<Shares> {
         Arc::new(Shares { slots: slots.max(1), lanes: Mutex::default(), turn: Condvar::default() })
     }

@@ -29,7 +29,7 @@ pub struct CoarseRows<'a> {
 }
 
 impl<'a> CoarseRows<'a> {
-    /// Takes bytes as rows of so many dimensions; rows behind the last whole one are all zero.
+    /// Takes bytes as rows of `dim` dimensions; rows behind the last whole one are all zero.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'a [u8], dim: usize) -> Self {
@@ -45,7 +45,7 @@ impl<'a> CoarseRows<'a> {
         code_size(dim) + FACTORS_BYTES
     }
 
-    /// Returns the places of all rows that so many bytes hold.
+    /// Returns the places of all rows of `dim` dimensions that the bytes have room for.
     pub fn places(bytes: &mut [u8], dim: usize) -> impl Iterator<Item = CoarsePlace<'_>> {
         let code_size = code_size(dim);
         let (codes, factors) = bytes.split_at_mut(bytes.len() / Self::row_size(dim) * code_size);

@@ -49,7 +49,7 @@ pub(super) const REDO: VerbSpec = counted(
     |context, arguments| undo(context, arguments, RevertVerb::Redo),
 );
 
-/// Returns a verb that takes back so many entries.
+/// Returns a verb that takes back a number of entries.
 const fn counted(name: &'static str, about: &'static str, examples: &'static str, run: Run) -> VerbSpec {
     VerbSpec {
         arguments: &[COUNT, DRY_RUN],

@@ -1,4 +1,4 @@
-//! The stored form of a tree: what it has other than a base.
+//! The stored form of a tree: how it differs from a base.
 //!
 //! ```text
 //!  version 3 · next inode · packs n, n × name · gone n, n × inode · changed n, n × node

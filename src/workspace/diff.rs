@@ -121,7 +121,7 @@ impl Tree {
         Some(found)
     }
 
-    /// Returns whether a newer tree has another node for so many inodes at most.
+    /// Returns whether a newer tree has another node for at most `limit` inodes.
     pub fn has_changed_at_most(&self, newer: &Tree, limit: usize) -> bool {
         limit == usize::MAX || self.changed_nodes(newer).take(limit.saturating_add(1)).count() <= limit
     }

@@ -22,7 +22,7 @@ use crate::object::{Context, Hash};
 
 static DIRECTORY_CONTEXT: Context = Context::new("engramfs 2026 file directory v1");
 static GROUP_CONTEXT: Context = Context::new("engramfs 2026 file names v1");
-/// One name in so many is a boundary: 2 to the power of this.
+/// One name in 16 is a boundary: 2 to the power of this.
 const GROUP_BITS: u32 = 4;
 
 /// What is known of the hashes of a tree.

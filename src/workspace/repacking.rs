@@ -17,7 +17,7 @@ const ALIKE: usize = 4096;
 /// Bytes of a chunk's rows in the tables of a pack, and of a pack's footer.
 const CHUNK_ROW_BYTES: u64 = 44;
 const FOOTER_BYTES: u64 = 512;
-/// A pack has a hash for so many of its bytes.
+/// Bytes of a pack for each hash that it holds.
 const BYTES_A_HASH: u64 = (64 << 10) / 32;
 
 /// Which chunks of which packs some trees need.

@@ -1,4 +1,4 @@
-//! A file of earlier states of branches, each as what it has other than one before.
+//! A file of earlier states of branches, each as its difference from one before.
 //!
 //! The file holds no records and no contents of files: it names them by what they are. Where they are stored is told by
 //! `held`, the rows and chunks that its states need, and by `anchors`, whole states that deltas begin with. Both are

@@ -34,7 +34,7 @@ impl RetrievalScore {
         self.reciprocal_rank += other.reciprocal_rank;
     }
 
-    /// Returns the mean of a sum of so many.
+    /// Returns the mean of a sum over `count` questions.
     pub fn divided_by(self, count: usize) -> RetrievalScore {
         let count = count as f64;
         RetrievalScore {

@@ -27,13 +27,13 @@ struct Limit {
 /// What a disk without a limit claims to be.
 const LARGE: Limit = Limit { bytes: 1 << 40, files: 1 << 20 };
 
-/// Returns the room that so many bytes take up.
+/// Returns the room that a file of that many bytes takes up.
 pub(super) fn blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES)
 }
 
 impl SimulatedSpace {
-    /// Has room for so many bytes, in whole blocks, and files from now on.
+    /// Limits the disk to that many bytes, in whole blocks, and files.
     pub(super) fn limit(&self, bytes: u64, files: u64) {
         *guard(&self.limit) = Some(Limit { bytes, files });
     }

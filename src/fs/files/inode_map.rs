@@ -23,7 +23,7 @@ const INODE_BITS: u32 = 40;
 const SLOT_BITS: u32 = 22;
 /// The first slot behind the numbers of branches.
 const MOUNT_SLOTS: u64 = BRANCH_NUMBERS as u64;
-/// So many views stay without a look at whether they are gone.
+/// Views that are kept before it is checked which of them are gone.
 const RECLAIM_AT: usize = 1_024;
 /// Set in the numbers of files, and never in a fingerprint.
 const FILE_INODE_BIT: u64 = 1 << (INODE_BITS + SLOT_BITS);

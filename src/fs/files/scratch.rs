@@ -76,7 +76,7 @@ impl Scratch {
         }
     }
 
-    /// Ends the tree of a branch whose session is another one now, or that is gone; returns what it
+    /// Ends the tree of a branch that has a new session, or is gone; returns what it
     /// was.
     fn end(&self, branch: BranchId, session: Option<&Arc<str>>, now: Time) -> Option<(Time, Tree)> {
         let mut all = self.held.lock();
@@ -131,7 +131,7 @@ impl MountContext {
         Ok(StatFs { total_bytes, free_bytes, available_bytes: free_bytes, inodes })
     }
 
-    /// Hears that a branch changed: where its session is another one now, or it is gone, its
+    /// Hears that a branch changed: where it has a new session, or is gone, its
     /// `scratch/` ends and the kernel forgets it.
     pub(in crate::fs) fn scratch_changed(&self, branch: BranchId) {
         if self.scratch.held(branch).is_none() {

@@ -133,7 +133,7 @@ impl EndedBranch {
 pub struct Retention {
     /// Nanoseconds that a state stays readable after it was left.
     pub keep_nanos: i64,
-    /// Of states within so many nanoseconds the newest stays; 0 for all.
+    /// Of states within this interval the newest stays; 0 keeps all.
     pub interval_nanos: i64,
 }
 

@@ -22,7 +22,7 @@ pub enum RevisionPoint {
     Entry(Hash),
     /// The newest state at or before that moment.
     At(Time),
-    /// The same so many nanoseconds before now.
+    /// The same, this many nanoseconds before now.
     Before(i64),
 }
 

@@ -13,7 +13,7 @@ use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::gate::ChangedPath;
 use crate::workspace::{FileNode, TreeDifference};
 
-/// Returns what differs between two states; none where that is more than so many records or paths.
+/// Returns what differs between two states; none where more than `limit` records or paths differ.
 ///
 /// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records come
 /// first, by id, then files, by path.

@@ -20,7 +20,7 @@ const VIEWS_MAX: usize = 512;
 const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
 /// How long a query waits for what others are indexing.
 const WAIT: Duration = Duration::from_millis(100);
-/// How often a look is begun again that found damage in the index.
+/// How often files are looked up again after damage was found in the index.
 const ATTEMPTS_MAX: usize = 4;
 
 /// What of the index each view shows, for those that were asked lately.

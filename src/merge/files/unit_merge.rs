@@ -29,9 +29,9 @@ pub struct UnitConflict {
 /// What a difference in a unit says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitMember {
-    /// The unit is another one.
+    /// The unit has changed.
     Counts,
-    /// Nothing.
+    /// Nothing that matters.
     Silent,
 }
 

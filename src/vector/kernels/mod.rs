@@ -43,7 +43,7 @@ pub(super) struct Kernels {
     dots_coarse: DotsCoarse,
 }
 
-/// Returns the code of half bytes of a row among codes of so many blocks, empty where there is none.
+/// Returns the code of half bytes of a row among codes of `blocks` blocks each, empty where there is none.
 #[inline(always)]
 fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BLOCK_BYTES]] {
     let all = codes.as_chunks().0;
@@ -60,7 +60,7 @@ fn fetch(codes: &[i8], dim: usize, rows: &[u32]) {
     rows.iter().for_each(|&row| prefetch(code(codes, dim, row)));
 }
 
-/// Returns the rows that come so many after the ones at a place, of which there are up to `count`.
+/// Returns up to `count` rows that come `ROWS_AHEAD` behind those at a place, to be prefetched.
 #[inline(always)]
 fn ahead(rows: &[u32], at: usize, count: usize) -> &[u32] {
     let end = rows.len().min(at + ROWS_AHEAD + count);

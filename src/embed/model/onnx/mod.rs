@@ -38,7 +38,7 @@ struct Constant {
 }
 
 impl<'a> OnnxWeights<'a> {
-    /// Reads the graph of a file, which is to have so many layers.
+    /// Reads the graph of a file, which has to have `layers` layers.
     pub fn new(file: &'a [u8], layers: usize) -> Result<OnnxWeights<'a>, String> {
         let graph = OnnxGraph::read(file)?;
         let is_known = |node: &&OnnxNode| {
