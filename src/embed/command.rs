@@ -186,6 +186,7 @@ impl CommandQueue {
             None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,
         };
         {
+            // In one step: who ends the embedder either is seen here, or finds the process group to end.
             let mut state = self.state.lock();
             if state.stop {
                 child.end();
@@ -204,6 +205,7 @@ impl CommandQueue {
         let answer: Result<CommandAnswer, _> = serde_json::from_slice(&line);
         let (vectors, keeps) = match answer {
             Err(error) => (Err(EmbedError::Answer(format!("its line is not understood: {error}"))), false),
+            // A refusal is an answer, too: the child stays in step and is kept.
             Ok(CommandAnswer { error: Some(error), .. }) => {
                 (Err(EmbedError::Refused(error.chars().take(200).collect())), true)
             }

@@ -247,6 +247,7 @@ impl VisibleFiles {
         let (kept, gone) =
             std::mem::take(&mut self.parts).into_iter().partition::<Vec<_>, _>(|part| set.has(&part.segment));
         self.parts = kept;
+        // What a broken segment shows could only be taken back by reading it, so everything is shown anew.
         if gone.iter().any(|part| part.segment.is_broken()) {
             self.parts.clear();
             self.sums = Collection::default();

@@ -77,6 +77,7 @@ impl<'a> JournalFiles<'a> {
         for number in &self.numbers {
             let mut replay = open(self.disk, *number)?;
             torn = replay.run(0, &mut each)?;
+            // A file that vouches for those before it leaves nothing of them to be flushed again.
             if replay.is_previous_flushed() {
                 read.clear();
             }
@@ -91,6 +92,8 @@ impl<'a> JournalFiles<'a> {
         }
         let Some(last) = read.pop() else { return Err(damaged(0, "there is no file").into()) };
         let later = self.numbers.iter().copied().filter(|number| *number > last.number());
+        // Nothing behind a tear is replayed. Files there are dropped if nothing says that the torn one was flushed;
+        // else it is damage, not a tear.
         if let Some(torn) = &mut torn {
             for number in later.clone() {
                 torn.bytes += self.unflushed(number, &last, torn.offset)?;

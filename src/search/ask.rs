@@ -191,6 +191,7 @@ fn hits_of(
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
+            // Deeper than `k`: what is good in both lists may be among the best of neither.
             let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
             let (nearest, exact) = nearest_hits(vector, depth)?;
             let matching = text_hits(text, depth)?;

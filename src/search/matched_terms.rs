@@ -56,6 +56,7 @@ impl<'a> MatchedTerms<'a> {
         if let Some(files) = files {
             add_files(&mut record_counts, files, &all)?;
         }
+        // Lists and counts are parallel: a term that nobody holds goes from both.
         for layer in &mut layers {
             let mut held = record_counts.iter();
             layer.lists.retain(|_| held.next().is_some_and(|held| *held > 0));

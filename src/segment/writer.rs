@@ -125,6 +125,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&ends))?;
+    // Rows are read a second time here, so that only one is in memory at a time.
     let mut stamps = Stamps::default();
     out.begin()?;
     for (row, version) in rows.iter().zip(0u32..).map(|(row, number)| (number, row.served(&mut blocks))) {

@@ -188,6 +188,7 @@ pub(super) fn write_pack(
     let mut extra = Writer::new();
     extra.number(sealed.len() as u64);
     let name = out.finish(KIND, extra.as_slice())?;
+    // The name covers the footer, so no chunk can have it before the file is finished.
     sealed.iter_mut().for_each(|it| it.pack = name);
     Ok((name, sealed))
 }

@@ -60,6 +60,8 @@ pub fn write_state_file(
     states: &BTreeMap<StateKey, RetainedState>,
     parent_of: impl Fn(u64) -> Option<u64>,
 ) -> Result<WrittenStates, DeltaError> {
+    // Steps are in the order of entries, so that a fork follows the state that it was forked from; the index is in the
+    // order of keys.
     let mut order: Vec<(&StateKey, &RetainedState)> = states.iter().collect();
     order.sort_by_key(|((branch, entry), _)| (*entry, *branch));
     let (mut steps, mut index) = (StepWriter::default(), Writer::new());

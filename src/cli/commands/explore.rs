@@ -74,6 +74,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     .map_err(failed)?;
     let mut explored = exploration.explore(&pool);
     let refusals = promote_best(&exploration, &mut explored, &pool);
+    // A promotion is not taken back, so SIGINT after one is reported as the result that it is.
     if pool.is_interrupted() && !explored.iter().any(|candidate| candidate.outcome == Outcome::Promoted) {
         exploration.clean_up(&explored, false);
         return Err(interrupted(&target));

@@ -34,6 +34,7 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
         let children = memory.children(branch)?.into_iter();
         todo.extend(children.map(|(name, child)| (child, folder.join("branches").join(&*name))));
     }
+    // After all present states: an earlier one that equals one of them is not written again.
     for (branch, dumped) in &branches {
         dump.other_states(*branch, dumped)?;
     }
@@ -56,6 +57,7 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
         users: memory.users().into_iter().map(|(uid, name)| (uid, name.to_string())).collect(),
         agents: Some(agents),
     };
+    // Last: it names everything else.
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
     write_file(&out.join(MANIFEST), text.as_bytes())?;
     Ok(report)

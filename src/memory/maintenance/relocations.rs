@@ -138,6 +138,7 @@ impl Memory {
             let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
             self.derive_sealed(&segment);
             let mut rows_of_versions = HashMap::new();
+            // What stays unreferenced here was seen by no state: a layer that has such a row is not moved.
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
                 (*name, vec![UNREFERENCED; segment.rows() as usize])
             };
@@ -154,6 +155,7 @@ impl Memory {
                     }
                 }
             }
+            // Unsealed versions are found by address, so `rows` keeps them allocated until layers were moved.
             sealed.push(FlushedSegment { segment, rows_of_versions, row_maps, _held: rows });
         }
         Ok(sealed)

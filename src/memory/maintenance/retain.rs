@@ -34,6 +34,7 @@ impl Catalog {
             && is_merged(last.count()?, states.len())
         {
             for (key, state) in last.all()? {
+                // Where both have a state, the recent one counts: a pin may have been added to it.
                 states.entry(key).or_insert(state);
             }
             files.pop();

@@ -210,6 +210,7 @@ impl Purge {
                 let (state, base) = (state.unwrap_or(retained.state.clone()), base.unwrap_or(retained.base.clone()));
                 after.push((key, RetainedState { state, base, ..retained }));
             }
+            // A file of states never changes, so one that has some of it is replaced as a whole.
             if has_any {
                 purged.dissolved.extend(file);
                 purged.states.extend(after);

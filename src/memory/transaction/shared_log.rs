@@ -152,6 +152,7 @@ pub(super) fn plan_append(
     for entry in entries {
         let event = entry.event_id.as_ref().map(|event| event_record(uid, event, totals.entries + 1));
         if let Some((event, _)) = &event {
+            // The same event may come twice in one batch, too.
             let is_known = log.map(|log| log.state.find(event)).transpose()?.flatten().is_some();
             if is_known || !seen.insert(event.clone()) {
                 receipt.repeated += 1;

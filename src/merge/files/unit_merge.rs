@@ -195,6 +195,7 @@ impl<'a, 'b> Units<'a, 'b> {
             parent: hash(parent),
             ..resolver.item(root).undecided(Some(Side::Both))
         };
+        // Both sides changed it to the same unit: that is listed, and no conflict.
         if !between.iter().any(|change| change.is_change) && self.places(root, 1) == self.places(root, 2) {
             plan.decisions.push(whole);
             return UnitOutcome::Parent;

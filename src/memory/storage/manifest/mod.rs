@@ -232,6 +232,7 @@ pub(in crate::memory) fn read(
     }
     let files = ManifestFiles { segments, trees, failure: RefCell::default() };
     let read = reading.finish(&files, parts);
+    // Why a file could not be opened says more than the error of the codec that follows from it.
     match (files.failure.into_inner(), read) {
         (Some(error), _) => Err(error),
         (None, read) => {
