@@ -5,6 +5,7 @@
 
 mod dependencies;
 mod map;
+mod names;
 mod rules;
 mod source;
 
@@ -117,6 +118,14 @@ fn the_tests_that_pages_name_are_there() {
     for (_, page) in files("docs", "md") {
         none(rules::missing_tests(&page, &all));
     }
+}
+
+#[test]
+fn the_files_and_methods_that_the_architecture_names_are_there() {
+    let page = read("docs/ARCHITECTURE.md");
+    none(names::missing_files(&page, &src(), &tests()));
+    none(names::missing_items(&page, &src()));
+    none(names::strange_steps(&page, &src()));
 }
 
 #[test]
