@@ -9,3 +9,4 @@ mod limits;
 mod listing;
 mod records;
 mod rig;
+mod verbs;

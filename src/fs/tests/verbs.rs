@@ -1,0 +1,125 @@
+//! The answers of verbs, held against the table of the page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::rig::{ANN, ROOT, Rig};
+
+/// Verbs whose answer is no object with keys of its own, and `reembed`, which needs an embedder.
+const OTHERS: [&str; 3] = ["diff", "show", "reembed"];
+
+type Keys = BTreeSet<String>;
+
+/// The words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// For each row of the table, the verbs that it begins with and the keys of their answers.
+fn rows() -> Vec<(Vec<&'static str>, Keys)> {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Verbs of ctl\n")).unwrap();
+    let mut rows: Vec<(Vec<&str>, Keys)> = Vec::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [verbs, _, result] = cells[..] else { panic!("three cells: {row}") };
+        let verbs =
+            quoted(verbs).filter_map(|usage| usage.split(' ').next()).filter(|verb| !verb.starts_with('-')).collect();
+        // Behind a colon stands what the last key is.
+        let mut keys: Keys = quoted(result.split(": ").next().unwrap()).map(str::to_owned).collect();
+        if let Some((of_merge, like)) = result.starts_with("as of `merge`").then(|| (keys.remove("merge"), &rows[1].1))
+        {
+            assert!(of_merge && rows[1].0.contains(&"merge"));
+            keys.extend(like.iter().cloned());
+        } else if result.starts_with("the same") {
+            keys = rows.last().unwrap().1.clone();
+        }
+        rows.push((verbs, keys));
+    }
+    rows
+}
+
+/// Writes verbs, and collects the keys that each one answers with.
+#[derive(Default)]
+struct Answers(BTreeMap<String, Keys>);
+
+impl Answers {
+    fn ask(&mut self, rig: &Rig, branch: &str, line: &str) -> Value {
+        let ctl = format!("{branch}/ctl");
+        rig.write(&ctl, &format!("{line}\n"))
+            .unwrap_or_else(|errno| panic!("{line}: {errno:?} {:?}", rig.last_error(branch)));
+        // A merge ends the branch and with it the file: its parent has the answer.
+        let answer = rig.read(&ctl).or_else(|_| rig.read("main/ctl")).unwrap();
+        let answer: Value = serde_json::from_str(answer.lines().last().unwrap()).unwrap();
+        let keys = answer.as_object().unwrap().keys().cloned();
+        self.0.entry(line.split(' ').next().unwrap().to_owned()).or_default().extend(keys);
+        answer
+    }
+}
+
+/// Two branches that end in merges, with what is done to them until then.
+fn ask_of_branches(rig: &Rig, answers: &mut Answers) {
+    answers.ask(rig, "main", "checkpoint v1");
+    answers.ask(rig, "main", "fork x");
+    answers.ask(rig, "main", "fork y from v1");
+    rig.write("main/vectors/both.json", "of the parent").unwrap();
+    rig.write("main/branches/x/vectors/both.json", "of the child").unwrap();
+    answers.ask(rig, "main/branches/x", "resolve both child");
+    answers.ask(rig, "main/branches/x", "promote");
+    rig.write("main/vectors/later.json", "of the parent").unwrap();
+    answers.ask(rig, "main/branches/x", "pull");
+    rig.write("main/branches/x/vectors/last.json", "of the child").unwrap();
+    answers.ask(rig, "main/branches/x", "merge");
+    rig.rmdir("main/branches/y").unwrap();
+    answers.ask(rig, "main", "discarded");
+}
+
+/// A branch of somebody else that proposes.
+fn ask_of_proposals(rig: &mut Rig, answers: &mut Answers) {
+    rig.write("main/config/approvers", "uid:0\n").unwrap();
+    rig.write("main/config/gate", "approval 1\n").unwrap();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    rig.write("main/branches/ann/vectors/tea.json", "tea at four").unwrap();
+    let plan = answers.ask(rig, "main/branches/ann", "propose please")["plan"].as_str().unwrap().to_owned();
+    rig.who = ROOT;
+    answers.ask(rig, "main", &format!("approve ann {plan}"));
+    answers.ask(rig, "main", &format!("refuse ann {plan}"));
+    rig.who = ANN;
+    answers.ask(rig, "main/branches/ann", "withdraw");
+    rig.who = ROOT;
+}
+
+fn ask_of_main(rig: &Rig, answers: &mut Answers) {
+    rig.write("main/vectors/new.json", "new").unwrap();
+    let lineage = rig.read("main/lineage").unwrap();
+    let last: Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
+    answers.ask(rig, "main", &format!("revert {}", last["seq"]));
+    rig.write("main/vectors/newer.json", "newer").unwrap();
+    answers.ask(rig, "main", "undo");
+    answers.ask(rig, "main", "redo");
+    answers.ask(rig, "main", "rollback v1");
+    rig.write("main/shared/log/append", "one\ntwo\n").unwrap();
+    for line in ["archive-log 2", "bar-agent ann", "free-agent ann", "purge newer", "gc"] {
+        answers.ask(rig, "main", line);
+    }
+}
+
+#[test]
+fn verbs_answer_with_the_keys_of_the_page() {
+    let mut rig = Rig::new();
+    let mut answers = Answers::default();
+    ask_of_branches(&rig, &mut answers);
+    ask_of_proposals(&mut rig, &mut answers);
+    ask_of_main(&rig, &mut answers);
+    let mut told = BTreeSet::new();
+    for (verbs, keys) in rows() {
+        for verb in verbs.into_iter().filter(|verb| !OTHERS.contains(verb)) {
+            assert_eq!(answers.0.get(verb), Some(&keys), "the row of {verb} in docs/SEMANTICS.md");
+            told.insert(verb.to_owned());
+        }
+    }
+    let asked: BTreeSet<String> = answers.0.into_keys().collect();
+    assert_eq!(told, asked, "the table has a row for each verb that was asked for");
+}
