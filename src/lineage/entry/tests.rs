@@ -1,5 +1,7 @@
 //! Entries as bytes and as JSON.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::lineage::{EntryChunkWriter, Side, read_entry_chunk};
 
@@ -96,16 +98,24 @@ fn every_flipped_byte_breaks_a_signature_or_the_form() {
 
 #[test]
 fn a_line_names_every_field_of_the_contract() {
-    let line = SignedEntry::sign(entry(), &Key::from_seed(&[9; 32])).to_line();
-    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-    for key in [
-        "seq", "op", "branch", "parent", "time", "agent", "session", "task", "uid", "base", "head", "counts", "prev",
-        "entry", "key", "sig",
-    ] {
-        assert!(value.get(key).is_some(), "{key}");
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Lineage\n")).unwrap();
+    let cells = section.lines().filter(|line| line.starts_with("| `")).filter_map(|row| row.split('|').nth(1));
+    let fields: BTreeSet<String> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let mut shown = BTreeSet::new();
+    for op in EntryOp::ALL {
+        let whole = entry();
+        // Of a fork and an owner the text is a uid, and has another key.
+        let text = Some(if matches!(op, EntryOp::Fork | EntryOp::Owner) { "7" } else { "why" }.into());
+        let detail = Detail { label: Some("a".into()), text, ..whole.detail };
+        let line = SignedEntry::sign(Entry { op, detail, ..whole }, &Key::from_seed(&[9; 32])).to_line();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&value["op"], &value["conflicts"][0]["decision"]), (&op.name().into(), &"parent".into()));
+        assert_eq!(value["sig"].as_str().unwrap().len(), 128);
+        shown.extend(value.as_object().unwrap().keys().cloned());
     }
-    assert_eq!(value["conflicts"][0]["decision"], "parent");
-    assert_eq!(value["sig"].as_str().unwrap().len(), 128);
+    assert_eq!(shown, fields, "what lines have, and the table of docs/SEMANTICS.md");
 }
 
 #[test]
