@@ -311,6 +311,13 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(actor)).unwrap();
         let main = memory.resolve("main").unwrap();
         let status = memory.status(&View::Branch(main)).unwrap();
+        let cells = section.lines().filter(|line| line.starts_with("| `")).filter_map(|row| row.split('|').nth(1));
+        let on_page: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        let text = String::from_utf8(memory.status_with(&View::Branch(main), LiveStatus::default()).unwrap()).unwrap();
+        let mut shown: Vec<&String> = status.as_object().unwrap().keys().collect();
+        // A part that has the name of a figure stands behind that figure.
+        shown.sort_by_key(|key| text.find(&format!("\"{key}\":")).unwrap());
+        assert_eq!(shown, on_page, "the keys in their order, and those of docs/SEMANTICS.md");
         for (key, figure) in status.as_object().unwrap() {
             let row = section.lines().find(|line| line.split('|').nth(1).is_some_and(|cell| names(cell, key)));
             let row = row.unwrap_or_else(|| panic!("the section Status of docs/SEMANTICS.md has no row of {key}"));
