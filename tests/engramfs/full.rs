@@ -337,6 +337,29 @@ fn a_disk_that_others_filled_takes_deletes_and_goes_on_when_they_leave() {
     verify(&disk).unwrap();
 }
 
+#[test]
+fn a_store_on_a_full_disk_opens_and_its_status_tells_of_a_short_reserve() {
+    let (disk, memory) = store(64 * MIB, 1 << 20);
+    let reserve = |memory: &Memory| {
+        let status = memory.status(&View::Branch(main_of(memory))).unwrap();
+        ["bytes", "total"].map(|key| status["reserve"][key].as_u64().unwrap())
+    };
+    let whole = reserve(&memory);
+    assert!(whole[0] == whole[1] && whole[0] > 0, "{whole:?}");
+    memory.close().unwrap();
+    drop(memory);
+    for piece in 0..8 {
+        disk.remove(&format!("reserve/{piece:02}")).unwrap();
+    }
+    disk.create("lost+found").unwrap().allocate(disk.space().unwrap().free_bytes).unwrap();
+    let memory = open(&disk);
+    assert_eq!(reserve(&memory), [whole[0] / 2, whole[1]]);
+    memory.close().unwrap();
+    drop(memory);
+    disk.remove("lost+found").unwrap();
+    assert_eq!(reserve(&open(&disk)), whole);
+}
+
 /// What a store should hold.
 #[derive(Default)]
 struct Model {

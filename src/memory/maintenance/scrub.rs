@@ -200,6 +200,10 @@ mod tests {
         memory.scrub();
         let error = ask().unwrap_err();
         assert!(error.kind() == Kind::Damaged && error.to_string().contains("block 0 does not match"), "{error}");
+        // What needs other sections of the file alone fails, too.
+        let snapshot = memory.snapshot(&View::Branch(main)).unwrap();
+        assert!(snapshot.get("r3").is_err_and(|error| error.kind() == Kind::Damaged));
+        assert!(snapshot.stat("r3").is_err_and(|error| error.kind() == Kind::Damaged));
         assert_eq!(memory.maintenance.scrubber.progress(), whole);
     }
 

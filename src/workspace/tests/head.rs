@@ -77,6 +77,16 @@ fn times_owners_numbers_links_and_holes_do_not_count() {
 }
 
 #[test]
+fn the_mode_of_the_root_counts_as_content() {
+    let mut tree = Tree::default();
+    let head = tree.hash();
+    set(&mut tree, ROOT, Attrs { mode: Some(0o700), ..Attrs::default() });
+    assert_ne!(tree.hash(), head);
+    set(&mut tree, ROOT, Attrs { mode: Some(0o755), ..Attrs::default() });
+    assert_eq!(tree.hash(), head);
+}
+
+#[test]
 fn mode_content_size_and_user_attributes_count() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"a");
