@@ -1,5 +1,6 @@
 //! The one table from failures to errno.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -31,6 +32,27 @@ macro_rules! errnos {
 errnos! {
     E2BIG EACCES EAGAIN EBADF EBUSY EDQUOT EEXIST EFBIG EINVAL EIO EISDIR EMLINK ENAMETOOLONG ENFILE ENODATA ENOENT ENOMEM ENOSPC ENOSYS ENOTDIR
     ENOTEMPTY ENOTTY ENXIO EOPNOTSUPP EPERM ERANGE EROFS ESTALE ETIMEDOUT ETXTBSY EXDEV
+}
+
+impl Errno {
+    /// Returns what happened and what to do next, for who asked on a handle. A request there is refused for a reason of its own,
+    /// but where its branch has ended or where memory runs out.
+    fn explained(self) -> (&'static str, &'static str) {
+        match self {
+            Errno::ESTALE => (
+                "the branch of this file was merged or discarded",
+                "its records are in its parent if it was merged; see the parent's lineage",
+            ),
+            Errno::ENOMEM => (
+                "the server has no memory for the answer",
+                "free memory on the machine, or ask for less, then try again",
+            ),
+            _ => (
+                "the request failed for the reason of its error number",
+                "errno(3) explains it; then see the mount's log",
+            ),
+        }
+    }
 }
 
 impl From<Kind> for Errno {
@@ -84,10 +106,13 @@ impl Failure {
     pub fn to_line(&self) -> String {
         let errno = self.errno().name();
         let (code, message, hint) = match self {
-            Failure::Plain(_) => (errno, format!("it failed with {errno}"), "".into()),
+            Failure::Plain(plain) => {
+                let (message, hint) = plain.explained();
+                (errno, message.into(), hint.into())
+            }
             Failure::Refused(refusal) => {
                 let Advice { code, hint, .. } = refusal.advice();
-                (code, refusal.to_string(), hint)
+                (code, Cow::from(refusal.to_string()), hint)
             }
         };
         let line = LoggedRefusal { status: "refused", errno, code, message: &message, hint: &hint };

@@ -74,7 +74,7 @@ pub(super) enum ShapeRefusal {
     NoDirectoryHere,
     #[error("this kind of file is made in files/ only")]
     NoSpecialHere,
-    #[error("nothing here has two names")]
+    #[error("hard links can't be made outside files/")]
     OneName,
     #[error("{0} is a fixed part of the tree")]
     Fixed(String),
@@ -98,7 +98,7 @@ pub(super) enum ShapeRefusal {
     Whiteout,
     #[error("the name is no UTF-8")]
     NameNotUtf8,
-    #[error("the name of a record is UTF-8")]
+    #[error("the record name is not valid UTF-8")]
     RecordNotUtf8,
     #[error("{0} is the name of neither a record nor a temporary")]
     NotARecordsName(String),
@@ -121,7 +121,7 @@ impl ShapeRefusal {
                 fixed("mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/")
             }
             ShapeRefusal::NoSpecialHere => fixed("make it in files/"),
-            ShapeRefusal::OneName => fixed("hard links are for files/"),
+            ShapeRefusal::OneName => fixed("write a copy, or link within files/"),
             ShapeRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
             ShapeRefusal::Generated { hint } => fixed(hint),
             ShapeRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
@@ -336,8 +336,12 @@ impl RoomRefusal {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::fs::errno::{Errno, Failure};
     use crate::memory::Error;
 
     fn text() -> String {
@@ -481,6 +485,12 @@ value_too_long TooLarge";
         for refusal in samples() {
             let (text, hint) = (refusal.to_string(), refusal.advice().hint);
             assert!(!text.is_empty() && !hint.is_empty() && !text.contains(&*hint), "{text}; {hint}");
+        }
+        for plain in [Errno::ESTALE, Errno::ENOMEM, Errno::ENOENT, Errno(9999)] {
+            let line: Value = serde_json::from_str(&Failure::from(plain).to_line()).unwrap();
+            let [text, hint] = ["message", "hint"].map(|key| line[key].as_str().unwrap());
+            assert!(text.len() > 20 && hint.len() > 20 && !text.contains(hint), "{line}");
+            assert_eq!((&line["errno"], &line["code"]), (&plain.name().into(), &plain.name().into()));
         }
     }
 }

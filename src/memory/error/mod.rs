@@ -320,7 +320,7 @@ impl Error {
             ),
             Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
             Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
-            Error::FileChanged => Advice::new(Kind::Busy, "changed", "try again"),
+            Error::FileChanged => Advice::new(Kind::Busy, "changed", "read the file again before you change it"),
             Error::TooManyChanges(_) | Error::TooLargeToShow(_) => self.too_much(),
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
             Error::Disk { source, .. } => of_disk(source),
