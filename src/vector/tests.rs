@@ -161,7 +161,9 @@ fn rows_behind_the_end_are_zero_in_every_variant() {
 #[test]
 fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
     let mut random = Random(12);
-    for dim in [1, 2, 5, 64, 100, 128, 129, 384, 1000] {
+    // Miri would take half an hour for the long ones.
+    let dims: &[usize] = if cfg!(miri) { &[1, 5, 64, 129] } else { &[1, 2, 5, 64, 100, 128, 129, 384, 1000] };
+    for &dim in dims {
         let vectors: Vec<Vec<f32>> = (0..9).map(|_| random.vector(dim)).collect();
         for metric in Metric::ALL {
             let mut bytes = vec![0; vectors.len() * CoarseRows::row_size(dim)];

@@ -140,3 +140,15 @@ fn a_word_of_a_script_without_spaces_finds_its_records() {
         }
     }
 }
+
+#[test]
+fn the_head_of_an_answer_is_that_of_the_branch_asked_wherever_it_looked() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let [left, right] = ["left", "right"].map(|name| memory.create_root(&who(), name).unwrap());
+    memory.commit(&who(), right, vec![put("r", None, Some("branch"))]).unwrap();
+    let head = memory.snapshot(&View::Branch(left)).unwrap().head();
+    for scope in [json!(["branch"]), json!(["branch", "right"]), json!(["right"]), json!(["log"]), json!(["files"])] {
+        let query = Query::parse(&json!({ "text": "branch", "scope": scope }).to_string()).unwrap();
+        assert_eq!(memory.ask(&View::Branch(left), &query).unwrap().head, head, "{scope}");
+    }
+}

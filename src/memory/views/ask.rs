@@ -90,13 +90,14 @@ impl Memory {
         let start = self.now();
         // Places hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
-        let (sources, metric, language, path, status) = {
+        let (sources, metric, language, path, status, state) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
             let status = self.embedding_of(&catalog, seen.branch)?;
             let sources = self.sources(&catalog, &seen, &status, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
-            (sources, metric, seen.branch.settings.language(), seen.branch.path.clone(), status)
+            let (language, path) = (seen.branch.settings.language(), seen.branch.path.clone());
+            (sources, metric, language, path, status, seen.state)
         };
         let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
         let share = self.admission.shares.enter(caller.uid);
@@ -105,10 +106,8 @@ impl Memory {
             (self.now() >= deadline).then_some(SearchError::Timeout(query.timeout_ms))
         };
         // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
-        // The state is that of the first place, so that answer and head belong together.
-        let head = sources
-            .first()
-            .map_or_else(|| self.state(view).map(|state| state.head()), |source| Ok(source.state.head()))?;
+        // The state is the one that was searched, so that answer and head belong together.
+        let head = state.head();
         let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
         let is_found = query.may_use_words() || status.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
