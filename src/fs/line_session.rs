@@ -125,7 +125,7 @@ impl<S: LineProtocol> LineSession<S> {
     fn take(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
         let (mut requests, mut ends) = (Vec::new(), Vec::new());
         for (line, end) in split(tail, data) {
-            if let Some(request) = self.understand(&line)? {
+            if let Some(request) = self.parse_line(&line)? {
                 requests.push(request);
                 ends.push(end);
             }
@@ -139,7 +139,7 @@ impl<S: LineProtocol> LineSession<S> {
     }
 
     /// Blank lines ask for nothing.
-    fn understand(&self, line: &[u8]) -> Result<Option<S::Request>, Failure> {
+    fn parse_line(&self, line: &[u8]) -> Result<Option<S::Request>, Failure> {
         let line = std::str::from_utf8(line).map_err(|_| InputRefusal::LineNotUtf8)?;
         if line.trim().is_empty() { Ok(None) } else { self.protocol.parse(line.trim_end_matches('\r')).map(Some) }
     }
@@ -189,7 +189,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         let _turn = SessionTurn::begin(&self.is_busy)?;
         let tail = std::mem::take(&mut self.state.lock().tail);
-        let done = self.understand(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
+        let done = self.parse_line(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
         done.inspect_err(|failure| self.answer_refusal(failure))
     }
 

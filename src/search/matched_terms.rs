@@ -52,7 +52,7 @@ impl<'a> MatchedTerms<'a> {
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
         let mut layers = Vec::new();
-        let mut record_counts = holding(scans, &all, &mut layers)?;
+        let mut record_counts = count_records(scans, &all, &mut layers)?;
         if let Some(files) = files {
             add_files(&mut record_counts, files, &all)?;
         }
@@ -106,24 +106,24 @@ fn sharing_stem(
 }
 
 /// Returns how many visible records of all sources hold each term, and adds all layers.
-fn holding<'a>(
+fn count_records<'a>(
     scans: &'a [Scan<'_>],
     terms: &[Box<str>],
     layers: &mut Vec<LayerTerms<'a>>,
 ) -> Result<Vec<u64>, SearchError> {
-    let mut holding = vec![0; terms.len()];
+    let mut record_counts = vec![0; terms.len()];
     for scan in scans {
         for version in scan.state.unsealed().values() {
             let words = version.words();
             scan.timer.spend(terms.len() * COUNT_STEPS)?;
-            for (count, term) in holding.iter_mut().zip(terms) {
+            for (count, term) in record_counts.iter_mut().zip(terms) {
                 *count += u64::from(words.count(term) > 0);
             }
         }
         for layer in scan.state.layers() {
             let postings = layer.segment.postings()?;
             let mut lists = Vec::with_capacity(terms.len());
-            for (count, term) in holding.iter_mut().zip(terms) {
+            for (count, term) in record_counts.iter_mut().zip(terms) {
                 scan.timer.spend(TERM_STEPS)?;
                 let list = postings.term(term);
                 *count += list.as_ref().map_or(Ok(0), |list| visible_documents(scan, layer, list))?;
@@ -132,7 +132,7 @@ fn holding<'a>(
             layers.push(LayerTerms { postings, lists });
         }
     }
-    Ok(holding)
+    Ok(record_counts)
 }
 
 /// Returns how many visible rows of a layer a list has.
@@ -146,10 +146,10 @@ fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> 
 }
 
 /// Adds how many passages of files hold each term; one that several files show counts in each.
-fn add_files(holding: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]) -> Result<(), SearchError> {
+fn add_files(record_counts: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]) -> Result<(), SearchError> {
     for part in files.files.parts() {
         let postings = part.segment.postings()?;
-        for (count, term) in holding.iter_mut().zip(terms) {
+        for (count, term) in record_counts.iter_mut().zip(terms) {
             files.timer.spend(TERM_STEPS)?;
             let Some(list) = postings.term(term) else { continue };
             if part.is_all() {

@@ -83,7 +83,7 @@ impl Memory {
         limits.iter().try_for_each(|(id, quota)| {
             let mut sum = known.total_usage.get(id).copied().unwrap_or_default();
             sum.bytes += self.maintenance.retained.below(&catalog, *id) as i64;
-            within(catalog.branch(*id)?, quota, sum, growth)
+            check_quota(catalog.branch(*id)?, quota, sum, growth)
         })
     }
 
@@ -276,7 +276,7 @@ fn file_bytes(files: &Tree, base: &Tree, inode: u64) -> i64 {
     }
 }
 
-fn within(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(), Error> {
+fn check_quota(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(), Error> {
     let checks = [
         ("bytes", quota.bytes, sum.bytes, growth.bytes),
         ("records", quota.records, sum.records, growth.records),

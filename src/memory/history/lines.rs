@@ -89,7 +89,7 @@ impl Memory {
             may_enter,
             may_enter_by_branch: RefCell::default(),
         };
-        let shows = |signed: &SignedEntry| sight.sees(signed.entry.branch_id);
+        let shows = |signed: &SignedEntry| sight.may_enter_from_home(signed.entry.branch_id);
         reader.lines((file, branch.0, last_seq), offset, size, &shows)
     }
 }
@@ -106,23 +106,23 @@ struct LineageAccess<'a> {
 
 impl LineageAccess<'_> {
     /// A branch is entered through those above it, up to the one where the reader is.
-    fn sees(&self, branch: u64) -> Result<bool, Error> {
-        let (mut at, mut passed, mut sees) = (branch, Vec::new(), true);
+    fn may_enter_from_home(&self, branch: u64) -> Result<bool, Error> {
+        let (mut at, mut passed, mut may_enter) = (branch, Vec::new(), true);
         while at != 0 && at != self.home.0 {
             if let Some(known) = self.may_enter_by_branch.borrow().get(&at) {
-                sees = *known;
+                may_enter = *known;
                 break;
             }
             passed.push(at);
             let (parent, uid, mode) = self.facts(at)?;
             if !(self.may_enter)(uid, mode) {
-                sees = false;
+                may_enter = false;
                 break;
             }
             at = parent;
         }
-        self.may_enter_by_branch.borrow_mut().extend(passed.into_iter().map(|branch| (branch, sees)));
-        Ok(sees)
+        self.may_enter_by_branch.borrow_mut().extend(passed.into_iter().map(|branch| (branch, may_enter)));
+        Ok(may_enter)
     }
 
     fn facts(&self, branch: u64) -> Result<(u64, u32, u32), Error> {

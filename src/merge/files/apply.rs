@@ -77,7 +77,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// The inode that a file has in the result.
     pub(super) fn inode(&self, id: Id) -> Option<u64> {
-        let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.in_parent(id));
+        let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.parent_inode(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }
 
@@ -207,7 +207,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Makes the child's file in the result. Of a directory: without what is in it.
     fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.of_child(id) else { return Ok(None) };
-        let Some(from) = self.resolver.trees.in_child(id) else { return Ok(None) };
+        let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
         let uid = self.new_owner.and_then(|new_owner| new_owner.of(&node, self.resolver.trees.child));
         if uid.is_some() {
@@ -221,7 +221,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     fn of_child(&self, id: Id) -> Option<Arc<FileNode>> {
-        self.resolver.trees.child.node(self.resolver.trees.in_child(id)?).ok().cloned()
+        self.resolver.trees.child.node(self.resolver.trees.child_inode(id)?).ok().cloned()
     }
 
     /// Returns the directory of that id, made again with those above it if it is not there; none where
@@ -328,7 +328,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         match &change.body {
             NewBody::Keep => {}
             NewBody::Child => {
-                let from = self.resolver.trees.in_child(change.id);
+                let from = self.resolver.trees.child_inode(change.id);
                 from.map_or(Ok(0), |from| self.make_change(TreeChange::Replace { from, inode }))?;
             }
             NewBody::Merged(bytes) => self.write(inode, bytes)?,

@@ -195,18 +195,18 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what an inode is that the parent added at a place, where the child added one, too.
     fn added_by_both(&self, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
-        let counterpart = self.added(self.child, self.in_child(directory)?, name)?;
+        let counterpart = self.added(self.child, self.child_inode(directory)?, name)?;
         let is_new = self.successor_id(self.child, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
     }
 
     /// Returns the base's inode of a file.
-    pub(super) fn in_base(&self, id: Id) -> Option<u64> {
+    pub(super) fn base_inode(&self, id: Id) -> Option<u64> {
         if let Id::Base(inode) = id { Some(inode) } else { None }
     }
 
     /// Returns the child's inode of a file.
-    pub(super) fn in_child(&self, id: Id) -> Option<u64> {
+    pub(super) fn child_inode(&self, id: Id) -> Option<u64> {
         match id {
             Id::Base(inode) => self.successor(self.child, inode),
             Id::Child(inode) => Some(inode),
@@ -215,7 +215,7 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the parent's inode of a file.
-    pub(super) fn in_parent(&self, id: Id) -> Option<u64> {
+    pub(super) fn parent_inode(&self, id: Id) -> Option<u64> {
         let inode = match id {
             Id::Base(inode) => return self.successor(self.parent, inode),
             Id::Parent(inode) => return Some(inode),
@@ -268,11 +268,11 @@ impl<'a> NodeMap<'a> {
             let node = inode.and_then(|inode| tree.node(inode).ok());
             node.into_iter().flat_map(|node| node.names().map(|(directory, name)| (directory, name.clone()))).collect()
         };
-        for (directory, name) in names(self.child, self.in_child(id)) {
-            let directory = self.id_in_child(directory).and_then(|directory| self.in_base(directory));
+        for (directory, name) in names(self.child, self.child_inode(id)) {
+            let directory = self.id_in_child(directory).and_then(|directory| self.base_inode(directory));
             found.extend(directory.and_then(|directory| self.base.lookup(directory, &name).ok()).map(Id::Base));
         }
-        for (directory, name) in names(self.base, self.in_base(id)) {
+        for (directory, name) in names(self.base, self.base_inode(id)) {
             let there =
                 self.successor(self.child, directory).and_then(|directory| self.child.lookup(directory, &name).ok());
             found.extend(there.and_then(|inode| self.id_in_child(inode)));

@@ -277,10 +277,10 @@ fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: 
         }
         // Where a file was replaced by an equal one, paths show no difference.
         todo.extend(trees.replaced(id));
-        let path = match (trees.in_child(id), trees.in_base(id)) {
+        let path = match (trees.child_inode(id), trees.base_inode(id)) {
             (Some(inode), _) => trees.child.path(inode),
             (None, Some(inode)) => trees.base.path(inode),
-            (None, None) => trees.in_parent(id).and_then(|inode| trees.parent.path(inode)),
+            (None, None) => trees.parent_inode(id).and_then(|inode| trees.parent.path(inode)),
         };
         found.extend(path.map(|path| (path, id)));
     }

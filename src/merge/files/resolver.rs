@@ -51,11 +51,11 @@ impl<'a> Resolver<'a> {
     /// Returns a file as all sides have it.
     pub(super) fn item(&self, id: Id) -> MergeItem {
         let trees = &self.trees;
-        let base = self.seen(trees.base, trees.in_base(id), |inode| trees.id_in_base(inode));
-        let child = self.seen(trees.child, trees.in_child(id), |inode| trees.id_in_child(inode));
+        let base = self.seen(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
+        let child = self.seen(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
         let parent = match trees.parent_is_base() {
             true => base.clone(),
-            false => self.seen(trees.parent, trees.in_parent(id), |inode| trees.id_in_parent(inode)),
+            false => self.seen(trees.parent, trees.parent_inode(id), |inode| trees.id_in_parent(inode)),
         };
         MergeItem { id, base, child, parent }
     }
@@ -250,7 +250,7 @@ impl<'a> Resolver<'a> {
     /// When a side deleted a file, as well as the tree knows: when the nearest directory that is left of
     /// those above it last lost or got an entry.
     fn deleted_at(&self, side: &Tree, base: &NodeVersion) -> Time {
-        let mut directory = base.places.first().and_then(|(directory, _)| self.trees.in_base(*directory));
+        let mut directory = base.places.first().and_then(|(directory, _)| self.trees.base_inode(*directory));
         while let Some(inode) = directory {
             if let Some(node) = self.trees.successor(side, inode).and_then(|inode| side.node(inode).ok()) {
                 return node.mtime;

@@ -79,7 +79,7 @@ impl<'a, 'b> Units<'a, 'b> {
     pub(super) fn take(&mut self, difference: &TreeDifference) -> Result<Option<UnitMember>, TreeError> {
         let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
         let there = match old {
-            Some((inode, _)) => self.trees.in_parent(Id::Base(*inode)),
+            Some((inode, _)) => self.trees.parent_inode(Id::Base(*inode)),
             None => self.trees.parent.resolve(&difference.path).ok(),
         };
         let node = there.and_then(|inode| self.trees.parent.node(inode).ok());
@@ -120,7 +120,7 @@ impl<'a, 'b> Units<'a, 'b> {
     /// Returns the unit in each of the trees: one that is known by how a file begins may have lost that on a side.
     fn versions(&mut self, root: Id) -> Result<[Option<UnitRoot>; 3], TreeError> {
         let trees = self.trees;
-        let inodes = [trees.in_base(root), trees.in_child(root), trees.in_parent(root)];
+        let inodes = [trees.base_inode(root), trees.child_inode(root), trees.parent_inode(root)];
         let mut layout = None;
         for side in [1, 0, 2] {
             let Some(inode) = inodes[side].filter(|_| layout.is_none()) else { continue };
@@ -239,7 +239,7 @@ impl<'a, 'b> Units<'a, 'b> {
     /// Returns the places of the root on a side.
     fn places(&self, root: Id, side: usize) -> BTreeSet<(Option<Id>, Vec<u8>)> {
         let tree = self.finders[side].tree;
-        let inode = [self.trees.in_base(root), self.trees.in_child(root), self.trees.in_parent(root)][side];
+        let inode = [self.trees.base_inode(root), self.trees.child_inode(root), self.trees.parent_inode(root)][side];
         let node = inode.and_then(|inode| tree.node(inode).ok());
         let names = node.into_iter().flat_map(|node| node.names());
         names.map(|(directory, name)| (self.id(side, directory), name.to_vec())).collect()
