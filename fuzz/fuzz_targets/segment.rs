@@ -18,7 +18,7 @@ const QUERIES: [&str; 4] = [
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(segment) = Segment::open(&engramfs_fuzz::blobs_with(bytes), engramfs_fuzz::NAME) else { return };
     let segment = Arc::new(segment);
-    let _ = (segment.verify(), segment.bring(), segment.hashes().is_ok(), segment.lower_bound("m", 0));
+    let _ = (segment.verify(), segment.prefetch(), segment.hashes().is_ok(), segment.lower_bound("m", 0));
     let mut blocks = Blocks::default();
     for row in 0..segment.rows().min(20) {
         let _ =
