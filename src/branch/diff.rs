@@ -98,6 +98,7 @@ fn candidates(
             let mut rows = Vec::new();
             match twin {
                 Some(twin) => layer.visible.differences(&twin.visible, |row| rows.push(row)),
+                // Asked before the rows are listed: a call with a limit must not cost what the segment holds.
                 None if layer.visible.count() as usize > limit => return Ok(None),
                 None => rows.extend(layer.visible.iter()),
             }

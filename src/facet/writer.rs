@@ -86,6 +86,7 @@ impl FacetsWriter {
         let mut paths: Vec<(Box<str>, PathValues)> =
             self.paths.into_iter().map(|(path, place)| (path, std::mem::take(&mut values[place]))).collect();
         if paths.len() > PATHS_MAX {
+            // The rarest paths go, and of equals the last by name, so that the bytes depend on the rows alone.
             paths.sort_unstable_by(|a, b| b.1.rows().cmp(&a.1.rows()).then_with(|| a.0.cmp(&b.0)));
             paths
                 .drain(PATHS_MAX..)

@@ -93,6 +93,7 @@ pub fn merge_segments(
         }
     }
     all.sort_unstable();
+    // Sorted by key, then by segment: of a content in several segments the first one's passages are taken.
     all.dedup_by_key(|(key, ..)| *key);
     let mut builder = SegmentBuilder::default();
     let mut rows: Vec<Vec<Option<u32>>> = segments.iter().map(|segment| vec![None; segment.rows() as usize]).collect();

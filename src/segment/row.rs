@@ -9,8 +9,9 @@ use crate::record::{Provenance, Version};
 
 /// One version of a record, unsealed or sealed.
 ///
-/// Of an unsealed one no method fails. Those whose names begin with `served` read what is in a segment through the disk
-/// and check it; the others take it from the mapping, where it was checked when it was first touched.
+/// Of an unsealed one no method fails. [`Row::served`] and those whose names begin with `verified_` read what is in a
+/// segment through the disk and check it; the others take it from the mapping, where it was checked when it was first
+/// touched.
 #[derive(Clone)]
 pub enum Row {
     /// In memory and in the journal.

@@ -26,8 +26,8 @@ fn no_record(name: &OsStr) -> Failure {
     ShapeRefusal::NotARecordsName(name.to_string_lossy().into_owned()).into()
 }
 
-/// Makes a temporary, or the node of a record to come; EEXIST when something is there and the wish
-/// is exclusive.
+/// Makes a temporary, or the node of a record to come. EEXIST where the name is taken and the open is exclusive, EROFS
+/// where nothing may change.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     if name.len() > 255 {

@@ -35,7 +35,7 @@ pub struct SignalId<'a> {
     pub created: Time,
 }
 
-/// One value of the blackboard.
+/// One signal: the value of a key, which all branches with one shared log see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// What it says.

@@ -273,7 +273,7 @@ fn archive_numbers(file: &Container) -> Result<[u64; 4], Error> {
             return Err(damaged("a section has another length than its rows"));
         }
     }
-    // Entries count from 1, and their numbers end in good time.
+    // Entries count from 1, and the number behind the last one must fit a u64.
     if first == 0 || count == 0 || first.checked_add(count).is_none() {
         return Err(damaged("it has no entries that there could be"));
     }

@@ -59,6 +59,7 @@ impl RecordMerge {
         let mut outcomes = Vector::new();
         let mut merged = sides.parent.clone();
         for (number, change) in changes.iter().enumerate() {
+            // Planned on what the records before it made: under keep-both an id may be taken by then.
             let (action, decision) = plan_one(change, sides, &merged, strategy, resolved)?;
             if let Some(action) = &action {
                 action.apply(&mut merged)?;
