@@ -249,3 +249,23 @@ fn a_summary_that_was_written_before_the_base_opens_no_gate() {
     tell("what two is");
     assert_eq!(promote("two"), Ok(()));
 }
+
+/// Who is asked has to be one when it is merged, not only when the word is given.
+#[test]
+fn the_word_of_who_is_no_approver_any_more_opens_no_gate() {
+    let memory = open(&ForgetfulDisk::new(), &Arc::new(AtomicI64::new(1_700_000_000_000_000_000)));
+    let (main, author) = (main_of(&memory), user(AUTHORS[1]));
+    let approvers = |list: &str| memory.set(&user(OWNER), main, Setting::Approvers, list).unwrap();
+    memory.set(&user(OWNER), main, Setting::Gate, "approval 1").unwrap();
+    approvers("uid:10");
+    let child = memory.fork(&author, main, "x", None).unwrap();
+    memory.commit(&author, child, vec![put("a", None, Some("text"))]).unwrap();
+    memory.propose(&author, child, "").unwrap();
+    let plan = memory.dry_run(&author, child, MergeKind::Merge, None).unwrap().plan;
+    memory.review(&user(10), main, ReviewRequest { name: "x", plan, approves: true, text: "" }).unwrap();
+    let merge = || memory.merge_if(&author, child, MergeKind::Merge, MergeTerms::default());
+    approvers("uid:11");
+    assert_eq!(merge().map(drop).map_err(|error| error.code()), Err("gate_pending"));
+    approvers("uid:10 uid:11");
+    merge().unwrap();
+}

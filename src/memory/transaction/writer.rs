@@ -175,7 +175,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, OpenMode};
+    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, View};
 
     #[test]
     fn nothing_can_be_written_once_a_change_may_be_half_done() {
@@ -185,5 +185,28 @@ mod tests {
         assert!(!memory.is_read_only());
         memory.writer().unwrap().close_reason = Some(PANICKED);
         assert!(memory.is_read_only());
+    }
+
+    #[test]
+    fn entries_of_files_count_what_was_worked_out_before_and_what_came_since() {
+        let owner = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment::real(owner.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let before = memory.files(&View::Branch(main)).unwrap();
+        let make = |name: &[u8]| {
+            let (name, make) = (FileName::new(name).unwrap(), Make::File);
+            let op = FileOp::Create { parent: FILES_ROOT, name, make, mode: 0o644, uid: 0, gid: 0 };
+            memory.edit(&owner, main, op).unwrap();
+        };
+        make(b"a");
+        make(b"b");
+        memory.prepare_commit(main, &before).unwrap();
+        make(b"c");
+        drop(memory.writer_for(&owner, &[Some(main)]).unwrap());
+        let reader = memory.history_reader();
+        // Where the thread that commits after a second came between, there are two.
+        let count = |seq| reader.entry(seq).unwrap().entry.counts.files;
+        assert_eq!((1..=reader.newest()).map(count).sum::<u64>(), 3);
     }
 }

@@ -261,3 +261,42 @@ impl<'a> Resolver<'a> {
         Time::default()
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::test_files::TestFiles;
+    use super::super::{MergeAll, MergeTrees};
+    use super::*;
+    use crate::workspace::NoPacks;
+
+    #[test]
+    fn contents_that_have_just_the_bytes_that_are_left_are_merged_and_no_longer_ones() {
+        let mut base = TestFiles::new();
+        base.write("a", "1\n2\n3\n");
+        let (mut child, mut parent) = (base.later(100), base.later(200));
+        child.write("a", "one\n2\n3\n");
+        parent.write("a", "1\n2\nthree\n");
+        let (inode, rules) = (base.tree.resolve(b"a").unwrap(), Rules::parse("** text").unwrap());
+        let notes = |bytes_left| {
+            let (both_changed, losers, notes) = Default::default();
+            let mut resolver = Resolver {
+                trees: NodeMap::new(MergeTrees { base: &base.tree, child: &child.tree, parent: &parent.tree }),
+                rules: &rules,
+                strategy: Strategy::Manual,
+                resolved: &|_| None,
+                packs: &NoPacks,
+                merger: &MergeAll,
+                bytes_left,
+                both_changed,
+                losers,
+                notes,
+            };
+            let item = resolver.item(Id::Base(inode));
+            resolver.decide(&item).unwrap();
+            resolver.notes
+        };
+        // 6, 8 and 10 bytes.
+        assert_eq!((notes(24), notes(23)), (vec![], vec![(b"a".to_vec(), Fallback::TooLarge)]));
+    }
+}

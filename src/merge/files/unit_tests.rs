@@ -8,7 +8,7 @@ use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::tree_tests::{conflicts, plan_by};
 use super::{FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
-use crate::workspace::NoPacks;
+use crate::workspace::{FileOp, NoPacks};
 
 const RULES: &str = "**/pg/never never\n** text";
 
@@ -184,6 +184,17 @@ fn a_unit_is_in_use_only_where_it_is_replaced() {
 }
 
 #[test]
+fn a_unit_that_has_no_name_any_more_is_in_use_as_long_as_it_is_open() {
+    let mut base = TestFiles::new();
+    base.write("m.db", &db("base"));
+    let (main, mut after) = (base.tree.resolve(b"m.db").unwrap(), base.later(100));
+    let (parent, name) = after.place("m.db").unwrap();
+    after.apply(FileOp::Unlink { parent, name, keep: true }).unwrap();
+    let in_use = replaced_unit(&Rules::default(), &NoPacks, &base.tree, &after.tree, &[main]).unwrap();
+    assert_eq!(in_use, Some(b"m.db".to_vec()));
+}
+
+#[test]
 fn what_is_left_beside_a_database_that_one_side_removed_goes_with_it() {
     let [base, mut child, mut parent] = three();
     child.write("m.db", &db("child"));
@@ -279,4 +290,14 @@ fn a_database_of_duckdb_is_told_by_its_bytes() {
     let sides = [base, child, parent];
     assert_eq!(conflicts(&plan(&sides, None)), [("d.db".into(), None)]);
     assert_eq!(listing(&plan(&sides, Some(Side::Child)).tree), listing(&sides[1].tree));
+}
+
+#[test]
+fn a_database_without_companions_that_both_changed_is_a_unit() {
+    let mut base = TestFiles::new();
+    base.write("m.db", &db("base"));
+    let (mut child, mut parent) = (base.later(100), base.later(200));
+    child.write("m.db", &db("child"));
+    parent.write("m.db", &db("parent"));
+    assert_eq!(conflicts(&plan(&[base, child, parent], None)), [("m.db".into(), None)], "the newest does not win");
 }
