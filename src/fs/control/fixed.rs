@@ -124,7 +124,7 @@ fn names_of(view: &View) -> impl Iterator<Item = &'static FixedName> {
     FIXED.iter().chain(matches!(view, View::Proposal(..)).then_some(&PLAN))
 }
 
-fn known(entry: FixedEntry) -> &'static FixedName {
+fn row_of(entry: FixedEntry) -> &'static FixedName {
     FIXED.iter().find(|fixed| fixed.entry == entry).unwrap_or(&PLAN)
 }
 
@@ -138,36 +138,36 @@ impl FixedName {
 }
 
 /// Returns what the directory of a view has, with its names, in the order of its listing.
-pub(super) fn nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNode)> {
+pub(super) fn all_nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNode)> {
     names_of(view).map(|fixed| (fixed.name, fixed.node(view)))
 }
 
 /// Returns what has a name in the directory of a view.
-pub(super) fn named(view: &View, name: &str) -> Option<FsNode> {
+pub(super) fn find_node(view: &View, name: &str) -> Option<FsNode> {
     names_of(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
 }
 
 impl ControlDirectory {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        known(FixedEntry::Directory(self)).name
+        row_of(FixedEntry::Directory(self)).name
     }
 
     /// Returns the permission bits.
     pub fn mode(self) -> u32 {
-        known(FixedEntry::Directory(self)).mode
+        row_of(FixedEntry::Directory(self)).mode
     }
 }
 
 impl ControlFile {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        known(FixedEntry::File(self)).name
+        row_of(FixedEntry::File(self)).name
     }
 
     /// Returns the permission bits.
     pub fn mode(self) -> u32 {
-        known(FixedEntry::File(self)).mode
+        row_of(FixedEntry::File(self)).mode
     }
 
     /// Tells whether somebody may write to it.
@@ -193,7 +193,7 @@ impl ControlFile {
     }
 
     /// Opens the file. EACCES for a caller who may not read what it shows, EROFS where nothing may change, and what
-    /// [`generated`] says for writing to what is generated.
+    /// [`refuse_writing`] says for writing to what is generated.
     pub(super) fn open(
         self,
         context: &OpenContext,
@@ -201,7 +201,7 @@ impl ControlFile {
         flags: OpenFlags,
     ) -> Result<Box<dyn File>, Failure> {
         if flags.write && !self.is_writable() {
-            return Err(generated(context));
+            return Err(refuse_writing(context));
         }
         let bytes = match self {
             ControlFile::Query => return Ok(Box::new(LineSession::new(context.clone(), QueryFile::new(context)))),
@@ -269,7 +269,7 @@ fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
 
 /// Returns why a generated file is not opened for writing: EROFS where nothing may change, else a refusal with the files that
 /// can be written.
-pub(super) fn generated(context: &OpenContext) -> Failure {
+pub(super) fn refuse_writing(context: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
     context.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
 }
@@ -290,12 +290,12 @@ mod tests {
     #[test]
     fn every_fixed_name_leads_to_its_node_and_back() {
         let view = View::Branch(BranchId(1));
-        for (name, node) in nodes(&view) {
+        for (name, node) in all_nodes(&view) {
             assert_eq!(node.path(), name);
-            assert_eq!(named(&view, name), Some(node));
+            assert_eq!(find_node(&view, name), Some(node));
         }
-        assert_eq!(named(&view, "plan"), None);
+        assert_eq!(find_node(&view, "plan"), None);
         let proposal = View::Proposal(BranchId(1), 7);
-        assert_eq!(named(&proposal, "plan"), Some(FsNode::Control(proposal.clone(), ControlFile::Plan)));
+        assert_eq!(find_node(&proposal, "plan"), Some(FsNode::Control(proposal.clone(), ControlFile::Plan)));
     }
 }

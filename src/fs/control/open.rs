@@ -1,7 +1,7 @@
 //! Opening what is generated: each kind of file behaves in a way of its own.
 
 use super::ControlNodeOps;
-use super::fixed::generated;
+use super::fixed::refuse_writing;
 use crate::fs::config::{SettingFile, with_line_end};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
@@ -72,7 +72,7 @@ impl ControlNodeOps<'_> {
                 Box::new(SignalFile::open(context.clone(), key, *created, flags.append)?)
             }
             FsNode::Signal(_, key, created) => frozen(context.signal(key, *created)?.value.to_vec())?,
-            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(generated(context)),
+            FsNode::Query(..) | FsNode::Export(..) if flags.write => return Err(refuse_writing(context)),
             FsNode::Query(_, text) => frozen(search::answer(context, text)?)?,
             FsNode::Export(view, export) => Box::new(ExportFile { snapshot: memory.snapshot(view)?, export: *export }),
         })
@@ -88,7 +88,7 @@ fn shared_file(node: &SharedNode, context: &OpenContext, flags: OpenFlags) -> Re
             Box::new(LineSession::new(context.clone(), shared_log::AppendFile))
         }
         SharedNode::Cursor if flags.write => Box::new(CursorFile::open(context.clone())?),
-        _ if flags.write => return Err(generated(context)),
+        _ if flags.write => return Err(refuse_writing(context)),
         SharedNode::Cursor => {
             Box::new(StaticFile(context.counted(cursor_text(context.memory(), context.branch())?.into_bytes())?))
         }

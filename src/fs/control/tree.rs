@@ -26,7 +26,7 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
                 Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
-                None => fixed::named(&view, name),
+                None => fixed::find_node(&view, name),
             }
         }
         FsNode::Directory(view, directory) => find_inside(mount, view, *directory, name)?,
@@ -218,7 +218,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
         }
         FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(fixed::nodes(&view).map(|(label, node)| name(label, node)));
+            names.extend(fixed::all_nodes(&view).map(|(label, node)| name(label, node)));
             let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
