@@ -5,7 +5,7 @@
 
 BRANCH is a root branch's directory in a mount; for PostgreSQL, which refuses to be root, of one with --allow-other.
 Each merge must be EBUSY `unit_in_use`, a conflict, or leave a database that opens and holds each transaction of one
-side up to some moment and none of the other's. What was in use is closed, each conflict is settled for either side,
+side up to some moment and none of the other's. What was in use is closed, each conflict is resolved for either side,
 and the merge is done again: what lost must be named and be readable by its hash. Exit 1 where something of that does
 not hold, 77 where the database is not installed.
 """
@@ -195,7 +195,7 @@ def attempt(kind, root, number, seen):
         assert [it["path"] for it in conflicts] == [unit], conflicts
         ask(child, f"resolve {unit} {random.choice(['child', 'parent'])}")
         outcome = ask(child, "merge")
-    assert outcome["status"] == "merged", f"settled and not merged: {outcome}"
+    assert outcome["status"] == "merged", f"resolved and not merged: {outcome}"
     reopened = {int(line) for line in alive.stdout} if alive else ()
     found = side_of(rows(kind, f"{root}/{path}"), reopened)
     for conflict in outcome["conflicts"]:

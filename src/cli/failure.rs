@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn conflicts_follow_the_sentence() {
-        let mut failure = CommandError::new(Exit::Refused, "conflict", "1 conflict is open", "settle it");
+        let mut failure = CommandError::new(Exit::Refused, "conflict", "1 conflict is open", "resolve it");
         failure.conflicts.push(json!({"kind": "record", "id": "a", "child": null, "parent": null, "decision": null}));
         assert_eq!(failure.render(false).lines().count(), 2);
         assert!(failure.render(true).contains("\"conflicts\":[{"));

@@ -111,7 +111,7 @@ impl<D> FaultyShared<D> {
         hits.then_some(fault)
     }
 
-    fn pass(&self, kind: DiskCall) -> io::Result<()> {
+    fn count_and_fail(&self, kind: DiskCall) -> io::Result<()> {
         match self.count(kind) {
             Some(fault) => Err(io::Error::from_raw_os_error(fault.errno)),
             None => Ok(()),
@@ -121,42 +121,42 @@ impl<D> FaultyShared<D> {
 
 impl<D: Disk> Disk for FaultyDisk<D> {
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(DiskCall::Create)?;
+        self.shared.count_and_fail(DiskCall::Create)?;
         Ok(self.handle(self.shared.inner.create(path)?))
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(DiskCall::Open)?;
+        self.shared.count_and_fail(DiskCall::Open)?;
         Ok(self.handle(self.shared.inner.open(path)?))
     }
 
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.shared.pass(DiskCall::Open)?;
+        self.shared.count_and_fail(DiskCall::Open)?;
         Ok(self.handle(self.shared.inner.open_write(path)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.shared.pass(DiskCall::Rename)?;
+        self.shared.count_and_fail(DiskCall::Rename)?;
         self.shared.inner.rename(from, to)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(DiskCall::Remove)?;
+        self.shared.count_and_fail(DiskCall::Remove)?;
         self.shared.inner.remove(path)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.shared.pass(DiskCall::List)?;
+        self.shared.count_and_fail(DiskCall::List)?;
         self.shared.inner.list(dir)
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(DiskCall::Create)?;
+        self.shared.count_and_fail(DiskCall::Create)?;
         self.shared.inner.make_dir(path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.pass(DiskCall::SyncDir)?;
+        self.shared.count_and_fail(DiskCall::SyncDir)?;
         self.shared.inner.sync_dir(path)
     }
 
@@ -181,7 +181,7 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.shared.pass(DiskCall::Read)?;
+        self.shared.count_and_fail(DiskCall::Read)?;
         self.inner.read_exact_at(buf, offset)
     }
 
@@ -196,12 +196,12 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.shared.pass(DiskCall::SetLen)?;
+        self.shared.count_and_fail(DiskCall::SetLen)?;
         self.inner.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.shared.pass(DiskCall::Write)?;
+        self.shared.count_and_fail(DiskCall::Write)?;
         self.inner.allocate(len)
     }
 
@@ -217,7 +217,7 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
     }
 
     fn map(&self) -> io::Result<Mapped> {
-        self.shared.pass(DiskCall::Map)?;
+        self.shared.count_and_fail(DiskCall::Map)?;
         self.inner.map()
     }
 }

@@ -158,10 +158,10 @@ impl CommandQueue {
     fn serve(&self) {
         let mut child: Option<RunningChild> = None;
         while let Some(job) = self.next() {
-            let mut outcome = self.converse(&mut child, &job);
+            let mut outcome = self.embed_in_child(&mut child, &job);
             // The command may have died long ago, which only the next use notices: start it again and try once more.
             if matches!(outcome, Err(EmbedError::Unreachable(_))) && !self.state.lock().stop {
-                outcome = self.converse(&mut child, &job);
+                outcome = self.embed_in_child(&mut child, &job);
             }
             self.state.lock().current = None;
             // The caller may have given up waiting.
@@ -180,7 +180,7 @@ impl CommandQueue {
 
     /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
     /// would be taken for the answer to the next line.
-    fn converse(&self, running: &mut Option<RunningChild>, job: &Job) -> Vectors {
+    fn embed_in_child(&self, running: &mut Option<RunningChild>, job: &Job) -> Vectors {
         let mut child = match running.take() {
             Some(child) => child,
             None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,

@@ -5,9 +5,9 @@ use std::ops::Range;
 use roaring::RoaringBitmap;
 
 use super::layout::{
-    BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, HEAVY_ENTRY_BYTES, KEY_BYTES,
-    MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes, piece,
-    size_at, u32_at, u64_at, unpack,
+    BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, HEAVY_ENTRY_BYTES,
+    KEY_BYTES, MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes,
+    piece, size_at, u32_at, u64_at, unpack,
 };
 use super::number::NumberKey;
 
@@ -52,7 +52,7 @@ pub(super) enum Same {
 impl<'a> Column<'a> {
     /// Opens a column of a segment with `rows` rows; nothing where there are no bytes, or wrong ones.
     pub(super) fn open(bytes: &'a [u8], rows: u32) -> Option<Self> {
-        let (values, heavy) = (u32_at(bytes, 0)?, u32_at(bytes, HEAVY_AT)? as usize);
+        let (values, heavy) = (u32_at(bytes, 0)?, u32_at(bytes, HEAVY_COUNT_AT)? as usize);
         let row_width = u32::from(*bytes.get(ROW_WIDTH_AT)?);
         let packed_rows = u64_at(bytes, PACKED_AT)?;
         let (_, rest) = bytes.split_at_checked(COLUMN_HEADER_BYTES)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{
-    BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
+    BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
     ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bits_of, gather, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
@@ -53,8 +53,8 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
     let row_width = bits_of(rows.saturating_sub(1).into()).max(1);
     let marked = ordered && packed_rows >= MARKED_ROWS_MIN.max((rows / MARKED_ROWS_PART).into());
     let mut out = vec![0; COLUMN_HEADER_BYTES];
-    out[..HEAVY_AT].copy_from_slice(&(all.end as u32).to_le_bytes());
-    out[HEAVY_AT..ROW_WIDTH_AT].copy_from_slice(&(all.clone().filter(is_heavy).count() as u32).to_le_bytes());
+    out[..HEAVY_COUNT_AT].copy_from_slice(&(all.end as u32).to_le_bytes());
+    out[HEAVY_COUNT_AT..ROW_WIDTH_AT].copy_from_slice(&(all.clone().filter(is_heavy).count() as u32).to_le_bytes());
     (out[ROW_WIDTH_AT], out[MARKS_AT]) = (row_width as u8, if marked { MARKS as u8 } else { 0 });
     out[BLOCKS_BYTES_AT..PACKED_AT].copy_from_slice(&(blocks.len() as u64).to_le_bytes());
     out[PACKED_AT..].copy_from_slice(&packed_rows.to_le_bytes());

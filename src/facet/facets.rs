@@ -157,7 +157,7 @@ impl<'a> FacetBody<'a> {
             RowSet::unsure(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
         if !scalars.is_empty() {
             for part in [FacetPart::Numbers, FacetPart::Strings, FacetPart::NumberItems, FacetPart::StringItems] {
-                rows = rows.or(self.holding(part, &scalars));
+                rows = rows.or(self.rows_with_any(part, &scalars));
             }
         }
         others.into_iter().map(|value| self.equal(value)).fold(rows, RowSet::or)
@@ -185,7 +185,7 @@ impl<'a> FacetBody<'a> {
     }
 
     /// Returns the rows that have any of these numbers and strings in a column.
-    fn holding(&self, part: FacetPart, scalars: &[&Value]) -> RowSet {
+    fn rows_with_any(&self, part: FacetPart, scalars: &[&Value]) -> RowSet {
         let Some(column) = self.column(part) else { return RowSet::none() };
         let is_number = matches!(part, FacetPart::Numbers | FacetPart::NumberItems);
         let (mut sure, mut unsure) = (Vec::new(), Vec::new());

@@ -82,8 +82,8 @@ pub(super) const BITMAPS: usize = FacetPart::Numbers as usize;
 /// How many parts a path has room for.
 pub(super) const PARTS: usize = FacetPart::StringItems as usize + 1;
 
-pub(super) const HEAVY_AT: usize = size_of::<u32>();
-pub(super) const ROW_WIDTH_AT: usize = HEAVY_AT + size_of::<u32>();
+pub(super) const HEAVY_COUNT_AT: usize = size_of::<u32>();
+pub(super) const ROW_WIDTH_AT: usize = HEAVY_COUNT_AT + size_of::<u32>();
 pub(super) const MARKS_AT: usize = ROW_WIDTH_AT + 1;
 pub(super) const BLOCKS_BYTES_AT: usize = MARKS_AT + 1;
 pub(super) const PACKED_AT: usize = BLOCKS_BYTES_AT + size_of::<u64>();

@@ -78,7 +78,7 @@ impl Ctl {
         if context.mount.root() == Some(context.branch()) {
             return Err(ShapeRefusal::Mounted.into());
         }
-        check_settled(&self.handles, &context.memory().info(context.branch())?)
+        check_no_uncommitted(&self.handles, &context.memory().info(context.branch())?)
     }
 }
 
@@ -86,7 +86,7 @@ impl Ctl {
 pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
     // What was done is done, whether or not there is room for its answer.
     if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, line.into_bytes()) {
-        mount.answers.keep(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
+        mount.answers.insert(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
     }
 }
 
@@ -119,7 +119,7 @@ fn check_root(context: &OpenContext) -> Result<(), Failure> {
 }
 
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.
-pub(super) fn check_settled(handles: &HandleTable, info: &BranchInfo) -> Result<(), Failure> {
+pub(super) fn check_no_uncommitted(handles: &HandleTable, info: &BranchInfo) -> Result<(), Failure> {
     if !handles.is_pending(info.id) {
         return Ok(());
     }

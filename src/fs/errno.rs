@@ -37,7 +37,7 @@ errnos! {
 impl Errno {
     /// Returns what happened and what to do next, for who asked on a handle. A request there is refused for a reason of its own,
     /// but where its branch has ended or where memory runs out.
-    fn explained(self) -> (&'static str, &'static str) {
+    fn message_and_hint(self) -> (&'static str, &'static str) {
         match self {
             Errno::ESTALE => (
                 "the branch of this file was merged or discarded",
@@ -107,7 +107,7 @@ impl Failure {
         let errno = self.errno().name();
         let (code, message, hint) = match self {
             Failure::Plain(plain) => {
-                let (message, hint) = plain.explained();
+                let (message, hint) = plain.message_and_hint();
                 (errno, message.into(), hint.into())
             }
             Failure::Refused(refusal) => {

@@ -82,7 +82,7 @@ impl Filesystem {
             self.nodes.closed(open.number);
         }
         if let Some(state) = open.waits_on() {
-            state.leave(handle);
+            state.remove_wake_call(handle);
         }
     }
 
@@ -92,7 +92,7 @@ impl Filesystem {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
         if let (Some(waker), Some(state)) = (waker, open.waits_on()) {
-            state.wait(handle, waker);
+            state.add_wake_call(handle, waker);
         }
         let alive = open.check_alive().is_ok();
         Ok(!alive || open.file().map_err(|failure| failure.errno())?.is_readable())

@@ -132,7 +132,7 @@ impl Ingest {
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
         if let Ok(answer) = self.context.counted(result.clone()) {
-            self.context.mount.answers.keep(
+            self.context.mount.answers.insert(
                 &self.context.view,
                 AnsweringFile::Ingest,
                 uid,

@@ -52,7 +52,7 @@ impl KernelNotifier {
         let (queue, inbox) = mpsc::channel::<WakeCall>();
         let thread = std::thread::Builder::new()
             .name("engramfs-wake".into())
-            .spawn(move || inbox.into_iter().for_each(|errand| errand()));
+            .spawn(move || inbox.into_iter().for_each(|call| call()));
         if let Err(error) = &thread {
             log::warn!("no thread to wake those who wait for changes: {error}");
         }
@@ -69,11 +69,11 @@ impl KernelNotifier {
     }
 
     /// Makes calls that never wait, soon and in turn.
-    pub fn send_all(&self, errands: Vec<WakeCall>) {
+    pub fn send_all(&self, calls: Vec<WakeCall>) {
         let Some(queue) = &self.queue else { return };
-        for errand in errands {
+        for call in calls {
             // The thread outlives the queue, so there is always somebody to receive.
-            let _ = queue.lock().send(errand);
+            let _ = queue.lock().send(call);
         }
     }
 

@@ -58,7 +58,7 @@ struct StoredAnswer {
 
 impl LastAnswers {
     /// Notes the last answer that `uid` got from a control file.
-    pub fn keep(&self, view: &View, file: AnsweringFile, uid: u32, answer: &QueuedAnswer) {
+    pub fn insert(&self, view: &View, file: AnsweringFile, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
         let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());
         let weight_bytes = ANSWER_BYTES + answer.as_ref().map_or(0, |_| length);
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_user_of_one_file() {
         let last = LastAnswers::default();
-        last.keep(&view(1), AnsweringFile::Query, 7, &answer(5));
+        last.insert(&view(1), AnsweringFile::Query, 7, &answer(5));
         assert_eq!(last.get(&view(1), AnsweringFile::Query, 7).unwrap(), b"xxxxx");
         assert!(last.get(&view(1), AnsweringFile::Query, 8).unwrap().is_empty());
         assert!(last.get(&view(1), AnsweringFile::Ctl, 7).unwrap().is_empty());
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn the_oldest_of_the_user_with_the_most_go_first() {
         let last = LastAnswers::default();
-        last.keep(&view(9), AnsweringFile::Query, 8, &answer(100));
+        last.insert(&view(9), AnsweringFile::Query, 8, &answer(100));
         for branch in 1..=5 {
-            last.keep(&view(branch), AnsweringFile::Query, 7, &answer(3 << 20));
+            last.insert(&view(branch), AnsweringFile::Query, 7, &answer(3 << 20));
         }
         let there = |branch, uid| !last.get(&view(branch), AnsweringFile::Query, uid).unwrap().is_empty();
         assert_eq!([1, 2, 3, 4, 5].map(|branch| there(branch, 7)), [false, false, false, true, true]);
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn all_users_together_have_a_limit_too() {
         let last = LastAnswers::default();
-        last.keep(&view(1), AnsweringFile::Query, 7, &answer(4 << 20));
-        last.keep(&view(2), AnsweringFile::Query, 7, &answer(3 << 20));
+        last.insert(&view(1), AnsweringFile::Query, 7, &answer(4 << 20));
+        last.insert(&view(2), AnsweringFile::Query, 7, &answer(3 << 20));
         for uid in 10..20 {
-            last.keep(&view(1), AnsweringFile::Query, uid, &answer(6 << 20));
+            last.insert(&view(1), AnsweringFile::Query, uid, &answer(6 << 20));
         }
         let there = |branch, uid| !last.get(&view(branch), AnsweringFile::Query, uid).unwrap().is_empty();
         assert!(!there(1, 7), "67 MiB are too many, and this user has the most");
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_was_too_long_is_said() {
         let last = LastAnswers::default();
-        last.keep(&view(1), AnsweringFile::Query, 7, &answer(9 << 20));
+        last.insert(&view(1), AnsweringFile::Query, 7, &answer(9 << 20));
         assert_eq!(last.get(&view(1), AnsweringFile::Query, 7).unwrap_err().errno(), Errno::EFBIG);
     }
 }

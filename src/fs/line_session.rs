@@ -169,7 +169,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         self.state.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
-            self.context.mount.answers.keep(&self.context.view, S::FILE, self.context.caller.uid, &answer);
+            self.context.mount.answers.insert(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
         if failure.is_none() && done < requests.len() {
             failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
@@ -202,7 +202,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         // The refusal counts, whether or not there is room to tell why.
         if answer.lock().extend(line.as_bytes()).is_ok() {
-            self.context.mount.answers.keep(&self.context.view, S::FILE, self.context.caller.uid, &answer);
+            self.context.mount.answers.insert(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
     }
 

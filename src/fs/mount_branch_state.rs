@@ -23,19 +23,19 @@ pub(super) struct MountBranchState {
 }
 
 impl MountBranchState {
-    /// Runs `errand` at the branch's next change; a later one of the same handle takes its place.
-    pub fn wait(&self, handle: u64, errand: WakeCall) {
-        self.wake_calls.lock().insert(handle, errand);
+    /// Runs `call` at the branch's next change; a later one of the same handle takes its place.
+    pub fn add_wake_call(&self, handle: u64, call: WakeCall) {
+        self.wake_calls.lock().insert(handle, call);
     }
 
     /// Forgets what a closed handle waited for.
-    pub fn leave(&self, handle: u64) {
+    pub fn remove_wake_call(&self, handle: u64) {
         self.wake_calls.lock().remove(&handle);
     }
 
-    /// Returns the errands of all who wait.
-    pub fn take_waiting(&self) -> Vec<WakeCall> {
-        self.wake_calls.lock().drain().map(|(_, errand)| errand).collect()
+    /// Returns the calls that wake all who wait.
+    pub fn take_wake_calls(&self) -> Vec<WakeCall> {
+        self.wake_calls.lock().drain().map(|(_, call)| call).collect()
     }
 
     /// Tells whether the branch was merged or discarded.

@@ -160,7 +160,7 @@ impl MountContext {
         if change.op == "purge" {
             // Any branch may have lost something, and any answer may quote it.
             self.answers.forget_all();
-            self.states.all().iter().for_each(|(_, state)| self.notifier.send_all(state.take_waiting()));
+            self.states.all().iter().for_each(|(_, state)| self.notifier.send_all(state.take_wake_calls()));
         }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
             self.scratch_changed(branch);
@@ -175,7 +175,7 @@ impl MountContext {
                 self.states.forget(branch);
                 self.answers.forget(branch);
             }
-            self.notifier.send_all(state.take_waiting());
+            self.notifier.send_all(state.take_wake_calls());
         }
         self.file_numbers.reclaim(|of| self.is_there(of));
     }

@@ -60,7 +60,7 @@ impl RecordFile {
         };
         if let Some(record) = RecordPatch::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
             self.context.memory().check_correction(self.context.branch(), &self.id, &record)?;
-            buffer.keep(record, beginning);
+            buffer.set_checked(record, beginning);
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Buffer {
     }
 
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
-    fn keep(&mut self, record: RecordPatch, end: usize) {
+    fn set_checked(&mut self, record: RecordPatch, end: usize) {
         if end == self.bytes.len() {
             let reservation = self.bytes.reserve_more(record.bytes() as u64).ok();
             self.checked = reservation.map(|reservation| Checked { record, _reservation: reservation });
@@ -280,7 +280,7 @@ mod tests {
         let checked = || {
             let mut buffer = buffer(br#"{"text":"old"}"#);
             let record = RecordPatch::parse("a", br#"{"text":"checked"}"#).unwrap().unwrap();
-            buffer.keep(record, buffer.bytes.len());
+            buffer.set_checked(record, buffer.bytes.len());
             buffer
         };
         assert_eq!(&*text(&mut checked()), "checked");
@@ -295,7 +295,7 @@ mod tests {
         cut.set_length(14).unwrap();
         assert_eq!(&*text(&mut cut), "old");
         let mut longer = buffer(br#"{"text":"old"}  "#);
-        longer.keep(RecordPatch::parse("a", br#"{"text":"beginning"}"#).unwrap().unwrap(), 14);
+        longer.set_checked(RecordPatch::parse("a", br#"{"text":"beginning"}"#).unwrap().unwrap(), 14);
         assert_eq!(&*text(&mut longer), "old");
     }
 

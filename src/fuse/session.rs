@@ -71,7 +71,7 @@ pub fn serve<F: Filesystem>(
     let (threads, sender) = (session_threads(), events.clone());
     let session = std::thread::Builder::new()
         .name("engramfs-session".into())
-        .spawn(move || converse(fs, fd, threads, &sender))
+        .spawn(move || run_session(fs, fd, threads, &sender))
         .map_err(|source| MountError::System { what: "starting the session", source })?;
     let service = Service { attachment, session, path: &options.mountpoint, events, inbox };
     let outcome = service.run(ready);
@@ -80,7 +80,7 @@ pub fn serve<F: Filesystem>(
 }
 
 /// The session thread: handshake, requests, end.
-fn converse<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sender<Event>) {
+fn run_session<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sender<Event>) {
     let talk = || {
         let mut config = Config::default();
         config.n_threads = Some(threads);

@@ -252,7 +252,7 @@ impl WalkScratch {
         }
         self.frontier.push(ranked);
         if S::ALL {
-            self.keep(ranked, query, beam);
+            self.push_visible(ranked, query, beam);
         } else {
             visible.fetch(ranked.node());
             self.unfiltered.push(ranked);
@@ -265,7 +265,7 @@ impl WalkScratch {
         let mut unseen = std::mem::take(&mut self.unfiltered);
         for &ranked in &unseen {
             if self.admits(ranked, beam) && visible.sees(ranked.node()) {
-                self.keep(ranked, query, beam);
+                self.push_visible(ranked, query, beam);
             }
         }
         unseen.clear();
@@ -283,7 +283,7 @@ impl WalkScratch {
 
     /// Keeps a visible node, instead of the worst where it is full.
     #[inline]
-    fn keep(&mut self, ranked: RankedNode, query: &CoarseQuery, beam: Beam) {
+    fn push_visible(&mut self, ranked: RankedNode, query: &CoarseQuery, beam: Beam) {
         if !self.is_full(beam) {
             self.best.push(Reverse(ranked));
         } else if let Some(mut worst) = self.best.peek_mut() {

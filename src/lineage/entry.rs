@@ -36,7 +36,7 @@ stored_codes! {
         Rename = 11,
         /// A setting or a mode changed.
         Config = 12,
-        /// A conflict was settled manually.
+        /// A conflict was resolved manually.
         Resolve = 13,
         /// A merge was refused.
         Refuse = 14,

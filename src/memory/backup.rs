@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::open::holds;
+use super::open::entry_exists;
 use super::transaction::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
@@ -24,7 +24,7 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 ///
 /// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a copy of the manifest
 /// first, then of what it names, then of the journal as far as it goes, is a state that the store really had. A seal
-/// meanwhile makes the copy begin again. The copy is verified before it is called done. It holds the signing key.
+/// meanwhile makes the copy begin again. The copy is verified before it is called done. It entry_exists the signing key.
 ///
 /// Kind `NotFound` where there is no store, `Exists` where something is in `dest`, `Invalid` for a place within a
 /// store, `Busy` where it was sealed during each of 20 tries, and those of [`verify`].
@@ -66,7 +66,7 @@ fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
 
 /// Refuses anything but a store, and a place for a copy that is not free.
 fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
-    if !holds(store, "format")? {
+    if !entry_exists(store, "format")? {
         return Err(CopyError::Missing(store.to_owned()).into());
     }
     let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());
@@ -79,7 +79,7 @@ fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether a folder holds a store.
+/// Returns whether a folder entry_exists a store.
 fn is_store(path: &Path) -> bool {
     path.join("format").symlink_metadata().is_ok()
 }

@@ -70,7 +70,7 @@ impl Memory {
             if is_made(&disk)? && mode == OpenMode::CreateNew {
                 return Err(OpenError::Exists(path.to_owned()).into());
             }
-        } else if !holds(path, "format")? {
+        } else if !entry_exists(path, "format")? {
             return Err(OpenError::Missing(path.to_owned()).into());
         }
         let lock =
@@ -222,7 +222,7 @@ fn locked(error: LockError) -> Error {
 }
 
 /// Returns whether a folder holds something of that name; [`OpenError::Denied`] where this process may not know.
-pub(super) fn holds(folder: &Path, name: &str) -> Result<bool, Error> {
+pub(super) fn entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
     match folder.join(name).symlink_metadata() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

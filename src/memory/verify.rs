@@ -14,7 +14,7 @@ use super::lost_temporaries;
 use super::maintenance::gc::live_files;
 use super::maintenance::purge_mark::{self, PurgeMark};
 use super::maintenance::unfinished;
-use super::open::{check_format, holds, is_holder, read_keys};
+use super::open::{check_format, entry_exists, is_holder, read_keys};
 use super::storage::manifest;
 use super::storage::read_file;
 use super::storage::segments::Segments;
@@ -48,7 +48,7 @@ const BATCH_ENTRIES: u64 = 2048;
 /// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
 /// there is none.
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
-    if !holds(path, "format")? && !holds(path, manifest::PATH)? {
+    if !entry_exists(path, "format")? && !entry_exists(path, manifest::PATH)? {
         return Err(CopyError::Missing(path.to_owned()).into());
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));

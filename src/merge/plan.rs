@@ -361,9 +361,9 @@ mod tests {
         let (child, parent) = (with(&start, Some("c"), 2), with(&start, Some("p"), 3));
         let sides = Sides { base: &start, child: &child, parent: &parent, name: "x" };
         assert!(planned(&sides, Strategy::Manual, None).is_blocked());
-        let settled = planned(&sides, Strategy::Manual, Some(Side::Child));
-        assert!(!settled.is_blocked());
-        assert_eq!(text_of(&settled.apply(&parent).unwrap()).as_deref(), Some("c"));
-        assert_eq!(settled.conflicts().count(), 1);
+        let resolved = planned(&sides, Strategy::Manual, Some(Side::Child));
+        assert!(!resolved.is_blocked());
+        assert_eq!(text_of(&resolved.apply(&parent).unwrap()).as_deref(), Some("c"));
+        assert_eq!(resolved.conflicts().count(), 1);
     }
 }

@@ -22,7 +22,7 @@ pub enum Strategy {
     /// Of two records that both sides added under one id both are kept, the child's under another id; else as
     /// [`Strategy::NewestWins`].
     KeepBoth,
-    /// The merge is refused until each conflict is settled by `resolve`.
+    /// The merge is refused until each conflict is resolved by `resolve`.
     Manual,
 }
 

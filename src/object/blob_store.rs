@@ -38,7 +38,7 @@ struct FreshNames {
 
 impl FreshNames {
     /// Forgets names that nobody is about to refer to any more.
-    fn settle(&mut self) {
+    fn forget_unneeded(&mut self) {
         if self.publishing == 0 && !self.sweeping {
             self.names.clear();
         }
@@ -52,7 +52,7 @@ impl Drop for PublishGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.publishing -= 1;
-        fresh.settle();
+        fresh.forget_unneeded();
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Sweeping<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.sweeping = false;
-        fresh.settle();
+        fresh.forget_unneeded();
     }
 }
 
@@ -186,7 +186,7 @@ impl TempBlob<'_> {
         {
             let mut fresh = self.blobs.fresh.lock();
             fresh.names.insert(*name);
-            fresh.settle();
+            fresh.forget_unneeded();
         }
         self.blobs.disk.rename(&self.path, &self.blobs.path(name))?;
         self.persisted = true;

@@ -98,7 +98,7 @@ impl Scan<'_> {
             numbers.clear();
             numbers.extend(rows.iter().filter_map(|row| derived.number(*row)));
             let place = |at: usize| Some(RowLocation::SealedDerived(layer, rows[at], numbers[at]));
-            columns.sift(&numbers, query, pool, place);
+            columns.pool_best(&numbers, query, pool, place);
             self.check_time()?;
         }
         Ok(())

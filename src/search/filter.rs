@@ -154,7 +154,7 @@ impl FilterNode {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(metadata)),
             Self::Any(nodes) => nodes.iter().any(|node| node.matches(metadata)),
             Self::Not(node) => !node.matches(metadata),
-            Self::Key(key, test) => test.holds(value_at(metadata, key)),
+            Self::Key(key, test) => test.matches(value_at(metadata, key)),
         }
     }
 }
@@ -169,11 +169,11 @@ impl Test {
         }
     }
 
-    fn holds(&self, stored: Option<&Value>) -> bool {
+    fn matches(&self, stored: Option<&Value>) -> bool {
         match self {
             Self::Exists(wanted) => stored.is_some() == *wanted,
-            Self::All(tests) => tests.iter().all(|test| test.holds(stored)),
-            Self::Not(test) => !test.holds(stored),
+            Self::All(tests) => tests.iter().all(|test| test.matches(stored)),
+            Self::Not(test) => !test.matches(stored),
             Self::Equal(operand) => stored.is_some_and(|stored| is_or_holds(stored, operand)),
             Self::OneOf(operands) => {
                 stored.is_some_and(|stored| operands.iter().any(|operand| is_or_holds(stored, operand)))

@@ -151,7 +151,7 @@ impl<'a> Columns<'a> {
 
     /// Pools those of some rows that may be among the best; `location` says where a row is, by its place in `rows`, or that
     /// it is not an answer.
-    pub fn sift(
+    pub fn pool_best(
         &self,
         rows: &[u32],
         query: &PreparedVector,

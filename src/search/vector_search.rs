@@ -243,7 +243,7 @@ impl Scan<'_> {
             if let Some(derived) = &replaced {
                 rows.retain(|row| derived.number(*row).is_none());
             }
-            columns.sift(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
+            columns.pool_best(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
             self.check_time()?;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Scan<'_> {
         let columns = Columns::of_loose(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
-        columns.sift(&rows, query, pool, |at| place(table.version(rows[at])));
+        columns.pool_best(&rows, query, pool, |at| place(table.version(rows[at])));
         self.scan_apart(query, pool, place)
     }
 

@@ -59,7 +59,7 @@ pub fn walk(
         let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, scored_nodes, scratch));
         rows.clear();
         rows.extend(scored_nodes.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
-        columns.sift(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
+        columns.pool_best(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
         floor
     });
     scan.check_time()?;

@@ -1,4 +1,4 @@
-//! `resolve`: settles one conflict.
+//! `resolve`: resolves one conflict.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").
 pub(super) const RESOLVE: VerbSpec = VerbSpec {
     arguments: &[ID, SIDE],
     command: CommandForm::OfTable(CommandHelp {
-        about: "Settles one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
+        about: "Resolves one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
         target: "The branch that is to be merged: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child
   engramfs resolve ~/memory:main/agent-7 files/notes.md parent",

@@ -56,7 +56,7 @@ struct Table {
 impl Tree {
     /// Returns what this tree has other than `base`, for [`Tree::with_delta`]. Costs what differs.
     ///
-    /// Bytes of unsealed chunks are in it, so a tree should be settled first: an error is that of reading
+    /// Bytes of unsealed chunks are in it, so a tree should be sealed first: an error is that of reading
     /// one. Orphans are not in it.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
         self.write_delta(base, ChunkNames::ByPlace(Table::default()))

@@ -98,7 +98,7 @@ impl Pack {
     }
 
     /// Returns whether it has a chunk of that hash; a table that can't be read has none.
-    pub fn holds(&self, hash: &Hash) -> bool {
+    pub fn contains(&self, hash: &Hash) -> bool {
         self.find(hash).is_ok_and(|found| found.is_some())
     }
 
@@ -213,7 +213,7 @@ mod tests {
             let name = out.finish(KIND, extra.as_slice()).unwrap();
             let opened = Pack::open(&blobs, name);
             assert_eq!(opened.is_ok(), opens, "{claimed}");
-            assert!(!opened.is_ok_and(|pack| pack.holds(&Hash([0; 32]))), "{claimed}");
+            assert!(!opened.is_ok_and(|pack| pack.contains(&Hash([0; 32]))), "{claimed}");
         }
     }
 }

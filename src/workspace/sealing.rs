@@ -18,9 +18,9 @@ use crate::object::{BlobStore, Hash};
 pub struct Packed {
     name: Option<Hash>,
     places: HashMap<*const (), (Chunk, ChunkLocation)>,
-    /// Nodes that were settled before, so that trees that shared one share it again.
+    /// Nodes that were sealed before, so that trees that shared one share it again.
     nodes: HashMap<*const FileNode, (Arc<FileNode>, Arc<FileNode>)>,
-    /// The last tree that was settled, before and after: what the next shares with it stays shared.
+    /// The last tree that was sealed, before and after: what the next shares with it stays shared.
     last: Option<(Nodes, Nodes)>,
 }
 
@@ -34,7 +34,7 @@ enum ChunkLocation {
 /// Writes the unsealed chunks of all `trees` into at most one new pack in the blob store.
 ///
 /// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks are hashed here, so
-/// a tree that is settled afterwards has its head at once.
+/// a tree that is sealed afterwards has its head at once.
 ///
 /// Fails where a chunk that is left in the journal can't be read or the disk refuses. A pack with known chunks that
 /// can't be read is passed over: they are written again.
@@ -158,7 +158,7 @@ impl Packed {
         new
     }
 
-    /// Returns a map of nodes with the unsealed ones settled.
+    /// Returns a map of nodes with the unsealed ones sealed.
     fn nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         let mut new = self.beginning(old, unsealed);
         let changed: Vec<(u64, Option<Arc<FileNode>>)> = match &self.last {
@@ -178,7 +178,7 @@ impl Packed {
         new
     }
 
-    /// Returns what to begin with: the last settled map where less differs from it than is unsealed.
+    /// Returns what to begin with: the last sealed map where less differs from it than is unsealed.
     fn beginning(&self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         match &self.last {
             Some((before, after)) if before.diff(old).nth(unsealed.len()).is_none() => after.clone(),

@@ -1,4 +1,4 @@
-//! Conflicts of files that wait for a decision by hand, and what settles them.
+//! Conflicts of files that wait for a decision by hand, and what resolves them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -49,7 +49,7 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
 }
 
 #[test]
-fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
+fn a_conflict_by_hand_blocks_the_merge_until_it_is_resolved() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
@@ -61,11 +61,11 @@ fn a_conflict_by_hand_blocks_the_merge_until_it_is_settled() {
 }
 
 #[test]
-fn writing_the_file_settles_a_conflict_that_was_shown() {
+fn writing_the_file_resolves_a_conflict_that_was_shown() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let (main, fork) = contradicting(&memory);
-    // Whoever writes without knowing of the other side settles nothing.
+    // Whoever writes without knowing of the other side resolves nothing.
     write(&memory, fork, "core/plan", "child again\n");
     assert!(is_refused(&memory, fork) && is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
@@ -77,18 +77,18 @@ fn writing_the_file_settles_a_conflict_that_was_shown() {
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both, and better\n");
     let head = memory.snapshot(&View::Branch(main)).unwrap().head();
     drop(memory);
-    // Entries alone decide: the settlement is one, so an opening does the same merge.
+    // Entries alone decide: the resolution is one, so an opening does the same merge.
     let memory = open(&disk).unwrap();
     assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
     verify(&disk).unwrap();
 }
 
 #[test]
-fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_settles_it() {
+fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_resolves_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     assert!(memory.merge(&who(), fork, MergeKind::Pull, true).unwrap().is_blocked());
-    // What was written before it, and gathered after it, settles nothing.
+    // What was written before it, and gathered after it, resolves nothing.
     assert!(is_refused(&memory, fork));
     let tree = memory.files(&View::Branch(fork)).unwrap();
     let unlink =
@@ -100,7 +100,7 @@ fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_settles_it() {
 }
 
 #[test]
-fn a_write_settles_nothing_where_the_parent_went_on_or_words_had_settled_it() {
+fn a_write_resolves_nothing_where_the_parent_went_on_or_words_had_resolved_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     assert!(is_refused(&memory, fork));
@@ -131,7 +131,7 @@ fn nobody_is_told_that_a_file_will_replace_a_directory_that_holds_something() {
 }
 
 #[test]
-fn only_who_was_shown_a_conflict_settles_it_by_writing_and_not_by_a_change_of_mode() {
+fn only_who_was_shown_a_conflict_resolves_it_by_writing_and_not_by_a_change_of_mode() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     let other = Actor { uid: 1001, gid: 1001, name: "bob".into() };
@@ -163,7 +163,7 @@ fn what_was_shown_before_a_promote_counts_no_more_after_it() {
 }
 
 #[test]
-fn a_write_that_settles_a_conflict_is_held_against_the_rules_of_the_parent() {
+fn a_write_that_resolves_a_conflict_is_held_against_the_rules_of_the_parent() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     memory.set(&who(), main, Setting::Rules, "core/** text manual append").unwrap();
@@ -175,7 +175,7 @@ fn a_write_that_settles_a_conflict_is_held_against_the_rules_of_the_parent() {
 }
 
 #[test]
-fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
+fn a_conflict_that_a_pull_showed_is_resolved_for_the_pull() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     // Only the branch itself leaves it to somebody's hand.
@@ -187,7 +187,7 @@ fn a_conflict_that_a_pull_showed_is_settled_for_the_pull() {
 }
 
 #[test]
-fn a_conflict_that_only_a_pull_has_is_settled_in_words() {
+fn a_conflict_that_only_a_pull_has_is_resolved_in_words() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
     // The branch has the rules that it inherited.
@@ -200,7 +200,7 @@ fn a_conflict_that_only_a_pull_has_is_settled_in_words() {
 }
 
 #[test]
-fn what_time_removes_settles_no_conflict() {
+fn what_time_removes_resolves_no_conflict() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
     let around = Environment {
         clock: Box::new(|| Time(NOW.fetch_add(1_000, Ordering::Relaxed))),
@@ -219,7 +219,7 @@ fn what_time_removes_settles_no_conflict() {
 }
 
 #[test]
-fn a_write_below_a_directory_does_not_settle_what_contradicts_of_the_directory() {
+fn a_write_below_a_directory_does_not_resolve_what_contradicts_of_the_directory() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     write(&memory, main, "core/plan", "base\n");

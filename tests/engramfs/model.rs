@@ -271,7 +271,7 @@ impl World {
         let Some(merged) = expected else {
             assert!(dry.is_blocked());
             assert_eq!(done.unwrap_err().kind(), Kind::Conflict);
-            self.settle(at, parent, join);
+            self.resolve_all(at, parent, join);
             return;
         };
         let done = done.unwrap();
@@ -306,8 +306,8 @@ impl World {
         }
     }
 
-    /// Settles every conflict for one side by hand, and tries again.
-    fn settle(&mut self, at: usize, parent: usize, join: MergeKind) {
+    /// Resolves every conflict for one side by hand, and tries again.
+    fn resolve_all(&mut self, at: usize, parent: usize, join: MergeKind) {
         let side = if self.chance.one_in(2) { Side::Child } else { Side::Parent };
         let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
         for conflict in &dry.conflicts {

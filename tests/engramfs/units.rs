@@ -97,7 +97,7 @@ fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_aga
 }
 
 #[test]
-fn what_was_settled_is_open_again_once_any_member_changes() {
+fn what_was_resolved_is_open_again_once_any_member_changes() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     store(&memory, main, "base", "log");
@@ -106,11 +106,11 @@ fn what_was_settled_is_open_again_once_any_member_changes() {
     write(&memory, main, "m.db-wal", "of the parent");
     let dry_run = || memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
     memory.resolve_conflict(&who(), fork, "files/m.db", Side::Child).unwrap();
-    let settled = dry_run();
-    assert_eq!(settled.status, "ready");
+    let resolved = dry_run();
+    assert_eq!(resolved.status, "ready");
     write(&memory, main, "m.db-shm", "a reader");
-    assert_eq!((dry_run().status, dry_run().plan), ("ready", settled.plan));
+    assert_eq!((dry_run().status, dry_run().plan), ("ready", resolved.plan));
     write(&memory, main, "m.db-wal", "of the parent and more");
     assert_eq!(dry_run().status, "blocked");
-    assert_ne!(dry_run().plan, settled.plan);
+    assert_ne!(dry_run().plan, resolved.plan);
 }

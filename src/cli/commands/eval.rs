@@ -50,7 +50,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let k = args.k as usize;
     let evaluations = target.with(Access::Read, |branch| {
         warn_of_unknown(branch, &args.target, &questions)?;
-        evaluate(&mut *branch.converse()?, &questions, k)
+        evaluate(&mut *branch.open_session()?, &questions, k)
     })?;
     if out.is_json() {
         return print_json(&evaluations, k, out);

@@ -110,7 +110,7 @@ impl BranchAccess for Closed {
         Ok(self.memory.lineage_lines(self.branch, true)?)
     }
 
-    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
+    fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
         Ok(Box::new(ClosedSession { branch: self, query_count: 0 }))
     }
 

@@ -71,8 +71,8 @@ pub trait BranchAccess {
     fn keeps(&self, entry: u64) -> Result<bool, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;
-    /// Begins a conversation of queries and answers.
-    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
+    /// Opens a session of queries and answers.
+    fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
     /// Returns exports that all show the same state.
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError>;
     /// Writes rows as one atomic commit, and returns its receipt.

@@ -237,7 +237,7 @@ impl BranchAccess for Mounted<'_> {
         })
     }
 
-    fn converse(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
+    fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
         let attempt = self.attempt("query", "asking");
         let file = control::open(&self.directory.join("query")).map_err(|e| attempt.failed(&e))?;
         Ok(Box::new(MountedSession { branch: self, file }))

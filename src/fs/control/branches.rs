@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fs::control::ControlDirectory;
-use crate::fs::ctl::{check_settled, keep_in_ctl};
+use crate::fs::ctl::{check_no_uncommitted, keep_in_ctl};
 use crate::fs::errno::Failure;
 use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
@@ -29,7 +29,7 @@ pub(super) fn discard(
         return Err(ShapeRefusal::MainStays.into());
     }
     mount.check_writable()?;
-    check_settled(handles, &info)?;
+    check_no_uncommitted(handles, &info)?;
     mount.memory.discard(&mount.actor(caller), branch)?;
     if let Some(parent) = info.parent {
         let undo = format!("fork {0} from discarded {0}", info.name);
@@ -75,7 +75,7 @@ pub(super) fn rename(
 
 /// Merges a branch that is named by its directory; returns the result as JSON.
 fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
-    check_settled(handles, branch)?;
+    check_no_uncommitted(handles, branch)?;
     let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
     let outcome = mount.memory.merge_if(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
     mount.states.forget(branch.id);

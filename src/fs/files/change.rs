@@ -78,7 +78,7 @@ impl FileOps<'_> {
             None => {
                 let last = tree.node(unlinked).map(|node| Arc::new(tree.detached(node)));
                 let number = self.fs.nodes.number(&self.at(unlinked).node());
-                last.into_iter().for_each(|last| self.fs.mount.removed.keep(number, last));
+                last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub(in crate::fs) struct RemovedInodes {
 
 impl RemovedInodes {
     /// Keeps the last state of an inode that was removed.
-    pub fn keep(&self, ino: u64, node: Arc<FileNode>) {
+    pub fn insert(&self, ino: u64, node: Arc<FileNode>) {
         let mut nodes = self.nodes.lock();
         nodes.insert(ino, node);
         self.count.store(nodes.len(), Ordering::Release);

@@ -418,7 +418,7 @@ fn looking_at_attributes_writes_nothing() {
     rig.write("main/files/a", "of main\n").unwrap();
     rig.write("main/branches/x/files/a", "of x\n").unwrap();
     assert_eq!(rig.write("main/branches/x/ctl", "merge\n"), Err(Errno::EBUSY));
-    // It settles the conflict that was shown.
+    // It resolves the conflict that was shown.
     rig.write("main/branches/x/files/a", "of both\n").unwrap();
     for name in ["conflicts", "diff", "errors", "status", "query", "search/apples"] {
         rig.stat(&format!("main/branches/x/{name}")).unwrap();

@@ -104,7 +104,7 @@ impl PartialEq for Checkpoint {
     }
 }
 
-/// A conflict settled manually, for as long as both sides stay as they were.
+/// A conflict resolved manually, for as long as both sides stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     /// The side chosen.
@@ -205,7 +205,7 @@ pub struct Branch {
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
     /// Its child branches by name.
     pub children: OrdMap<Arc<str>, BranchId>,
-    /// Conflicts settled manually, by id.
+    /// Conflicts resolved manually, by id.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,

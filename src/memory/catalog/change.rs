@@ -40,7 +40,7 @@ pub enum CatalogChange {
     Mode(BranchId, u32),
     /// The branch belongs to another user.
     Owner(BranchId, u32),
-    /// A conflict is settled.
+    /// A conflict is resolved.
     Resolve(BranchId, Arc<str>, Resolution),
     /// A uid gets its name.
     User(u32, Arc<str>),
@@ -202,7 +202,7 @@ impl Catalog {
         let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
         self.touch_counted(id, seq, |branch| {
             (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
-            // What was settled was settled against the base before; a rollback may bring the same two versions back.
+            // What was resolved was resolved against the base before; a rollback may bring the same two versions back.
             branch.resolutions = OrdMap::new();
         });
     }

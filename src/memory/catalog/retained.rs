@@ -117,10 +117,10 @@ impl EndedBranch {
     /// Reads the stored form; the settings are the default ones. [`CodecError::Number`] for a uid or a mode of more
     /// than 32 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<EndedBranch, CodecError> {
-        let narrow = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
+        let to_u32 = |number: u64| u32::try_from(number).map_err(|_| CodecError::Number);
         let (id, name, path) = (BranchId(input.number()?), input.text()?.into(), input.text()?.into());
         let parent = Some(BranchId(input.number()?)).filter(|id| id.0 != 0);
-        let (uid, mode) = (narrow(input.number()?)?, narrow(input.number()?)?);
+        let (uid, mode) = (to_u32(input.number()?)?, to_u32(input.number()?)?);
         let (created, ended) = (Time(input.signed()?), Time(input.signed()?));
         let (is_merged, last_entry) = (input.byte()? == 1, input.number()?);
         let settings = Settings::default();

@@ -34,7 +34,7 @@ stored_codes! {
         Config = 13,
         /// Permission bits change.
         Mode = 14,
-        /// A conflict is settled.
+        /// A conflict is resolved.
         Resolve = 15,
         /// A merge is refused.
         Refuse = 16,

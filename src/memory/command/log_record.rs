@@ -82,7 +82,7 @@ pub enum Command {
     Mode(BranchId, u32),
     /// The branch belongs to another user from now on.
     Owner(BranchId, u32),
-    /// A conflict between two versions is settled.
+    /// A conflict between two versions is resolved.
     Resolve {
         branch: BranchId,
         /// The record, or the file as `files/PATH`.
@@ -210,7 +210,7 @@ impl LogRecord {
         let time = Time(input.signed()?);
         let age = i64::try_from(input.number()?).map_err(|_| CodecError::Number)?;
         let planned = Time(time.0.checked_sub(age).ok_or(CodecError::Number)?);
-        let uid = narrow(input.number()?)?;
+        let uid = to_u32(input.number()?)?;
         let command = Command::read(code, &mut input)?;
         if input.is_empty() { Ok(LogRecord { time, planned, uid, command }) } else { Err(CodecError::Number) }
     }
@@ -349,8 +349,8 @@ impl Command {
             CommandCode::Config => {
                 Command::Config(read_branch(input)?, Setting::from_code(input.byte()?)?, input.text()?.into())
             }
-            CommandCode::Mode => Command::Mode(read_branch(input)?, narrow(input.number()?)?),
-            CommandCode::Owner => Command::Owner(read_branch(input)?, narrow(input.number()?)?),
+            CommandCode::Mode => Command::Mode(read_branch(input)?, to_u32(input.number()?)?),
+            CommandCode::Owner => Command::Owner(read_branch(input)?, to_u32(input.number()?)?),
             CommandCode::Resolve => read_resolve(input)?,
             CommandCode::Files => read_files(input)?,
             CommandCode::RollbackFiles => read_rollback_of_files(input)?,
@@ -386,7 +386,7 @@ fn read_branch(input: &mut Reader<'_>) -> Result<BranchId, CodecError> {
 
 fn read_fork(input: &mut Reader<'_>) -> Result<Command, CodecError> {
     let (parent, name, from) = (read_branch(input)?, input.text()?.into(), StateSource::read(input)?);
-    let owner = input.number()?.checked_sub(1).map(narrow).transpose()?;
+    let owner = input.number()?.checked_sub(1).map(to_u32).transpose()?;
     Ok(Command::Fork { parent, name, from, owner })
 }
 
@@ -434,7 +434,7 @@ fn read_texts(input: &mut Reader<'_>) -> Result<Vec<Arc<str>>, CodecError> {
     (0..count).map(|_| input.text().map(Arc::from)).collect()
 }
 
-fn narrow(number: u64) -> Result<u32, CodecError> {
+fn to_u32(number: u64) -> Result<u32, CodecError> {
     u32::try_from(number).map_err(|_| CodecError::Number)
 }
 

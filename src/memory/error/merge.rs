@@ -61,7 +61,7 @@ impl MergeError {
                 Kind::Conflict,
                 "conflicts",
                 "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a \
-                 file is settled as well by writing it in the branch",
+                 file is resolved as well by writing it in the branch",
             ),
             MergeError::NoConflict(_) => Advice::new(Kind::NotFound, "no_conflict", "see the branch's file conflicts"),
             MergeError::FolderInTheWay(_) => Advice::new(

@@ -53,7 +53,7 @@ pub enum Kind {
     TooLarge,
     /// It can't be done while something else holds.
     Busy,
-    /// A merge waits for conflicts to be settled.
+    /// A merge waits for conflicts to be resolved.
     Conflict,
     /// A gate refused.
     Refused,

@@ -82,14 +82,14 @@ impl Memory {
         may_enter: &dyn Fn(u32, u32) -> bool,
     ) -> Result<Vec<u8>, Error> {
         let reader = self.history_reader();
-        let sight = LineageAccess {
+        let access = LineageAccess {
             memory: self,
             reader: &reader,
             home: branch,
             may_enter,
             may_enter_by_branch: RefCell::default(),
         };
-        let shows = |signed: &SignedEntry| sight.may_enter_from_home(signed.entry.branch_id);
+        let shows = |signed: &SignedEntry| access.may_enter_from_home(signed.entry.branch_id);
         reader.lines((file, branch.0, last_seq), offset, size, &shows)
     }
 }

@@ -79,7 +79,8 @@ impl CompactionGroup {
         let segments = self.segments.values().filter(|(segment, _)| may(segment));
         let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
         sizes.sort_unstable();
-        let count = if *compaction == Compaction::Small { self.small(&sizes, graph_rows) } else { sizes.len() };
+        let count =
+            if *compaction == Compaction::Small { self.small_segment_count(&sizes, graph_rows) } else { sizes.len() };
         let mut rows = 0u32;
         let fits = |(more, name): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
@@ -96,7 +97,7 @@ impl CompactionGroup {
 
     /// Returns how many of the smallest are compacted in passing: so many that few are left, and all that
     /// are too small for a graph once one of `graph_rows` rows can be made of them.
-    fn small(&self, sizes: &[(u32, Hash)], graph_rows: u32) -> usize {
+    fn small_segment_count(&self, sizes: &[(u32, Hash)], graph_rows: u32) -> usize {
         let too_many = if sizes.len() > SEGMENTS_MAX { sizes.len() - SEGMENTS_LEFT } else { 0 };
         let small = sizes.partition_point(|(rows, _)| *rows < graph_rows);
         let together = sizes[..small].iter().fold(self.unsealed.len() as u64, |sum, (rows, _)| sum + u64::from(*rows));
@@ -359,10 +360,10 @@ impl<'a> Relocations<'a> {
 
     /// Returns a tree that refers to the new places of its chunks; nothing where none moves.
     fn relocated_files(&mut self, old: &Tree) -> Option<Tree> {
-        let settled = old.is_unsealed().then(|| self.packed.sealed_tree(old));
+        let sealed = old.is_unsealed().then(|| self.packed.sealed_tree(old));
         match &mut self.repacked {
-            Some(repacked) => Some(repacked.relocated(settled.as_ref().unwrap_or(old))),
-            None => settled,
+            Some(repacked) => Some(repacked.relocated(sealed.as_ref().unwrap_or(old))),
+            None => sealed,
         }
     }
 

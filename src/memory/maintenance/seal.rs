@@ -224,7 +224,7 @@ impl Memory {
     fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare_bytes: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
-        let (catalog, replaced) =
+        let (catalog, frees_files) =
             self.seal_rotated(stored, manifest, compaction, spare_bytes).inspect_err(|error| {
                 // The log records that name these segments are still the only reference to their rows, so a sweep must keep
                 // them.
@@ -243,7 +243,7 @@ impl Memory {
             }
         }
         // A collection sweeps by itself, and reports failures.
-        if replaced
+        if frees_files
             && !stored.is_kept_together()
             && let Err(error) = self.sweep(stored, &catalog)
         {

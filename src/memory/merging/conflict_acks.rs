@@ -1,4 +1,4 @@
-//! Conflicts of files under `manual` that somebody was shown: if they then write the file in the branch, that settles it.
+//! Conflicts of files under `manual` that somebody was shown: if they then write the file in the branch, that resolves it.
 //!
 //! A write tells what is wanted only from who knows of the other version. So it counts after a merge, promote or pull
 //! of theirs was refused for the conflict, or a dry run named it, and for as long as the parent's version is the one
@@ -92,7 +92,7 @@ impl ConflictAcks {
         }
     }
 
-    /// Forgets a conflict: what is written after that settles nothing.
+    /// Forgets a conflict: what is written after that resolves nothing.
     pub(in crate::memory) fn forget(&self, branch: BranchId, id: &str) {
         self.with(|all| {
             if let Some(of) = all.get_mut(&branch) {

@@ -130,7 +130,7 @@ impl Memory {
                 merger: &contents.at_most(REVALIDATED_UNDER_LOCK_BYTES_MAX),
                 ..MergeBudget::ALL
             };
-            let tried = self.try_merge(request, terms.plan, |context| match plan.holds(context.catalog) {
+            let tried = self.try_merge(request, terms.plan, |context| match plan.is_current(context.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.replan(context, Some(who), &again).map(Arc::new),
             })?;
@@ -205,7 +205,7 @@ impl Memory {
     /// Records which conflicts of files somebody is shown. Pending writes are committed first: they predate the
     /// author's knowledge of the conflict.
     fn note_shown(&self, MergeRequest { who, branch, merge, .. }: MergeRequest<'_>, planned: &MergePlan) {
-        // Writing the file settles a conflict with the parent, and none with an earlier state.
+        // Writing the file resolves a conflict with the parent, and none with an earlier state.
         if !merge.is_revert() && self.writer_for(who, &[Some(branch)]).is_ok() {
             self.merging.acks.note((branch, merge), who, planned.conflicts());
         }
@@ -220,7 +220,7 @@ impl Memory {
         merge: MergeKind,
         expected_plan: Option<Hash>,
     ) -> Result<MergeResult, Error> {
-        // Before the plan is made: writing a file that was shown to be in conflict settles that conflict.
+        // Before the plan is made: writing a file that was shown to be in conflict resolves that conflict.
         self.resolve_written(branch)?;
         // Taken for one effect: what was written to the files of both branches becomes entries, so that the plan and
         // the lineage name the same heads. A plan is then made with no lock held.

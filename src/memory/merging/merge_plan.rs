@@ -164,7 +164,7 @@ impl<'a> MergeSides<'a> {
             merger: merge_budget.merger,
             paths_max: merge_budget.changes_max,
             time: self.context.time,
-            new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, pulls)),
+            new_owner: Some(NewOwner::of_transfer(self.child.uid, self.parent.uid, pulls)),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
@@ -188,7 +188,7 @@ impl<'a> MergeSides<'a> {
         }
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
-            new_owner: Some(NewOwner::between(self.child.uid, self.parent.uid, true)),
+            new_owner: Some(NewOwner::of_transfer(self.child.uid, self.parent.uid, true)),
             ..FileMerge::taking_all(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
@@ -310,7 +310,7 @@ impl MergePlan {
     }
 
     /// Returns whether nothing that it rests on has changed since.
-    pub fn holds(&self, catalog: &Catalog) -> bool {
+    pub fn is_current(&self, catalog: &Catalog) -> bool {
         let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
             return false;
         };

@@ -131,7 +131,7 @@ impl Memory {
         if let Some(job) = self.merging.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
             match plan {
-                Ok(plan) if plan.holds(&self.catalog()) => return Ok(plan),
+                Ok(plan) if plan.is_current(&self.catalog()) => return Ok(plan),
                 plan => earlier = plan.ok(),
             }
         }
@@ -188,7 +188,7 @@ impl Memory {
         match told.recv_timeout(deadline.left()) {
             Ok(resolved) => resolved,
             Err(RecvTimeoutError::Timeout) => Err(too_long()),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("settling a conflict")),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("resolving a conflict")),
         }
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         let planned = memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
         memory.discard(&who, other).unwrap();
         memory.gc(&who, None, false).unwrap();
-        assert!(!planned.holds(&memory.catalog()), "the control: rows that the plan took have moved");
+        assert!(!planned.is_current(&memory.catalog()), "the control: rows that the plan took have moved");
         memory.merge_if(&who, child, MergeKind::Merge, MergeTerms::default()).unwrap();
         memory.close().unwrap();
         let again =
@@ -293,9 +293,9 @@ mod tests {
         ];
         for change in changes {
             let planned = plan();
-            assert!(planned.holds(&memory.catalog()), "the control: nothing has changed yet");
+            assert!(planned.is_current(&memory.catalog()), "the control: nothing has changed yet");
             change();
-            assert!(!planned.holds(&memory.catalog()));
+            assert!(!planned.is_current(&memory.catalog()));
             let followed = plan().hash;
             memory.merging.planner.forget(child);
             assert_eq!((followed == planned.hash, plan().hash), (false, followed));

@@ -1,4 +1,4 @@
-//! Settling conflicts: in words, or by writing the file that was shown to be in conflict.
+//! Resolving conflicts: in words, or by writing the file that was shown to be in conflict.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::memory::command::log_record::Command;
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, Error, Memory, MergeError};
 
-/// A conflict and how somebody settles it.
+/// A conflict and how somebody resolves it.
 #[derive(Clone)]
 struct ResolvedConflict {
     uid: u32,
@@ -19,9 +19,9 @@ struct ResolvedConflict {
 }
 
 impl Memory {
-    /// Settles one conflict for as long as both sides stay as they are; what is written after that opens it again.
+    /// Resolves one conflict for as long as both sides stay as they are; what is written after that opens it again.
     ///
-    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being settled that way
+    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
     /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
         self.merging.acks.forget(branch, id);
@@ -31,11 +31,11 @@ impl Memory {
         };
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
-        let settled = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
-        if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![settled.clone()])?.is_empty() {
+        let resolved = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
+        if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty() {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
-        let ResolvedConflict { id, resolution, .. } = settled;
+        let ResolvedConflict { id, resolution, .. } = resolved;
         self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
     }
 
@@ -81,14 +81,14 @@ impl Memory {
             // A unit is decided as one: a write to one member decides nothing.
             let open =
                 planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_of(&item.id).is_none());
-            let settled = open.filter_map(|item| {
+            let resolved = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
                 let found =
                     written.iter().find(|it| it.ack.merge == merge && it.id == item.id && is_it(&it.ack.parent))?;
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });
-            let followed = self.followed(&catalog, (branch, merge), settled.collect())?;
+            let followed = self.followed(&catalog, (branch, merge), resolved.collect())?;
             let mut writer = self.writer()?;
             for ResolvedConflict { uid, id, resolution } in followed {
                 self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
@@ -101,7 +101,7 @@ impl Memory {
     pub(in crate::memory) fn resolve_all_written(&self) {
         for branch in self.merging.acks.written() {
             if let Err(error) = self.resolve_written(branch) {
-                log::warn!("what was written to settle conflicts of a branch settles none: {error}");
+                log::warn!("what was written to resolve conflicts of a branch resolves none: {error}");
             }
         }
     }
@@ -111,12 +111,12 @@ impl Memory {
         &self,
         catalog: &Catalog,
         (branch, merge): (BranchId, MergeKind),
-        settled: Vec<ResolvedConflict>,
+        resolved: Vec<ResolvedConflict>,
     ) -> Result<Vec<ResolvedConflict>, Error> {
-        let Some(first) = settled.first() else { return Ok(settled) };
+        let Some(first) = resolved.first() else { return Ok(resolved) };
         let mut tried = catalog.clone();
         tried.change(branch, |branch| {
-            for it in &settled {
+            for it in &resolved {
                 branch.resolutions.insert(it.id.clone(), it.resolution.clone());
             }
         });
@@ -126,7 +126,7 @@ impl Memory {
             let decision = planned.both_changed.iter().find(same).and_then(|item| item.decision);
             decision.is_none_or(|taken| taken == it.resolution.side)
         };
-        Ok(settled.into_iter().filter(is_followed).collect())
+        Ok(resolved.into_iter().filter(is_followed).collect())
     }
 
     /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes. It

@@ -121,7 +121,7 @@ impl Rollback {
     }
 
     /// Returns whether branch and checkpoint are as they were.
-    pub fn holds(&self, catalog: &Catalog) -> bool {
+    pub fn is_current(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
             catalog.source(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
@@ -326,9 +326,9 @@ mod tests {
         for change in [&commit as &dyn Fn(), &other_checkpoint] {
             let catalog = memory.catalog().clone();
             let plan = Rollback::new(memory.merge_context(&catalog), main, &source, None, usize::MAX).ok().unwrap();
-            assert!(plan.holds(&memory.catalog()), "a control");
+            assert!(plan.is_current(&memory.catalog()), "a control");
             change();
-            assert!(!plan.holds(&memory.catalog()));
+            assert!(!plan.is_current(&memory.catalog()));
         }
     }
 }

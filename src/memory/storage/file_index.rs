@@ -21,7 +21,7 @@ const MERGED_BYTES_MAX: u64 = 256 << 20;
 #[derive(Default)]
 pub(in crate::memory) struct FileIndex {
     state: Mutex<FileIndexState>,
-    settled: Condvar,
+    unclaimed: Condvar,
 }
 
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Drop for Claim<'_> {
             state.claimed.remove(key);
         }
         drop(state);
-        self.index.settled.notify_all();
+        self.index.unclaimed.notify_all();
     }
 }
 
@@ -81,7 +81,7 @@ impl FileIndex {
         };
         let set = SegmentSet { version: 1, segments: manifest_names.iter().filter_map(open).collect() };
         let state = FileIndexState { set: Arc::new(set), manifest_names, ..FileIndexState::default() };
-        let index = FileIndex { state: Mutex::new(state), settled: Condvar::default() };
+        let index = FileIndex { state: Mutex::new(state), unclaimed: Condvar::default() };
         if !index.set().segments.is_empty() {
             index.attach(blobs, sidecars);
         }
@@ -187,7 +187,9 @@ impl FileIndex {
     /// Waits until nobody is indexing any of these contents, for so long at most.
     pub fn wait_for(&self, keys: &[IndexKey], limit: Duration) {
         let state = self.state.lock();
-        drop(self.settled.wait_timeout_while(state, limit, |state| keys.iter().any(|key| state.claimed.contains(key))));
+        drop(
+            self.unclaimed.wait_timeout_while(state, limit, |state| keys.iter().any(|key| state.claimed.contains(key))),
+        );
     }
 
     /// Puts a segment in place of others, if all of those are still there; returns whether it did.

@@ -56,7 +56,7 @@ impl Packs for TreeStore {
 
     fn holder(&self, hash: &Hash) -> Option<Arc<Pack>> {
         let open: Vec<Arc<Pack>> = self.packs.lock().values().cloned().collect();
-        open.into_iter().find(|pack| pack.holds(hash))
+        open.into_iter().find(|pack| pack.contains(hash))
     }
 }
 

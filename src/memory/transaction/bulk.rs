@@ -87,7 +87,7 @@ impl Bulk {
     }
 
     /// Returns whether the branch is as it was.
-    pub fn holds(&self, catalog: &Catalog) -> bool {
+    pub fn is_current(&self, catalog: &Catalog) -> bool {
         self.is_in_place(catalog)
             && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
     }

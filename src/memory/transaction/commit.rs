@@ -126,7 +126,7 @@ impl Memory {
         let command = || {
             let state = self.catalog().branch(branch)?.state.clone();
             let mut changes = resolved.changes();
-            if !resolved.holds(&state)? {
+            if !resolved.has_same_outcome(&state)? {
                 changes =
                     replan.map(|replan| replan()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
             }
@@ -165,7 +165,8 @@ impl Memory {
         drop(rows);
         let segment = self.storage.segments.get_fresh(&name)?;
         let deletes = resolved.deletes().cloned().collect();
-        let relied = ReadSet { is_unchanged: &|state| resolved.holds(state), contains: &|id| resolved.relies_on(id) };
+        let relied =
+            ReadSet { is_unchanged: &|state| resolved.has_same_outcome(state), contains: &|id| resolved.relies_on(id) };
         let entry = self.commit_segment(who, branch, segment, (deletes, cursor), &relied)?;
         self.maintenance.indexer.wake();
         Ok(entry)
@@ -194,7 +195,7 @@ impl Memory {
         let replan = |bulk: &Bulk, catalog: &Catalog, changes_max| bulk.replan(catalog, changes_max, relied.contains);
         for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
-            if !bulk.holds(&self.catalog()) {
+            if !bulk.is_current(&self.catalog()) {
                 let catalog = self.catalog().clone();
                 if !bulk.is_in_place(&catalog) {
                     drop(writer);

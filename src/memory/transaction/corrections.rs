@@ -159,7 +159,7 @@ impl ResolvedEdits {
     }
 
     /// Returns whether the outcome is the same on another state of the branch.
-    pub fn holds(&self, state: &Arc<BranchVersion>) -> Result<bool, SegmentError> {
+    pub fn has_same_outcome(&self, state: &Arc<BranchVersion>) -> Result<bool, SegmentError> {
         if Arc::ptr_eq(&self.state, state) {
             return Ok(true);
         }

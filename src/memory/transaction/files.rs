@@ -122,7 +122,7 @@ struct RulesChecked {
 
 impl RulesChecked {
     /// Returns whether a branch is as it was.
-    fn holds(&self, branch: &Branch) -> bool {
+    fn is_current(&self, branch: &Branch) -> bool {
         self.tree.is_clone_of(branch.state.files()) && self.settings.binds_like(&branch.settings)
     }
 }
@@ -177,7 +177,7 @@ impl Memory {
         let still = |catalog: &Catalog, op: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
             match branch.settings.binding_rules() {
-                Some(rules) if !guarded.as_ref().is_some_and(|guarded| guarded.holds(branch)) => {
+                Some(rules) if !guarded.as_ref().is_some_and(|guarded| guarded.is_current(branch)) => {
                     crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
                 }
                 _ => Ok(()),

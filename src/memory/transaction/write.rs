@@ -117,7 +117,7 @@ impl Memory {
         while rounds < PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
-            let planned = match earlier.take().filter(|earlier| earlier.holds(&catalog)) {
+            let planned = match earlier.take().filter(|earlier| earlier.is_current(&catalog)) {
                 Some(earlier) => Ok(earlier),
                 None => plan(&catalog, time, PLANNED_UNDER_LOCK_MAX),
             };

@@ -274,7 +274,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             self.grafted.insert(change.id, there);
             return Ok(true);
         }
-        item.parent = self.resolver.occupant(&old, self.tree.hash_of(there));
+        item.parent = self.resolver.parent_version(&old, self.tree.hash_of(there));
         let winner = match old.directory() {
             Some(directory) if !directory.is_empty() => self.resolver.keep_parent(&item),
             _ => self.resolver.resolve(&item, [child.ctime, old.ctime]),

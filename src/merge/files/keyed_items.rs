@@ -77,15 +77,20 @@ impl<'a> ItemResolver<'a> {
             return parent.cloned();
         };
         self.decision = winner;
-        self.keep(winner, child, parent)
+        self.take_winner(winner, child, parent)
     }
 
     /// Returns the later of two different items: no conflict, but the other one is noted.
     pub(super) fn later<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
-        self.keep(self.contents.later(), child, parent)
+        self.take_winner(self.contents.later(), child, parent)
     }
 
-    fn keep<V: Clone + AsRef<[u8]>>(&mut self, winner: Side, child: Option<&V>, parent: Option<&V>) -> Option<V> {
+    fn take_winner<V: Clone + AsRef<[u8]>>(
+        &mut self,
+        winner: Side,
+        child: Option<&V>,
+        parent: Option<&V>,
+    ) -> Option<V> {
         let (kept, lost) = if winner == Side::Parent { (parent, child) } else { (child, parent) };
         if let Some(lost) = lost {
             self.record_loser(other(winner), lost.as_ref());

@@ -127,7 +127,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns a file of the result that is where a file of the child should be.
-    pub(super) fn occupant(&self, node: &Arc<FileNode>, hash: Option<Hash>) -> Option<NodeVersion> {
+    pub(super) fn parent_version(&self, node: &Arc<FileNode>, hash: Option<Hash>) -> Option<NodeVersion> {
         Some(NodeVersion { node: node.clone(), places: BTreeSet::new(), hash, path: Vec::new() })
     }
 

@@ -26,7 +26,7 @@ impl Filter {
     /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
     /// microsecond a row.
     pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
-        let RowSet { mut sure, unsure } = self.narrow(&segment.facets()?, timer)?;
+        let RowSet { mut sure, unsure } = self.rows_by_index(&segment.facets()?, timer)?;
         let weight = ROW_STEPS + self.weight();
         for row in &unsure {
             timer.spend(weight)?;
@@ -38,7 +38,7 @@ impl Filter {
     }
 
     /// Returns the rows that match as far as the index alone can tell; reads no row.
-    pub fn narrow(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
+    pub fn rows_by_index(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
         let rows = self.0.rows(facets, timer);
         timer.spend(0)?;
         Ok(rows)

@@ -1,7 +1,8 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    rows_to_prefetch,
 };
 use std::arch::x86_64::*;
 
@@ -139,7 +140,7 @@ fn widen(block: &[i8; BLOCK_VALUES], i: usize) -> __m256i {
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
-        fetch(codes, a.len(), ahead(rows, at, 1));
+        fetch(codes, a.len(), rows_to_prefetch(rows, at, 1));
         *out = dot_i8(a, code(codes, a.len(), row));
     }
 }

@@ -1,7 +1,8 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    rows_to_prefetch,
 };
 use std::arch::x86_64::*;
 
@@ -133,7 +134,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     let all = rows;
     for (number, (rows, out)) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)).enumerate() {
-        fetch(codes, a.len(), ahead(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
+        fetch(codes, a.len(), rows_to_prefetch(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
         let four = four(rows, |row| code(codes, a.len(), row));
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
         for (sum, code) in sums.iter_mut().zip(four) {

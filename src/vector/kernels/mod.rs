@@ -62,7 +62,7 @@ fn fetch(codes: &[i8], dim: usize, rows: &[u32]) {
 
 /// Returns up to `count` rows that come `ROWS_AHEAD` behind those at a place, to be prefetched.
 #[inline(always)]
-fn ahead(rows: &[u32], at: usize, count: usize) -> &[u32] {
+fn rows_to_prefetch(rows: &[u32], at: usize, count: usize) -> &[u32] {
     let end = rows.len().min(at + ROWS_AHEAD + count);
     rows.get(at + ROWS_AHEAD..end).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, ahead, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    rows_to_prefetch,
 };
 
 /// The variant that runs everywhere, and that the others are checked against.
@@ -52,7 +53,7 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
-        fetch(codes, a.len(), ahead(rows, at, 1));
+        fetch(codes, a.len(), rows_to_prefetch(rows, at, 1));
         *out = dot_i8(a, code(codes, a.len(), row));
     }
 }

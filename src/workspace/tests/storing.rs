@@ -108,14 +108,14 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     write(&mut one, appended, 100, b"since");
     create(&mut other, ROOT, b"empty");
     let (head_one, head_other) = (one.hash(), other.hash());
-    let settled = [&base, &one, &other].map(|tree| packed.sealed_tree(tree));
-    assert_eq!(settled[1].unsealed.iter().copied().collect::<Vec<_>>(), [appended, new]);
-    assert!(!settled[0].is_unsealed() && !settled[2].is_unsealed());
-    assert_eq!((settled[1].hash(), settled[2].hash()), (head_one, head_other));
-    assert!(settled[0].nodes.diff(&settled[1].nodes).count() <= 3);
-    assert!(settled[0].nodes.diff(&settled[2].nodes).count() <= 2);
-    assert_eq!(settled[1].read(appended, 95, 50, &pack_store).unwrap(), b"\x06\x06\x06\x06\x06since");
-    for (settled, unsealed) in settled.iter().zip([&base, &one, &other]) {
-        assert_alike(&Plain::of(settled, &pack_store), &Plain::of(unsealed, &NoPacks));
+    let sealed = [&base, &one, &other].map(|tree| packed.sealed_tree(tree));
+    assert_eq!(sealed[1].unsealed.iter().copied().collect::<Vec<_>>(), [appended, new]);
+    assert!(!sealed[0].is_unsealed() && !sealed[2].is_unsealed());
+    assert_eq!((sealed[1].hash(), sealed[2].hash()), (head_one, head_other));
+    assert!(sealed[0].nodes.diff(&sealed[1].nodes).count() <= 3);
+    assert!(sealed[0].nodes.diff(&sealed[2].nodes).count() <= 2);
+    assert_eq!(sealed[1].read(appended, 95, 50, &pack_store).unwrap(), b"\x06\x06\x06\x06\x06since");
+    for (sealed, unsealed) in sealed.iter().zip([&base, &one, &other]) {
+        assert_alike(&Plain::of(sealed, &pack_store), &Plain::of(unsealed, &NoPacks));
     }
 }

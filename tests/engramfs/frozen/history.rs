@@ -214,7 +214,7 @@ fn branches(memory: &Memory, main: BranchId) -> BranchId {
     child
 }
 
-/// Pull, promote, merge, a conflict that is refused and then settled.
+/// Pull, promote, merge, a conflict that is refused and then resolved.
 fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     memory.commit(&who(), main, vec![record("r1", 90), record("from-main", 91)]).unwrap();
     write(memory, main, "both.txt", "ONE\ntwo\nthree\n");

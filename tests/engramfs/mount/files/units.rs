@@ -21,7 +21,7 @@ fn sqlite(mount: &Mounted, code: &str, path: &str, word: &str) -> String {
 }
 
 #[test]
-fn one_word_settles_a_whole_unit_until_a_side_changes_any_of_it() {
+fn one_word_resolves_a_whole_unit_until_a_side_changes_any_of_it() {
     let mount = Mounted::new();
     let (own, above) = ("main/branches/x/files/m.db", "main/files/m.db");
     sqlite(&mount, CRASHED, above, "base");
