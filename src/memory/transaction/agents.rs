@@ -33,7 +33,8 @@ impl Memory {
     }
 }
 
-/// Works out the entry by which a name of agents is barred below a root branch, or is free again.
+/// Works out the entry by which a name of agents is barred below a root branch, or is free again. Fails with
+/// `Error::Gone` where the root branch is not in the catalog.
 pub(super) fn prepare_agent_name(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

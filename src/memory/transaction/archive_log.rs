@@ -128,7 +128,9 @@ fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// Returns the entry, and what it changes; what stays is collected where it was not before.
+/// Returns the entry, and what it changes; what stays is collected where it was not before. Fails with `Error::Damaged`
+/// where the branch has no log, with `Error::Gone` where the catalog lacks the log's branch, and where an entry can't
+/// be read.
 pub(super) fn prepare(
     catalog: &Catalog,
     log_record: &LogRecord,

@@ -115,7 +115,8 @@ fn nameless(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
     Ok(file)
 }
 
-/// Removes files of batches whose process died between making the file and taking its name away.
+/// Removes files of batches whose process died between making the file and taking its name away. The first error of the
+/// disk ends it and is returned; files removed until then stay removed.
 pub(in crate::memory) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()> {
     let names = disk.list("")?;
     names.iter().filter(|name| name.starts_with(SPILL_PREFIX)).try_for_each(|name| disk.remove(name))

@@ -28,7 +28,9 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Works out what a branch becomes with the rows of a segment, and without some records.
+    /// Works out what a branch becomes with the rows of a segment, and without some records. Fails with `Error::Gone`
+    /// where the branch is not in the catalog, with `RecordError::BulkDimension` where the vectors do not fit those
+    /// below its root branch, and where rows can't be read.
     pub fn new(
         catalog: &Catalog,
         branch: BranchId,
@@ -97,7 +99,7 @@ impl Bulk {
         self.rewrites == catalog.rewrites
     }
 
-    /// Works it out as a whole once more.
+    /// Works it out as a whole once more. Fails as [`Bulk::new`] does.
     pub fn recompute(&self, catalog: &Catalog) -> Result<Bulk, Error> {
         Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), self.time)
     }
@@ -107,7 +109,9 @@ impl Bulk {
         Ok(row < self.segment.rows() && self.segment.id(row)? == id)
     }
 
-    /// Returns the entry of the commit and what it changes in a catalog in which this holds.
+    /// Returns the entry of the commit and what it changes in a catalog in which this holds. Fails with `Error::Gone`
+    /// where the branch has ended since, and with `RecordError::BulkDimension` where another branch has fixed a
+    /// dimension meanwhile.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         // Another branch may have fixed the dimension since the plan was made.

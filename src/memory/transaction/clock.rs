@@ -93,7 +93,7 @@ impl Memory {
     }
 
     /// Lets times follow the clock again where the last entry is in the future, by an entry; returns what was and is.
-    /// Where it is not nothing changes.
+    /// Where it is not nothing changes. Kind `ReadOnly` where nothing can be written.
     pub fn reset_clock(&self, who: &Actor) -> Result<Value, Error> {
         let mut report = self.clock();
         let change = {

@@ -61,7 +61,8 @@ fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
 
 impl LogTail {
     /// Writes an operation down as content, where it is a write with a whole chunk; returns the files
-    /// after it.
+    /// after it. Fails as `Tree::place_ends` does, and with the journal's error where the frame can't be appended: no
+    /// operation is bound to a frame that was not written.
     pub(in crate::memory) fn write_content(
         &mut self,
         memory: &Memory,

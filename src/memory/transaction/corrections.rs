@@ -48,7 +48,9 @@ pub struct ResolvedVersion {
 }
 
 impl ResolvedEdits {
-    /// Works out what edits come to; `held` counts what is read for it.
+    /// Works out what edits come to; `held` counts what is read for it. Fails with `RecordError::Missing` where a
+    /// record to rename is not there, with the `RecordError` of a content that can't be a record, which tells the line
+    /// where the edit has one, and with `LimitError` where what is read is more than the user may hold.
     pub fn new(state: &Arc<BranchVersion>, edits: &[RecordEdit], held: Reservation) -> Result<ResolvedEdits, Error> {
         let mut resolved = ResolvedEdits { state: state.clone(), records: BTreeMap::new(), held };
         let mut blocks = Blocks::default();
@@ -145,7 +147,8 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Leaves out what is already so, provenance aside.
+    /// Leaves out what is already so, provenance aside. Fails where the hash or the provenance of a version before
+    /// can't be read.
     pub fn only_what_differs(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
@@ -158,7 +161,8 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Returns whether the outcome is the same on another state of the branch.
+    /// Returns whether the outcome is the same on another state of the branch. Fails where a layer of that state can't
+    /// be searched.
     pub fn has_same_outcome(&self, state: &Arc<BranchVersion>) -> Result<bool, SegmentError> {
         if Arc::ptr_eq(&self.state, state) {
             return Ok(true);
@@ -192,7 +196,7 @@ impl ResolvedEdits {
     }
 
     /// Returns when the record of a version that is written was first written, where it was there before. None where
-    /// the record is new.
+    /// the record is new. Fails where the provenance of the version before can't be read.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let origin =
             self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());

@@ -95,7 +95,8 @@ impl Memory {
         self.leases.since(branch)
     }
 
-    /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet.
+    /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet. Fails as
+    /// any change may, but not where somebody has taken the lease meanwhile.
     pub(in crate::memory) fn note_lost_lease(&self, branch: BranchId) -> Result<(), Error> {
         let is_lost = || {
             let catalog = self.catalog();

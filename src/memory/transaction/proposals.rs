@@ -100,7 +100,8 @@ fn nonempty_text(text: &Arc<str>) -> Option<Arc<str>> {
     (!text.is_empty()).then(|| text.clone())
 }
 
-/// Works out the proposal of a branch as it is; an earlier one is replaced, with its reviews.
+/// Works out the proposal of a branch as it is; an earlier one is replaced, with its reviews. Fails with `Error::Gone`
+/// where the branch is not in the catalog.
 pub(super) fn propose(
     context: &PlanContext<'_>,
     log_record: &LogRecord,
@@ -114,7 +115,7 @@ pub(super) fn propose(
     Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
 }
 
-/// Works out that a branch proposes nothing any more.
+/// Works out that a branch proposes nothing any more. Fails with `Error::Gone` where the branch is not in the catalog.
 pub(super) fn withdraw(
     context: &PlanContext<'_>,
     log_record: &LogRecord,
@@ -125,7 +126,7 @@ pub(super) fn withdraw(
 }
 
 /// Works out what somebody says of the child's proposal, in place of what he said before. Whether he may is asked
-/// before.
+/// before. Fails with `Error::Gone` where one of the two branches is not in the catalog.
 pub(super) fn review(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

@@ -194,7 +194,8 @@ impl Memory {
         Ok(self.event_lines(owner))
     }
 
-    /// Returns which events there are of the shared log that a branch has.
+    /// Returns which events there are of the shared log that a branch has. Both offsets count bytes, and at most 8 MiB
+    /// lie between them: older events are dropped. Fails with `Gone` where the branch has ended.
     pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
         let lines = self.event_lines_of(branch)?;
         let lines = lines.lock();

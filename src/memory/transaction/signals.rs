@@ -273,7 +273,8 @@ impl Memory {
         })
     }
 
-    /// Removes signals that have ended by themselves; returns when the next one ends.
+    /// Removes signals that have ended by themselves; returns when the next one ends. The first error ends it and is
+    /// returned, signals removed until then stay removed; a branch that has ended meanwhile is passed over.
     pub(in crate::memory) fn expire_signals(&self) -> Result<Option<Time>, Error> {
         let catalog = self.catalog().clone();
         let now = self.now();

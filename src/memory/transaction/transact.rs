@@ -197,7 +197,9 @@ impl Memory {
     /// Takes the right to write, once what was done to the files of some branches is in entries:
     /// an entry names their heads.
     ///
-    /// What takes long to commit is worked out before, without the lock.
+    /// What takes long to commit is worked out before, without the lock. Fails with `Error::ReadOnly` where nothing can
+    /// be written, and with `Error::WouldWait` on a thread that must not block where another one has the lock or a
+    /// commit takes long.
     pub(in crate::memory) fn writer_for(
         &self,
         who: &Actor,
@@ -228,7 +230,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Works out what a command changes, and does it.
+    /// Works out what a command changes, and does it. Fails with `ClockError` where the clock was set by more than a
+    /// day since the last write, or no later time is left, and else as `prepare` and [`Memory::execute_planned`] do.
     pub(in crate::memory) fn execute(
         &self,
         log_tail: &mut LogTail,
@@ -249,7 +252,9 @@ impl Memory {
         })
     }
 
-    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog.
+    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog. Fails as `prepare` does, with
+    /// `Error::ReadOnly` where nothing can be written, with `LimitError` where memory has no room for the command, and
+    /// with `Error::Journal` where the frame can't be appended. There is no entry then.
     pub(in crate::memory) fn execute_planned(
         &self,
         log_tail: &mut LogTail,
