@@ -230,7 +230,8 @@ impl RetainedStates {
     }
 
     /// Returns what a branch was behind an entry; none where that is not kept. One that is outdated counts as not kept,
-    /// though files may still hold it.
+    /// though files may still hold it. Fails where the file of states that has it, or a segment that its state names,
+    /// can't be read or is damaged.
     pub fn find(&self, branch: BranchId, entry: u64) -> Result<Option<RetainedState>, Error> {
         if self.outdated.contains(&(branch.0, entry)) {
             return Ok(None);
@@ -247,7 +248,7 @@ impl RetainedStates {
     }
 
     /// Returns the newest state of a branch at or before an entry, if one is kept. It costs a binary search in each
-    /// file of states.
+    /// file of states. Fails where a file of states can't be read or is damaged.
     pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.stays(info));
@@ -264,7 +265,7 @@ impl RetainedStates {
     }
 
     /// Returns the newest state of a branch at or before a time, if one is kept. It costs a binary search in each file
-    /// of states.
+    /// of states. Fails where a file of states can't be read or is damaged.
     pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
         let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time && self.stays(info));
@@ -281,7 +282,7 @@ impl RetainedStates {
         Ok(newest)
     }
 
-    /// Returns the oldest state of a branch, if one is kept.
+    /// Returns the oldest state of a branch, if one is kept. Fails where a file of states can't be read or is damaged.
     pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
         let mut recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).map(|(key, recent)| recent.info(*key));
         let mut oldest = recent.find(|info| self.stays(info));

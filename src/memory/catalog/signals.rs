@@ -69,14 +69,14 @@ pub struct Publisher {
     pub branch: BranchId,
 }
 
-/// How long a signal lasts.
+/// How long a signal lasts; [`SignalLifetime::Unlimited`] unless `config/signal_ttl` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalLifetime {
     /// Until somebody removes it.
     Unlimited,
-    /// So many nanoseconds from its last write on.
+    /// So many nanoseconds from its last write on, at least 1. A write begins them again.
     For(i64),
-    /// As long as the lease that its publisher's branch took at that time is held.
+    /// As long as the lease that its publisher's branch took at that time is held; leases end when the store is closed.
     Lease(Time),
 }
 
