@@ -5,7 +5,7 @@
 //! [`crate::sync::Rank`]; none of them is held when a listener is called or a caller waits.
 //!
 //! Everything fails with an [`Error`], and callers match its variants or its [`Kind`]. Of these any method may answer,
-//! and none says so:
+//! and few say so:
 //!
 //! - `Gone` for a [`BranchId`] that was merged or discarded, whatever is asked of it;
 //! - `NotFound` for a [`View`] of a checkpoint that is not there, or of an earlier state that is not kept any more;

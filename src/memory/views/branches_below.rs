@@ -74,7 +74,8 @@ impl Memory {
     /// Returns the branches below one, at any depth, as JSON Lines: each before those below it, siblings by name.
     ///
     /// Of a branch that `enters` says no to, only what a listing shows is given, and nothing of what is below it. It is
-    /// worked out on a snapshot, and no merge is planned for it. Empty where there are none.
+    /// worked out on a snapshot, and no merge is planned for it. Empty where there are none. Fails with `Gone` where
+    /// the branch has ended, and where the versions that a count compares can't be read.
     pub fn branches_below(&self, branch: BranchId, enters: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog().clone();
         let mut lines = Vec::new();

@@ -37,7 +37,8 @@ impl Memory {
     }
 
     /// Returns an entry with what it changed in a branch, as lines of JSON. Code `not_kept` where the states around it
-    /// are not. Code `not_revertible` for an entry that changed nothing of the branch.
+    /// are not. Code `not_revertible` for an entry that changed nothing of the branch. Kind `Invalid`, code
+    /// `too_many_changes`, where more than 2²⁰ records or files differ; else as [`Memory::show`].
     pub fn show_changes(
         &self,
         who: &Actor,

@@ -50,7 +50,9 @@ const CACHED_MAX: usize = 4096;
 
 impl Memory {
     /// Returns a document's bytes. They are kept until something in them changes, so
-    /// asking for the length costs no rendering the second time.
+    /// asking for the length costs no rendering the second time. Fails with `Gone` where the branch has ended, and with
+    /// kind `NotFound` for a checkpoint, proposal or earlier state that is not there. `Document::Conflicts` of a branch
+    /// may write: it also fails as a change does, where conflicts were resolved by writing and can't be noted.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {
             self.resolve_written(*branch)?;

@@ -10,9 +10,9 @@ use crate::segment::{Blocks, Row, SegmentError};
 /// One way to export a view.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Export {
-    /// `vectors.npy`: (records × dimension) little-endian f32 in C order.
+    /// `vectors.npy`: (records with a vector × dimension) little-endian f32 in C order.
     Vectors,
-    /// `ids.txt`: one id a line, in the order of the rows.
+    /// `ids.txt`: one id a line of the records with a vector, in the order of the rows of `vectors.npy`.
     Ids,
     /// `records.jsonl`: one record a line, as `ingest` takes it.
     Records,
@@ -47,7 +47,7 @@ impl Snapshot {
     /// Fills `buf` from `offset` on and returns how much; less than asked only at the end.
     ///
     /// Reading on from where the last read ended is cheap. A jump elsewhere goes through the lengths of the rows before
-    /// it. 0 means the end.
+    /// it. 0 means the end. Fails where a row can't be read, or is not what was written.
     pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);

@@ -94,7 +94,9 @@ pub(in crate::memory) struct SearchableFiles {
 }
 
 impl Memory {
-    /// Returns what the index shows of a view as it is now; nothing where the view has no files.
+    /// Returns what the index shows of a view as it is now; nothing where the view has no files. Fails as a view that
+    /// is not there does. A damaged index segment is let go of and the look repeated; after some rounds its error is
+    /// returned.
     pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.set().version;

@@ -217,7 +217,8 @@ impl Memory {
         })
     }
 
-    /// Returns when a branch came into the state behind an entry. Code `not_kept` where that is not kept.
+    /// Returns when a branch came into the state behind an entry. Code `not_kept` where that is not kept. Fails with
+    /// `Gone` where the branch has ended.
     pub fn state_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog().clone();
         let present = catalog.branch(branch)?;
@@ -229,13 +230,15 @@ impl Memory {
     }
 
     /// Returns a setting's value without a line end, empty where it is unset. Settings that all branches below a root
-    /// branch share are those of the root branch.
+    /// branch share are those of the root branch. Fails only with `Gone`, where the branch has ended; a checkpoint need
+    /// not be there.
     pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
         let catalog = self.catalog();
         Ok(catalog.setting(catalog.branch(view.branch())?, setting)?.to_string())
     }
 
-    /// Returns how many bytes a branch's `scratch/` may hold, at most 1 GiB.
+    /// Returns how many bytes a branch's `scratch/` may hold, at most 1 GiB. 64 MiB unless `config/scratch_size` says
+    /// otherwise. Fails only with `Gone`, where the branch has ended.
     pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.settings.scratch_size())
     }

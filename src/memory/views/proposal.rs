@@ -88,7 +88,8 @@ impl Memory {
         }))
     }
 
-    /// Returns the names of the branches below one that propose something, in order, with the entry that did so.
+    /// Returns the names of the branches below one that propose something, in order, with the entry that did so. Empty
+    /// where none does. Fails only with `Gone`, where the branch has ended.
     pub fn proposals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, BranchId, u64)>, Error> {
         let catalog = self.catalog().clone();
         let children = catalog.branch(branch)?.children.iter();
@@ -101,7 +102,7 @@ impl Memory {
     }
 
     /// Returns the branch of that name below one and the entry by which it proposes something, if it does. None also
-    /// where there is no such branch.
+    /// where there is no such branch. Fails only with `Gone`, where the branch that is asked has ended.
     pub fn proposal(&self, branch: BranchId, name: &str) -> Result<Option<(BranchId, u64)>, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?.children.get(name).and_then(|child| catalog.branches.get(child));
@@ -117,7 +118,8 @@ impl Memory {
         Ok(proposal.frozen.time)
     }
 
-    /// Tells whether the branch above has a gate that is not open. A root branch has none above it.
+    /// Tells whether the branch above has a gate that is not open. A root branch has none above it. Fails only with
+    /// `Gone`, where the branch has ended.
     pub fn is_gated(&self, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;

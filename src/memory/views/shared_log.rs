@@ -31,7 +31,8 @@ pub struct SharedLogPosition {
 }
 
 impl Memory {
-    /// Returns the shared log that a branch has. It is empty until somebody has written to it.
+    /// Returns the shared log that a branch has. It is empty until somebody has written to it. Fails only with `Gone`,
+    /// where the branch has ended.
     pub fn shared_log(&self, branch: BranchId) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -46,7 +47,7 @@ impl Memory {
     }
 
     /// Returns the names of the logs that were closed into the one that a branch has, each `NAME@SEQ` with the entry
-    /// that closed it, in bytewise order.
+    /// that closed it, in bytewise order. Fails only with `Gone`, where the branch has ended.
     pub fn closed_logs(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -63,7 +64,8 @@ impl Memory {
         Ok(SharedLog { owner: owner.id, changed: log.changed, state, totals })
     }
 
-    /// Returns how many entries of its shared log a branch has read. 0 where it has read nothing of this log.
+    /// Returns how many entries of its shared log a branch has read. 0 where it has read nothing of this log. Fails
+    /// only with `Gone`, where the branch has ended.
     pub fn cursor(&self, branch: BranchId) -> Result<u64, Error> {
         let catalog = self.catalog();
         Ok(catalog.log_progress(catalog.branch(branch)?)?.1)
@@ -82,7 +84,7 @@ impl SharedLog {
     }
 
     /// Returns the lines of so many entries behind one, fewer only at the end. Entries count from 1; nothing is
-    /// returned behind the last one.
+    /// returned behind the last one. Kind `Damaged` where an entry in between is missing or not what was written.
     pub fn lines_after(&self, entry: u64, limit: u64) -> Result<Vec<u8>, Error> {
         let last = self.totals.entries.min(entry.saturating_add(limit));
         let mut out = Vec::new();
@@ -96,7 +98,8 @@ impl SharedLog {
     }
 
     /// Returns up to `size` bytes of the lines from an offset on; fewer only at the end. `near` is a place to begin at, and
-    /// becomes the one where it ended.
+    /// becomes the one where it ended. Kind `Damaged` where an entry is missing, not whole, or not what was written;
+    /// `near` stays as it was then.
     pub fn read(&self, offset: u64, size: usize, near: &mut SharedLogPosition) -> Result<Vec<u8>, Error> {
         let end = self.totals.bytes.min(offset.saturating_add(size as u64));
         let mut out = Vec::new();

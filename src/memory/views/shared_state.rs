@@ -48,7 +48,7 @@ impl Memory {
     }
 
     /// Returns the names of agents below the root branch of a branch: each with the uid that may use it, or barred. A
-    /// name without a uid is barred.
+    /// name without a uid is barred. Fails only with `Gone`, where the branch has ended.
     pub fn agents(&self, branch: BranchId) -> Result<BTreeMap<Arc<str>, Option<u32>>, Error> {
         let catalog = self.catalog();
         let root = catalog.branch(catalog.branch(branch)?.root)?;
@@ -70,12 +70,14 @@ impl Memory {
         Ok(StoredSettings { values, inherits_rules: branch.settings.has_inherited_rules() })
     }
 
-    /// Returns the last entry of a branch's shared log when it got its base. 0 where the log had none.
+    /// Returns the last entry of a branch's shared log when it got its base. 0 where the log had none. Entries count
+    /// from 1. Fails only with `Gone`, where the branch has ended.
     pub fn log_at_base(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.log_at_base)
     }
 
-    /// Returns what a branch proposes to its parent, if it does.
+    /// Returns what a branch proposes to its parent, if it does. None where it proposes nothing. Fails only with
+    /// `Gone`, where the branch has ended.
     pub fn proposed(&self, branch: BranchId) -> Result<Option<ProposedState>, Error> {
         let catalog = self.catalog();
         let proposal = catalog.branch(branch)?.proposal.as_ref();
@@ -89,7 +91,7 @@ impl Memory {
     }
 
     /// Returns the signals of the log that a branch has of its own. Those that end with a lease are only counted: no
-    /// other store could hold it.
+    /// other store could hold it. Fails only with `Gone`, where the branch has ended.
     pub fn own_signals(&self, branch: BranchId) -> Result<OwnSignals, Error> {
         let catalog = self.catalog().clone();
         let now = self.now();

@@ -35,7 +35,7 @@ impl Memory {
     }
 
     /// Returns all signals of the shared log that a branch has and that have not ended, by key, each with the time at
-    /// which it was first written. Empty where there are none.
+    /// which it was first written. Empty where there are none. Fails only with `Gone`, where the branch has ended.
     pub fn signals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, Time)>, Error> {
         let signals = {
             let catalog = self.catalog();

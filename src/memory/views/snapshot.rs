@@ -34,7 +34,7 @@ impl Record {
         self.0.hash
     }
 
-    /// Returns whether a row is this version.
+    /// Returns whether a row is this version. Fails where the row's hash or provenance can't be read.
     pub(in crate::memory) fn is_version(&self, row: &Row) -> Result<bool, SegmentError> {
         Ok(row.hash()? == self.0.hash && row.provenance()? == self.0.provenance)
     }
@@ -94,13 +94,15 @@ impl Snapshot {
         self.state.head()
     }
 
-    /// Returns a record, read and checked now; none where there is none of that id.
+    /// Returns a record, read and checked now; none where there is none of that id. Fails with kind `Damaged` where its
+    /// bytes are not those that were written.
     pub fn get(&self, id: &str) -> Result<Option<Record>, Error> {
         let row = self.state.find(id)?;
         Ok(row.map(|row| row.version()).transpose()?.map(Record))
     }
 
     /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that id.
+    /// Fails where the columns of its segment can't be read.
     pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
         let Some(row) = self.state.find(id)? else { return Ok(None) };
         let provenance = row.provenance()?;
@@ -114,7 +116,7 @@ impl Snapshot {
     }
 
     /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order. Fewer are returned only at the
-    /// end.
+    /// end. Fails where an id can't be read; none is returned then.
     pub fn ids_after(&self, after: Option<&str>, limit: usize) -> Result<Vec<Arc<str>>, Error> {
         let mut ids = Vec::with_capacity(limit.min(4096));
         for row in self.state.rows(after)?.take(limit) {

@@ -281,7 +281,7 @@ fn own_files(resolved: &ResolvedView<'_>) -> OwnEdits {
 
 impl Memory {
     /// Returns the status of a view, one line, with what the mount knows of it. The line has the same length at all
-    /// times for a branch at one path, so that stat(2) can tell it.
+    /// times for a branch at one path, so that stat(2) can tell it. Fails as [`Memory::document`] does.
     pub fn status_with(&self, view: &View, live: LiveStatus) -> Result<Vec<u8>, Error> {
         let status = self.document(view, Document::Status)?;
         Ok(with_live(&status, live).unwrap_or_else(|| status.to_vec()))
