@@ -90,7 +90,8 @@ impl Archive {
         Ok(Archive::new(name, first, count))
     }
 
-    /// Opens the file of an archive that nothing names.
+    /// Opens the file of an archive that nothing names. Kind `Damaged` where the footer is not what was written, or the
+    /// file is of another kind.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Container, Error> {
         Ok(Container::open(blobs, name, KIND)?)
     }
@@ -112,12 +113,13 @@ impl Archive {
         Ok(self.file.get_or_init(|| OpenArchive { file, branch_count, step_count }))
     }
 
-    /// Returns the file. It is opened at the first call and kept.
+    /// Returns the file. It is opened at the first call and kept. Kind `Damaged` where it is not an archive, or holds
+    /// other entries than the manifest says.
     pub fn file(&self, blobs: &BlobStore) -> Result<&Container, Error> {
         Ok(&self.opened(blobs)?.file)
     }
 
-    /// Returns how many branches and steps it holds.
+    /// Returns how many branches and steps it holds. Fails as [`Archive::file`] does.
     pub fn counts(&self, blobs: &BlobStore) -> Result<(u64, u64), Error> {
         self.opened(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
@@ -136,13 +138,14 @@ impl Archive {
         Ok(numbers)
     }
 
-    /// Returns how many chunks of entries it has.
+    /// Returns how many chunks of entries it has. Fails as [`Archive::file`] does.
     pub fn chunks(&self, blobs: &BlobStore) -> Result<u64, Error> {
         Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW_BYTES)
     }
 
     /// Returns the number of the chunk with the entry at a place. Places count from 0, the first entry of the archive;
-    /// behind the last one it is the number of chunks.
+    /// behind the last one it is the number of chunks. Fails as [`Archive::file`] does, and where a block of the
+    /// section is damaged.
     pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
         let chunks = self.chunks(blobs)?;
         first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
@@ -168,7 +171,8 @@ impl Archive {
     }
 
     /// Returns the row at that place in the sorted hashes: the first 8 bytes of a hash as a number, and the place of
-    /// its entry in the archive.
+    /// its entry in the archive. Fails as [`Archive::file`] does, and where the row lies behind the section's end or in
+    /// a damaged block.
     pub fn hash_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, u32), Error> {
         let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW_BYTES, HASH_ROW_BYTES)?;
         let (hash, place) = bytes.split_at(8);
@@ -180,7 +184,7 @@ impl Archive {
 
     /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where it
     /// should be, and few blocks of the file are touched. Few hashes begin alike, so it is nearly always one or none;
-    /// the caller compares the whole hash.
+    /// the caller compares the whole hash. Fails as [`Archive::hash_row`] does.
     pub fn like(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
@@ -217,7 +221,8 @@ impl Archive {
         Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
     }
 
-    /// Returns the row of a branch, if it has steps here.
+    /// Returns the row of a branch, if it has steps here. Fails as [`Archive::file`] does, and where a block of the
+    /// section is damaged.
     pub fn branch(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchRow>, Error> {
         // A branch has the number of its first entry.
         if branch > self.last() {
@@ -229,13 +234,14 @@ impl Archive {
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
     }
 
-    /// Returns what was known of branches before the first entry. Empty unless entries were moved out.
+    /// Returns what was known of branches before the first entry. Empty unless entries were moved out. Fails as
+    /// [`Archive::file`] does, and where a block of the section is damaged.
     pub fn before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
         (0..self.before_rows(blobs)?).map(|at| self.before_row(blobs, at)).collect()
     }
 
     /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
-    /// out.
+    /// out. Fails as [`Archive::before`] does.
     pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
         let count = self.before_rows(blobs)?;
         let at = first_where(count, |at| Ok(self.before_row(blobs, at)?.0 >= branch))?;
@@ -252,7 +258,8 @@ impl Archive {
         Ok((branch, facts(parent, rights)))
     }
 
-    /// Returns the step at that place in section 4. Its totals are bytes of lines.
+    /// Returns the step at that place in section 4. Its totals are bytes of lines. Fails as [`Archive::file`] does, and
+    /// where the place lies behind the section's end or in a damaged block.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] =
             self.numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;

@@ -58,7 +58,9 @@ impl BranchTimelines {
     }
 }
 
-/// Returns archives whose first entry has the number `first`, with the rest of what these hold.
+/// Returns archives whose first entry has the number `first`, with the rest of what these hold. Fails where an entry of
+/// the rest can't be read or a new archive can't be written; the archives that were written until then are named by
+/// nothing.
 pub(in crate::memory) fn without_first(
     blobs: &BlobStore,
     archives: Vec<Arc<Archive>>,

@@ -53,7 +53,8 @@ impl HistoryReader<'_> {
 
 impl Memory {
     /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint. For
-    /// an earlier state and a proposal it is the entry that they are named by, whether they are there or not.
+    /// an earlier state and a proposal it is the entry that they are named by, whether they are there or not. Kind
+    /// `NotFound` for a checkpoint that is not there, and `Gone` where the branch of the first two has ended.
     pub fn history_end(&self, view: &View) -> Result<u64, Error> {
         Ok(match view {
             View::Branch(branch) => {
@@ -65,7 +66,8 @@ impl Memory {
         })
     }
 
-    /// Returns the length of a branch's history up to an entry, in bytes; 0 for a branch without entries.
+    /// Returns the length of a branch's history up to an entry, in bytes; 0 for a branch without entries. Kind
+    /// `Damaged` where an archive that has steps of the branch is not what was written.
     pub fn history_length(&self, branch: BranchId, file: HistoryFile, last_seq: u64) -> Result<u64, Error> {
         self.history_reader().length(file, branch.0, last_seq)
     }
@@ -73,7 +75,8 @@ impl Memory {
     /// Reads up to `size` bytes of a branch's history up to an entry; fewer only at the end, or above 1 MiB.
     ///
     /// `may_enter` tells whether the reader may enter a directory of that owner and mode. Entries about branches that the
-    /// reader may not enter, or could not when they ended, show little.
+    /// reader may not enter, or could not when they ended, show little. Kind `Damaged` where an archive is not what was
+    /// written, or its totals lead to no line.
     pub fn history_read(
         &self,
         (branch, file, last_seq): (BranchId, HistoryFile, u64),

@@ -110,7 +110,9 @@ impl History {
         self.snapshot().tail.write().push(signed, lengths);
     }
 
-    /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet.
+    /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet. Fails
+    /// where an entry can't be read or the new archive can't be written. Where only folding fails the small ones stay
+    /// as they are.
     pub fn archive(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let snapshot = self.snapshot();
         let mut archives = snapshot.archives.clone();
@@ -173,7 +175,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Begins with what is known of branches before the first archive.
+    /// Begins with what is known of branches before the first archive. Fails where the first archive can't be opened or
+    /// its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<Check, Error> {
         let before = archives.first().map(|archive| archive.before(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
@@ -181,7 +184,8 @@ impl Check {
         Ok(Check { standings, steps_seen: HashMap::new() })
     }
 
-    /// Checks what finds the next entry, which is in `archive`.
+    /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` where the archive does not find it by
+    /// its hash, or has another step than follows from the entries, or, at its last entry, steps that belong to none.
     pub fn entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
         if entry.seq == archive.first {
@@ -246,7 +250,8 @@ impl Memory {
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of
-    /// all branches ever forked below it, merged or not, in the order of their numbers.
+    /// all branches ever forked below it, merged or not, in the order of their numbers. Kind `Damaged` where an archive
+    /// is not what was written. Empty for a branch without entries.
     pub fn lineage_lines(&self, branch: crate::memory::BranchId, subtree: bool) -> Result<Vec<String>, Error> {
         let reader = self.history_reader();
         if !subtree {

@@ -52,7 +52,7 @@ impl PurgedItems {
 
 impl History {
     /// Returns the decisions in some entries that quote a lost line of what is purged. It reads every entry of the
-    /// range.
+    /// range. Kind `NotFound` for an entry behind the newest one.
     pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<Quote>, Error> {
         let (reader, mut quotes) = (HistoryReader::of(blobs, self.snapshot()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {
@@ -63,7 +63,8 @@ impl History {
     }
 }
 
-/// Returns archives without some quotes; those that have none of them stay.
+/// Returns archives without some quotes; those that have none of them stay. Fails where an archive that has one of them
+/// can't be read or written again.
 pub(in crate::memory) fn without_quotes(
     blobs: &BlobStore,
     archives: Vec<Arc<Archive>>,
@@ -79,7 +80,7 @@ pub(in crate::memory) fn without_quotes(
 }
 
 /// Writes an archive again without some quotes, each named by its entry and its place among the conflicts. Hashes and
-/// signatures stay: they cover no quotes.
+/// signatures stay: they cover no quotes. Fails where the archive can't be read, or the disk refuses the new one.
 pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
     let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;

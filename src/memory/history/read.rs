@@ -119,7 +119,8 @@ impl<'a> HistoryReader<'a> {
         Ok(Some(DecodedChunk { first, entries: entries.into_iter().map(Arc::new).collect() }))
     }
 
-    /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first.
+    /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first. Kind
+    /// `Damaged` where an archive is not what was written.
     pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut numbers = self.snapshot.tail.read().like(hash);
         for archive in self.snapshot.archives.iter().rev() {
@@ -164,7 +165,7 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest. All totals
-    /// are 0 where it has no entry until then.
+    /// are 0 where it has no entry until then. Fails where an archive with steps of the branch can't be read.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let facts = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
             (Some(piece), _) => piece.facts,
@@ -175,7 +176,8 @@ impl<'a> HistoryReader<'a> {
         Ok(TimelinePoint { totals, facts })
     }
 
-    /// Returns the last step of a branch up to an entry. None where it has none until then.
+    /// Returns the last step of a branch up to an entry. None where it has none until then. Fails where an archive with
+    /// steps of the branch can't be read.
     pub fn last_step(&self, branch: u64, last_seq: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
@@ -192,7 +194,8 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
-    /// Values never fall from step to step. None where no value is.
+    /// Values never fall from step to step. None where no value is. Fails as `value` does, and where an archive with
+    /// steps of the branch can't be read.
     pub fn seek(
         &self,
         (branch, last_seq): (u64, u64),
@@ -220,7 +223,7 @@ impl<'a> HistoryReader<'a> {
         Ok(found.map(|hit| (TimelineStep::default(), hit)))
     }
 
-    /// Returns the length of a history up to an entry, in bytes.
+    /// Returns the length of a history up to an entry, in bytes. Fails as [`HistoryReader::timeline_point`] does.
     pub fn length(&self, file: HistoryFile, branch: u64, last_seq: u64) -> Result<u64, Error> {
         let totals = self.timeline_point(branch, last_seq)?.totals;
         Ok(match file {

@@ -24,7 +24,8 @@ pub(super) struct TailChunk {
 }
 
 impl TailChunk {
-    /// Reads the entries, the first of which has the number `seq`.
+    /// Reads the entries, the first of which has the number `seq`. [`CodecError::Short`] where a row ends too early or
+    /// refers to shared fields that are not there; else as `SignedEntry::read_rest`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
         let (mut input, mut entries, mut prev) =
             (Reader::new(&self.rows), Vec::with_capacity(CHUNK_ENTRIES), self.prev_hash);

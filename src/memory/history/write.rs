@@ -45,7 +45,7 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them. It is durable then, and
-/// nothing names it yet.
+/// nothing names it yet. Fails where an older archive can't be read, or the disk refuses the new one.
 pub(super) fn write(
     blobs: &BlobStore,
     reader: &HistoryReader<'_>,
