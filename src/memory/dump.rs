@@ -69,7 +69,7 @@ impl Snapshot {
     }
 
     /// Returns whether it has this very version of a record, provenance included. False where there is no record of that id,
-    /// too.
+    /// too. Fails where the hash or the provenance of its version can't be read.
     pub fn has(&self, record: &StampedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
         Ok(row.hash()? == record.0.hash && row.provenance()? == record.0.provenance)
@@ -77,7 +77,8 @@ impl Snapshot {
 }
 
 impl Memory {
-    /// Returns the state of its parent that a branch was forked from, or joined with last.
+    /// Returns the state of its parent that a branch was forked from, or joined with last. Fails only with `Gone`,
+    /// where the branch has ended.
     pub fn base(&self, branch: BranchId) -> Result<Snapshot, Error> {
         Ok(Snapshot::new(self.catalog().branch(branch)?.base.clone()))
     }
@@ -101,7 +102,8 @@ pub struct OwnLog {
 }
 
 impl Memory {
-    /// Returns the shared log that a branch has of its own, if that has entries.
+    /// Returns the shared log that a branch has of its own, if that has entries. Fails only with `Gone`, where the
+    /// branch has ended.
     pub fn own_log(&self, branch: BranchId) -> Result<Option<OwnLog>, Error> {
         let catalog = self.catalog();
         let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
@@ -119,7 +121,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Returns the logs of branches that have ended below the one that a branch has of its own, by `NAME@SEQ`.
+    /// Returns the logs of branches that have ended below the one that a branch has of its own, by `NAME@SEQ`. Fails
+    /// only with `Gone`, where the branch has ended.
     pub fn own_closed_logs(&self, branch: BranchId) -> Result<Vec<(Arc<str>, OwnLog)>, Error> {
         let catalog = self.catalog();
         let logs = catalog.branch(branch)?.closed_logs.iter();
@@ -147,7 +150,8 @@ pub struct SharedLogImport<'a> {
 const ENTRIES_AT_ONCE: usize = 16_384;
 
 impl SharedLogImport<'_> {
-    /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once.
+    /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails as a
+    /// commit of them does; entries that were committed before stay in the log, uncounted.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
         if let Some(event) = event_of(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.provenance.clone());
@@ -161,7 +165,8 @@ impl SharedLogImport<'_> {
         self.memory.put_stamped(&self.who, self.log, std::mem::take(&mut self.batch), &[])
     }
 
-    /// Has the log begin with these entries, of which some are archived; returns its head.
+    /// Has the log begin with these entries, of which some are archived; returns its head. Fails as
+    /// [`SharedLogImport::push`] does, and as the entry that counts them.
     pub fn finish(mut self, archived: u64) -> Result<Hash, Error> {
         self.commit()?;
         self.memory.adopt_log(&self.who, self.owner, archived)

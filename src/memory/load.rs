@@ -75,7 +75,9 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 }
 
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
-/// entry's bytes hold the hash of the one before.
+/// entry's bytes hold the hash of the one before. Kind `Damaged` where the manifest, a file that it names, or the
+/// journal before its torn tail is not what was written, where a log record breaks a rule, or where the signature of
+/// the newest entry is not the store's.
 pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let (manifest, stored) = manifest::read(&**source.disk, source.public_key, source.segments, source.trees)?;
     let files = JournalFiles::list(source.disk, manifest.journal)?;

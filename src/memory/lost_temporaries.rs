@@ -48,7 +48,8 @@ impl Memory {
             .map_err(|error| Error::io("what temporaries were lost could not be written down", error))
     }
 
-    /// Returns what was lost at the ends of mounts, and forgets it where the store can be written.
+    /// Returns what was lost at the ends of mounts, and forgets it where the store can be written. Kind `Damaged` where
+    /// the note is not what was written; it stays then.
     pub fn take_lost_temporaries(&self) -> Result<Vec<LostTemporary>, Error> {
         let lost = self.lost_temporaries()?;
         if !lost.is_empty() && !self.is_read_only() {
@@ -63,7 +64,7 @@ impl Memory {
     }
 }
 
-/// Checks the file, where it is there.
+/// Checks the file, where it is there. Kind `Damaged` where it is not what was written.
 pub(in crate::memory) fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
     if names.iter().any(|name| name == PATH) { read(&read_file(&**disk, PATH)?).map(drop) } else { Ok(()) }
 }

@@ -254,7 +254,8 @@ impl Memory {
         self.missing();
     }
 
-    /// Appends a frame. What gives room back may use the reserve for it.
+    /// Appends a frame. What gives room back may use the reserve for it. Fails with `Error::Journal`: of kind `Full`
+    /// where the disk has no room, `ReadOnly` where the journal has failed before.
     pub(in crate::memory) fn append(
         &self,
         journal: &Journal,

@@ -157,7 +157,8 @@ impl Reserve {
     }
 }
 
-/// Checks that the files of the reserve hold nothing but what takes up room.
+/// Checks that the files of the reserve hold nothing but what takes up room. Kind `Damaged` for a file that is not a
+/// piece of the reserve or holds other bytes. A missing folder is right.
 pub fn verify(disk: &dyn Disk) -> Result<(), Error> {
     let names = match disk.list(FOLDER) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -24,6 +24,8 @@ impl Segments {
     }
 
     /// Returns the segment of that name. It is opened once and kept; in a thorough store every byte is checked then.
+    /// Fails with `Error::NoSegment` where the file is missing, and with `Error::Segment` where it is damaged or can't
+    /// be read.
     pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let mut open = self.open();
         if let Some(segment) = open.get(name) {
@@ -37,14 +39,16 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold.
+    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold. Fails as
+    /// [`Segments::get`] does, and where the columns of vectors can't be read.
     pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
         segment.prefetch()?;
         Ok(segment)
     }
 
-    /// Opens a graph, or a file of derived vectors, and gives it to its segment, where that is open.
+    /// Opens a graph, or a file of derived vectors, and gives it to its segment, where that is open. Fails where the
+    /// file is missing, is neither of the two kinds, or is damaged. A segment that is not open is not an error.
     pub fn attach(&self, name: &Hash) -> Result<(), Error> {
         if container_kind(&self.blobs, *name)? == DerivedFile::KIND {
             return self.attach_derived(name);

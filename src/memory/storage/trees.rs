@@ -68,7 +68,8 @@ impl TreeStore {
     }
 
     /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
-    /// has moved far from those there are.
+    /// has moved far from those there are. Fails where an unsealed chunk can't be read, and where a snapshot can't be
+    /// written.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
         // Clones, so that no lock is held while a file is written.
         let snapshots = self.snapshots.lock().clone();

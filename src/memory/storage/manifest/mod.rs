@@ -190,7 +190,9 @@ pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
     sidecars
 }
 
-/// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already.
+/// Replaces the manifest: data, then the name, then the folder. The parts are in the blob store already. Fails with
+/// `Error::Disk`. The manifest before still counts then; where only the folder could not be made durable either of the
+/// two may.
 pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], key: &Key) -> Result<(), Error> {
     let payload = manifest.to_bytes(parts);
     let signature = key.sign(&Hash::of(&CONTEXT, &payload));
@@ -209,7 +211,9 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], 
     put().map_err(|error| Error::io("the manifest could not be written", error))
 }
 
-/// Reads the manifest and checks its signature, and the hashes of its parts.
+/// Reads the manifest and checks its signature, and the hashes of its parts. Kind `Damaged` where the signature, a
+/// part's hash or what the parts say is not right; and with the error of a segment, graph or file of states that can't
+/// be opened.
 pub(in crate::memory) fn read(
     disk: &dyn Disk,
     public: &PublicKey,
@@ -247,7 +251,8 @@ pub(in crate::memory) fn read(
     }
 }
 
-/// Checks a file of a manifest's part that nothing names any longer.
+/// Checks a file of a manifest's part that nothing names any longer. None where it is not a part; `Damaged` where a
+/// block of it is not what was written.
 pub(in crate::memory) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Result<(), Error>> {
     let file = Container::open(blobs, name, PART).ok()?;
     Some(file.verify().map_err(Error::from))

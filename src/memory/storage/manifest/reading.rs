@@ -79,7 +79,8 @@ struct ManifestRow {
 }
 
 impl PartReading {
-    /// Reads the next part.
+    /// Reads the next part. Fails with the [`CodecError`] of a value that is not of the expected form, and with
+    /// [`CodecError::Number`] where bytes are left over.
     pub fn part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let mut input = Reader::new(bytes);
         for _ in 0..input.length()? {
@@ -118,7 +119,8 @@ impl PartReading {
         if input.is_empty() { Ok(()) } else { Err(CodecError::Number) }
     }
 
-    /// Returns what the parts say.
+    /// Returns what the parts say. [`CodecError::Number`] where two branches have one number, or a file that is named
+    /// could not be opened; `files` then has the reason.
     pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<Stored, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
         let (files_of_states, ended) = (std::mem::take(&mut self.retained), std::mem::take(&mut self.ended));
