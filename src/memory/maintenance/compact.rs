@@ -76,7 +76,8 @@ pub(in crate::memory) struct RewriteSet {
 
 impl Memory {
     /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
-    /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made.
+    /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made. Fails where a file can't be
+    /// read or a seal fails; what earlier steps freed stays freed.
     pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
@@ -95,7 +96,8 @@ impl Memory {
     }
 
     /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The
-    /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names.
+    /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names. Fails as
+    /// `Memory::compact` does.
     pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut Stored) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog().clone())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();

@@ -106,7 +106,8 @@ impl Memory {
         self.maintenance.expiry.open_files.lock().is_some()
     }
 
-    /// Lets branches and files expire, unless that was done less than `interval` ago.
+    /// Lets branches and files expire, unless that was done less than `interval` ago. Nothing is done where the clock
+    /// can't be trusted, which is not an error. The first branch where it fails ends it.
     pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
@@ -125,7 +126,8 @@ impl Memory {
 
     /// Deletes every file that has outlived the `ttl=` of its rule and is not open; returns how many
     /// went, or with `dry_run` would go. A file's age counts from its last write, truncation or
-    /// merge that changed its content.
+    /// merge that changed its content. The first branch where it fails ends it; files that were deleted until then stay
+    /// deleted.
     pub(in crate::memory) fn expire_files(&self, dry_run: bool) -> Result<u64, Error> {
         let catalog = self.catalog().clone();
         let mut count = 0;

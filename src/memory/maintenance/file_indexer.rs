@@ -166,7 +166,7 @@ impl Memory {
         Ok(self.is_read_only() || !takes_much())
     }
 
-    /// Makes one segment of many small ones in memory.
+    /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
     pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
         let due = to_merge(in_memory(&self.storage.file_index.set()).into_iter());
         if !due.is_empty() {

@@ -64,7 +64,8 @@ impl Memory {
     }
 
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
-    /// bytes that freed. The caller holds the lock of `storage.manifest`.
+    /// bytes that freed. The caller holds the lock of `storage.manifest`. Fails as a seal does, and where a file can't
+    /// be removed or written again. On a disk that is nearly full a failed compaction is logged only.
     pub(in crate::memory) fn collect(
         &self,
         stored: &mut Stored,
@@ -93,12 +94,14 @@ impl Memory {
         Ok((states, bytes))
     }
 
-    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`.
+    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect`
+    /// does.
     pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
         self.collect(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
-    /// Seals, and removes what that left without use; for the maintenance thread.
+    /// Seals, and removes what that left without use; for the maintenance thread. Fails as a commit of pending
+    /// operations and a seal do; where only the removal fails it is logged.
     pub(in crate::memory) fn seal_and_reclaim(&self) -> Result<(), Error> {
         self.commit_all_pending()?;
         // With a clock that jumped ahead, everything would look expired.
@@ -118,7 +121,8 @@ impl Memory {
     }
 
     /// Collects garbage while nothing else is to be done, if anything may have come to be some since `tidied`: the
-    /// number of the journal file that the last collection began. Returns that of this one.
+    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect`
+    /// does; nothing is done where the clock can't be trusted.
     pub(in crate::memory) fn tidy(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(tidied) };
         let indexed = self.storage.file_index.bytes_in_memory();
@@ -135,7 +139,8 @@ impl Memory {
         Ok(self.journal().map(|journal| journal.number()))
     }
 
-    /// Discards the branches whose `config/ttl` has run out, each in its owner's name.
+    /// Discards the branches whose `config/ttl` has run out, each in its owner's name. The first branch where it fails
+    /// ends it; those before it are discarded then.
     pub(in crate::memory) fn discard_all_expired(&self) -> Result<(), Error> {
         let age = Age { now: self.now(), min_age: Duration::ZERO };
         let catalog = self.catalog().clone();
@@ -166,7 +171,8 @@ impl Memory {
         }
     }
 
-    /// Lets go of the older half of the earlier states: they are no reason for a full disk. Returns whether there were any.
+    /// Lets go of the older half of the earlier states: they are no reason for a full disk. Returns whether there were
+    /// any. Fails only with `WouldWait`, on a thread that must not wait for the writer.
     pub(in crate::memory) fn drop_oldest_states(&self) -> Result<bool, Error> {
         let _writer = self.writer()?;
         Ok(self.catalog.write().retained.drop_oldest())
@@ -198,7 +204,8 @@ impl Memory {
     }
 
     /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog that the manifest names:
-    /// what went out of use since then is needed still, by an opening after a crash.
+    /// what went out of use since then is needed still, by an opening after a crash. Returns how many bytes that freed.
+    /// Fails with `Error::Disk` where a file can't be removed.
     pub(in crate::memory) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {
             let mut live = self.live_files(stored);

@@ -94,7 +94,10 @@ impl Memory {
         }
     }
 
-    /// Takes records, files and entries of logs out of every state.
+    /// Takes records, files and entries of logs out of every state. Fails with `PurgeError::Running` where another
+    /// purge is under way, with `PurgeError::NothingFound` where nothing has such a name, with `PurgeError::NotOwner`
+    /// where a branch of somebody else has some of it and the caller is not privileged, and with `BranchError::Moves`
+    /// where branches get it again as fast as it is purged.
     pub(super) fn purge_states(
         &self,
         who: &Actor,
@@ -255,7 +258,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Finishes a purge in the background, if one is left over and none is under way.
+    /// Finishes a purge in the background, if one is left over and none is under way. Where it fails the purge stays
+    /// left over, and the next call tries again.
     pub(in crate::memory) fn finish_purge_left_over(&self) -> Result<(), Error> {
         if !self.maintenance.purge.is_unfinished.load(Ordering::Acquire) {
             return Ok(());
@@ -290,7 +294,8 @@ impl Memory {
         self.remove_old_journals()
     }
 
-    /// Has the bytes go that no state has: what came and went between two seals has no name that could be found.
+    /// Has the bytes go that no state has: what came and went between two seals has no name that could be found. Fails
+    /// where there is no room for the new files, and as a seal does.
     pub(super) fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
         self.give_room()?;
         let rewrite_set = RewriteSet { packs: self.packs_with_dead_chunks(catalog)?, ..RewriteSet::default() };

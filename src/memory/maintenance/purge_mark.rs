@@ -56,7 +56,8 @@ impl PurgeMark {
         if input.is_empty() { Ok(PurgeMark { before, segments, quotes }) } else { Err(CodecError::Number) }
     }
 
-    /// Writes it durably, in place of one that is there.
+    /// Writes it durably, in place of one that is there. Fails with `Error::Disk`; one that was there before may still
+    /// count then.
     pub fn save(&self, disk: &dyn Disk) -> Result<(), Error> {
         let payload = self.to_bytes();
         let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
@@ -85,7 +86,8 @@ impl PurgeMark {
         PurgeMark::from_bytes(payload).map(Some).map_err(|_| damaged())
     }
 
-    /// Removes it: the purge is finished, or was never done.
+    /// Removes it: the purge is finished, or was never done. Fails with `Error::Disk` where the disk refuses; none that
+    /// is there is not an error.
     pub fn remove(disk: &dyn Disk) -> Result<(), Error> {
         let gone = remove_if_there(disk, PATH).and_then(|()| disk.sync_dir(""));
         gone.map_err(|error| Error::io("the note of a finished purge could not be removed", error))

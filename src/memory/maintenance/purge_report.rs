@@ -32,7 +32,8 @@ impl PurgeReport {
         PurgeReport { not_found, ..PurgeReport::default() }
     }
 
-    /// Notes what says the same under other names, in branches that the caller may look into.
+    /// Notes what says the same under other names, in branches that the caller may look into. Fails with `Gone` where
+    /// the branch has ended, and where a state can't be read.
     pub fn look_for_copies(
         &mut self,
         memory: &Memory,

@@ -69,7 +69,8 @@ impl PurgeSearch {
         PurgeSearch { ids, paths, entries, items, with_copies, ..PurgeSearch::default() }
     }
 
-    /// Looks at all that a catalog has, from a branch on.
+    /// Looks at all that a catalog has, from a branch on. Fails with `Error::Gone` where the branch is not in the
+    /// catalog, and where a state or a segment can't be read.
     pub fn scan_catalog(&mut self, memory: &Memory, catalog: &Catalog, branch: BranchId) -> Result<(), Error> {
         let branch = catalog.branch(branch)?;
         let root = branch.root;
@@ -291,7 +292,8 @@ impl PurgeSearch {
         }
     }
 
-    /// Returns what a finish of the purge has to know; `versions` are those that go.
+    /// Returns what a finish of the purge has to know; `versions` are those that go. Fails where an entry of the
+    /// history can't be read.
     pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
         let names = versions.iter().map(|(item, _)| item).chain(&self.items);
         let quoted = PurgedItems {
@@ -304,7 +306,7 @@ impl PurgeSearch {
 }
 
 impl Memory {
-    /// Returns the packs that hold a chunk which no file has.
+    /// Returns the packs that hold a chunk which no file has. Fails where a pack can't be opened or read.
     pub(in crate::memory) fn packs_with_dead_chunks(&self, catalog: &Catalog) -> Result<HashSet<Hash>, Error> {
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));

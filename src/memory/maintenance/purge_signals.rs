@@ -19,7 +19,8 @@ pub(super) fn is_signal(item: &str) -> bool {
 }
 
 impl Memory {
-    /// Purges signals, named as `shared/signals/KEY`, with the other items.
+    /// Purges signals, named as `shared/signals/KEY`, with the other items. Fails with `PurgeError::NothingFound` where
+    /// none of all items is there, and as a purge of the other items does.
     pub(super) fn purge_with_signals(
         &self,
         who: &Actor,

@@ -122,7 +122,8 @@ impl CompactionGroup {
 
 impl Memory {
     /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch, with the
-    /// rows of the older segments that are compacted, which take at most `spare_bytes`.
+    /// rows of the older segments that are compacted, which take at most `spare_bytes`. Fails where a row can't be
+    /// read, or the disk refuses a file; those that were written are named by nothing.
     pub(in crate::memory) fn write_segments(
         &self,
         catalog: &Catalog,
@@ -164,7 +165,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Writes every content of files that is in no pack yet into one.
+    /// Writes every content of files that is in no pack yet into one. Fails where a content can't be read, or the disk
+    /// refuses a pack.
     pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
         let mut states = Vec::new();
         each_state(catalog, |state| states.push(state.clone()));
@@ -172,7 +174,8 @@ impl Memory {
         write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(stored)
     }
 
-    /// Writes what is needed of some packs into a new one; nothing where there are none.
+    /// Writes what is needed of some packs into a new one; nothing where there are none. Fails where a content can't be
+    /// read, or the disk refuses the pack.
     pub(in crate::memory) fn repack_files(
         &self,
         catalog: &Catalog,

@@ -22,6 +22,8 @@ const OUTDATED_SHARE: usize = 4;
 impl Catalog {
     /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and without
     /// those that are outdated; returns whether there are files that are not in use any more. All states are sealed.
+    /// Fails where a file of states can't be read or written. This catalog lacks the states that are in no file then,
+    /// so work on a clone.
     pub(in crate::memory) fn write_retained(&mut self, blobs: &BlobStore) -> Result<bool, Error> {
         let outdated = self.retained.outdated.clone();
         let mut files = self.retained.files.to_vec();
@@ -109,7 +111,7 @@ impl Catalog {
     }
 
     /// Returns the earlier states that need not stay. Where several files hold a state, the newest decides, which is
-    /// also the one that is found: only it may be pinned.
+    /// also the one that is found: only it may be pinned. Fails where a file of states can't be read.
     pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
         let (mut newer, mut outdated, mut seen) = (NewerStates::default(), HashSet::new(), HashSet::new());
         let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));

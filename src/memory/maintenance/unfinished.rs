@@ -24,7 +24,8 @@ static CONTEXT: Context = Context::new("engramfs 2026 unfinished graph v1");
 /// Bytes before the builder's own: magic, hash, segment, metric.
 const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 
-/// Keeps a builder's work, in place of any kept before.
+/// Keeps a builder's work, in place of any kept before. `ENOSPC` where it would take more than a quarter of what the
+/// disk has left, else the error of the disk; the one before stays then.
 pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuilder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
@@ -62,7 +63,7 @@ pub fn drop_kept(disk: &dyn Disk) {
     }
 }
 
-/// Checks the file, where it is there.
+/// Checks the file, where it is there. Fails with `Error::Damaged` where it is not what was written.
 pub fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
     if names.iter().any(|name| name == PATH) && payload(&read_file(&**disk, PATH)?).is_none() {
         return Err(Error::damaged(format!("the file {PATH} is not what was written; remove it")));

@@ -39,7 +39,8 @@ impl Memory {
         }))
     }
 
-    /// Has a set count that is complete, where `reembed` asked for it; returns whether one does now.
+    /// Has a set count that is complete, where `reembed` asked for it; returns whether one does now. Fails as the entry
+    /// does; root branches before it have the set then.
     pub(super) fn finish_reembedding(&self, slot: &EmbedderSlot, goal: &EmbeddingGoal) -> Result<bool, Error> {
         let catalog = self.catalog().clone();
         let mut finished = false;

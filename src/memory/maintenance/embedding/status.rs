@@ -53,6 +53,7 @@ impl Obstacle {
 
 impl EmbeddingStatus {
     /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
+    /// Fails where a segment can't be read.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         match &self.vectors {
             Some(vectors) => vectors.unembedded(state),
@@ -81,7 +82,8 @@ impl EmbeddingStatus {
 }
 
 impl Memory {
-    /// Returns the state of a branch's embedder.
+    /// Returns the state of a branch's embedder. Fails with `Error::Gone` where the root branch is not in this version
+    /// of the catalog.
     pub(in crate::memory) fn embedding_of(&self, catalog: &Catalog, branch: &Branch) -> Result<EmbeddingStatus, Error> {
         let (root, record) = (catalog.branch(branch.root)?, catalog.embedder(branch)?);
         let slot = self.maintenance.embedding.slot_of(root);

@@ -309,7 +309,8 @@ impl Memory {
         roots.filter(|root| is_its(self.maintenance.embedding.slot_of(root))).map(|root| root.id).collect()
     }
 
-    /// Has the vectors of an embedder count below a root branch, by a signed entry.
+    /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails as any change may, and with
+    /// `Gone` where the root branch has ended.
     pub(super) fn record_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
         let text = record.to_text().into();
         self.transact(&self.environment.owner, &[Some(root)], || Ok(Command::Embedder(root, text))).map(drop)

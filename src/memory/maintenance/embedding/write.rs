@@ -13,7 +13,7 @@ use crate::segment::{DerivableTexts, DerivedFile, Segment};
 
 impl Memory {
     /// Writes the vectors of a segment's rows that are there by now, and puts them in use. The next seal has the manifest
-    /// name the file.
+    /// name the file. Fails where the segment can't be read or the disk refuses the file.
     pub(super) fn write_derived(
         &self,
         slot: &EmbedderSlot,
