@@ -269,7 +269,8 @@ impl MergeOutcome {
         }
     }
 
-    /// Reads stored bytes; those of a promote have a patch more, those of a revert what becomes of the base.
+    /// Reads stored bytes; those of a promote have a patch more, those of a revert what becomes of the base. Fails with
+    /// the `CodecError` of the first value that is not of the expected form.
     pub fn read(input: &mut Reader<'_>, merge: MergeKind) -> Result<MergeOutcome, CodecError> {
         let head = input.hash()?;
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };

@@ -88,7 +88,7 @@ pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) ->
 }
 
 /// Fixes dimension and metric once there is a vector. Nothing is added where they are fixed already, or no record has a
-/// vector.
+/// vector. Fails with `Error::Gone` where the root branch is not in the catalog.
 pub(in crate::memory) fn fix(
     catalog: &Catalog,
     branch: &Branch,

@@ -67,7 +67,7 @@ impl Memory {
     /// it.
     ///
     /// Root and whoever owned it find it, and for a merged one the branch's owner; code `no_such_state` for others. Code
-    /// `not_kept` where it is past `config/keep`.
+    /// `not_kept` where it is past `config/keep`. Fails with `Gone` where the branch itself has ended.
     pub fn find_ended(&self, who: &Actor, branch: BranchId, name: &str) -> Result<FoundState, Error> {
         let catalog = self.catalog().clone();
         let mut found = ended_below(&catalog, who, catalog.branch(branch)?);
@@ -98,7 +98,8 @@ fn ended_below<'a>(
 
 impl Memory {
     /// Returns the children of a branch that were discarded or merged and that a user may bring back, the latest first, at most
-    /// 1,000: name, entry that ended it, owner, and when it was made and ended.
+    /// 1,000: name, entry that ended it, owner, and when it was made and ended. Fails only with `Gone`, where the
+    /// branch itself has ended.
     pub fn ended_children(&self, who: &Actor, branch: BranchId) -> Result<Vec<Value>, Error> {
         let catalog = self.catalog().clone();
         let line = |(entry, ended): (&u64, &Arc<EndedBranch>)| {
@@ -131,7 +132,7 @@ pub(in crate::memory) struct StateSearch<'a> {
 }
 
 impl<'a> StateSearch<'a> {
-    /// Returns a branch as it is now.
+    /// Returns a branch as it is now. Fails with `Error::Gone` where it has ended.
     pub fn new(memory: &'a Memory, branch: BranchId) -> Result<StateSearch<'a>, Error> {
         let catalog = memory.catalog().clone();
         let branch = catalog.branch_ref(branch)?.clone();
@@ -197,7 +198,7 @@ impl<'a> StateSearch<'a> {
     }
 
     /// Returns the last entry before another that gave the branch another state; none where that was moved out, or the branch was
-    /// made after it.
+    /// made after it. Fails where the history can't be read.
     pub fn change_before(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut at = seq;
         loop {

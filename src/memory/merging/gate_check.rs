@@ -119,7 +119,7 @@ pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, no
 }
 
 /// Returns what the gate asks for beyond what the merge does, and what of it is missing. Empty where it asks for
-/// nothing.
+/// nothing. Fails with `Error::Gone` where the branch or its parent has ended since it was planned.
 pub fn requirements(
     catalog: &Catalog,
     plan: &MergePlan,
@@ -147,7 +147,8 @@ fn gate_check<'a>(
 
 impl Memory {
     /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks
-    /// for that. It costs what was written since, and holds no lock. Where none asks, none is found.
+    /// for that. It costs what was written since, and holds no lock. Where none asks, none is found. Fails with
+    /// `Error::Gone` where the branch, its parent or its log has ended, and where an entry of the log can't be read.
     pub(in crate::memory) fn find_summary(&self, branch: BranchId) -> Result<SummaryCheck, Error> {
         let catalog = self.catalog().clone();
         let child = catalog.branch(branch)?;

@@ -268,7 +268,8 @@ impl Memory {
     }
 
     /// Returns the plan of a merge of this moment, made here if it is small. A larger one is made in the background,
-    /// and waited for.
+    /// and waited for. Fails with `BranchError::NoParent` for a merge, promote or pull of a root branch, with
+    /// `Error::Gone` where one of the two has ended, and where what differs can't be read.
     pub(in crate::memory) fn plan_for(
         &self,
         who: &Actor,

@@ -112,7 +112,8 @@ impl Purge {
         self.time
     }
 
-    /// Works out all branches that have something of it, as the catalog has them.
+    /// Works out all branches that have something of it, as the catalog has them. Fails with `Error::Gone` where the
+    /// branch is not in the catalog, and where a state can't be read.
     pub fn apply(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
         let root = catalog.branch(self.branch)?.root;
         let mut purged = Purged::default();
@@ -135,6 +136,7 @@ impl Purge {
     }
 
     /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
+    /// Fails as [`Purge::apply`] does.
     pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let mut purged = self.apply(catalog)?;
         let branch = catalog.branch(self.branch)?;

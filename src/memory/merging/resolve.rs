@@ -63,7 +63,8 @@ impl Memory {
     }
 
     /// Resolves for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
-    /// done the conflict stays open.
+    /// done the conflict stays open. Fails with `Error::ReadOnly` where nothing can be written, and where the plan of
+    /// one of the merges can't be made.
     pub(in crate::memory) fn resolve_written(&self, branch: BranchId) -> Result<(), Error> {
         if self.read_only || !self.merging.acks.any_of(branch) {
             return Ok(());
@@ -130,7 +131,8 @@ impl Memory {
     }
 
     /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes. It
-    /// knows no limit, and no rules are asked for who merges.
+    /// knows no limit, and no rules are asked for who merges. Fails with `Error::Gone` where the branch or its parent
+    /// is not in that catalog, and where what differs can't be read.
     pub(in crate::memory) fn plan_whole(
         &self,
         catalog: &Catalog,

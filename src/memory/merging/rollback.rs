@@ -135,7 +135,8 @@ impl Rollback {
         bytes(&self.state) < bytes(&self.branch.state)
     }
 
-    /// Returns the entry of the rollback and what it changes in a catalog in which this holds.
+    /// Returns the entry of the rollback and what it changes in a catalog in which this holds. Fails with `Error::Gone`
+    /// where the branch has ended, and with `Error::NoCheckpoint` where the checkpoint has gone since.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
