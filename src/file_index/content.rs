@@ -52,6 +52,7 @@ impl IndexableContent {
     }
 
     /// Reads the text, its first 4 MiB; nothing where it is none: with a zero byte in its first 64 KiB, or not UTF-8.
+    /// Fails where a chunk can't be read or is not what was written.
     pub(super) fn text(&self, packs: &dyn Packs) -> Result<Option<String>, TreeError> {
         let mut bytes = self.content.read(0, FIRST_BYTES, packs)?;
         if bytes.contains(&0) {

@@ -93,6 +93,7 @@ impl IndexSegment {
     }
 
     /// Writes a segment that is in memory to a file and opens that. The vectors of its passages do not go with it.
+    /// Fails where the disk refuses a write, or the file that was written can't be opened.
     pub fn persist(&self, blobs: &BlobStore) -> Result<Arc<IndexSegment>, SegmentError> {
         let mut out = ContainerWriter::new(blobs)?;
         for section in 0..SECTIONS {
@@ -116,7 +117,7 @@ impl IndexSegment {
         }
     }
 
-    /// Reads and hashes the whole file; one in memory is right.
+    /// Reads and hashes the whole file; one in memory is right. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         if let Backing::File(file) = &self.backing { file.verify() } else { Ok(()) }
     }
@@ -136,19 +137,22 @@ impl IndexSegment {
         self.rows
     }
 
-    /// Returns the key of the n-th content, in ascending order.
+    /// Returns the key of the n-th content, in ascending order. Fails where it has fewer contents, or the section can't
+    /// be read or is damaged.
     pub fn key(&self, n: u32) -> Result<IndexKey, SegmentError> {
         let at = n as usize * IndexKey::BYTES;
         Ok(IndexKey(self.array(KEYS, at).map(Hash)?))
     }
 
-    /// Returns the rows of the n-th content; none for one that is not text.
+    /// Returns the rows of the n-th content; none for one that is not text. Fails where it has fewer contents, or its
+    /// rows are not in order: the segment counts as broken then.
     pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
         if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.broken(FIRSTS)) }
     }
 
-    /// Returns the rows of a content, if it has that.
+    /// Returns the rows of a content, if it has that. None where it has not got it. Fails as [`IndexSegment::key`] and
+    /// [`IndexSegment::rows_of`] do.
     pub fn find(&self, key: &IndexKey) -> Result<Option<Range<u32>>, SegmentError> {
         let (mut low, mut high) = (0, self.contents);
         while low < high {
@@ -162,7 +166,8 @@ impl IndexSegment {
         Ok(None)
     }
 
-    /// Returns the key of the content that a row is of.
+    /// Returns the key of the content that a row is of. Fails where the section can't be read or is damaged. A row
+    /// behind the last gives the last content.
     pub fn key_of_row(&self, row: u32) -> Result<IndexKey, SegmentError> {
         // The last content that does not begin behind the row; those without rows begin where the next one does.
         let (mut low, mut high) = (0, self.contents);
@@ -174,14 +179,16 @@ impl IndexSegment {
         self.key(n)
     }
 
-    /// Returns where the passage of a row is.
+    /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails where it
+    /// has fewer rows, or the section is damaged.
     pub fn place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
         let number = |field: usize| self.number(PLACES, row as usize * 3 + field);
         let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
         Ok(PassagePlace { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
     }
 
-    /// Returns the words of the rows. The first call reads and checks them whole.
+    /// Returns the words of the rows. The first call reads and checks them whole. Fails where they can't be read or are
+    /// damaged; the segment counts as broken then.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         Postings::open(self.section(POSTINGS)?).map_err(|_| self.broken(POSTINGS))
     }

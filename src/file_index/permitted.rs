@@ -46,6 +46,7 @@ pub struct FilePath {
 
 impl VisibleFiles {
     /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
+    /// Fails where a segment with passages of a file that he may not read can't be read or is damaged.
     pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
         let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
         let permitted = match known {
@@ -111,6 +112,7 @@ impl PermittedFiles {
     }
 
     /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
+    /// Fails where the segment can't be read or is damaged.
     pub fn files_of(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.key_of_row(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
@@ -129,7 +131,9 @@ impl PermittedFiles {
     }
 
     /// Reads the text of a passage from a file that shows it, and checks that it is what was indexed. Where it is not,
-    /// the segment is not used any more. It is the file as the index saw it, not as it is by now.
+    /// the segment is not used any more. It is the file as the index saw it, not as it is by now. At most as many bytes
+    /// are read as the passage has. Fails with [`SegmentError::Damaged`] where the bytes are others, and also where the
+    /// tree has not got that file; with [`SegmentError::Io`] where they can't be read.
     pub fn text(
         &self,
         (segment, place): (&IndexSegment, &PassagePlace),

@@ -125,7 +125,8 @@ impl VisiblePart {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
 
-    /// Shows rows once more, or once less; the sums follow.
+    /// Shows rows once more, or once less; the sums follow. Fails where the segment's postings can't be read; nothing
+    /// has changed then.
     pub(super) fn change(&mut self, rows: Range<u32>, more: bool, sums: &mut Collection) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {

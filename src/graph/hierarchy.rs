@@ -148,7 +148,8 @@ impl Hierarchy {
         all.get(place as usize).map(|&number| u32::from_le_bytes(number))
     }
 
-    /// Gives the nodes of all levels other numbers.
+    /// Gives the nodes of all levels other numbers: node n gets `renumbered[n]`, or 0 where there are fewer. `section`
+    /// is the one that was opened; places, links and the entry stay.
     pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
         for place in &self.offsets[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {

@@ -54,7 +54,8 @@ pub type WordHit = Ranked<f64, HitKey, HitRow>;
 pub type BestRows = Top<f64, HitKey, HitRow>;
 
 /// Returns the `k` records and passages of all sources with the best scores, best first. What holds none of the query's
-/// words has no score and is never returned. Equal scores go by id.
+/// words has no score and is never returned. Equal scores go by id. [`SearchError::Timeout`] once the time is over,
+/// [`SearchError::Segment`] where postings can't be read or are damaged.
 pub fn best(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,

@@ -31,7 +31,8 @@ impl DerivedVectors {
         self.recent.get(&version.derivable()?)
     }
 
-    /// Returns the derived vector of a row, a copy; none where there is none yet.
+    /// Returns the derived vector of a row, a copy; none where there is none yet. Fails where the file of derived
+    /// vectors can't be read or is damaged.
     pub fn of_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
             Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
@@ -44,7 +45,8 @@ impl DerivedVectors {
     }
 
     /// Returns how many records of a state have a text to embed that is not embedded yet. Of a segment for which the
-    /// embedder has no file yet all rows without a vector count.
+    /// embedder has no file yet all rows without a vector count. Fails where a column of a segment, or of its derived
+    /// vectors, can't be read or is damaged.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
         let mut unembedded = state.unsealed().values().filter(wants).count() as u64;
@@ -82,6 +84,8 @@ impl Scan<'_> {
     }
 
     /// Pools the rows of a layer that have a derived vector. The int8 copies are compared, no vector is read.
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where the file of derived vectors is
+    /// damaged.
     pub fn scan_derived(
         &self,
         layer: usize,
@@ -104,7 +108,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Pools the unsealed versions that have a derived vector.
+    /// Pools the unsealed versions that have a derived vector. [`SearchError::Timeout`] once the time is over.
     pub fn scan_recent(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let Some(derived) = self.derived.filter(|derived| !derived.recent.is_empty()) else { return Ok(()) };
         for (at, version) in self.state.unsealed().values().enumerate() {

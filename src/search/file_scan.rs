@@ -15,7 +15,8 @@ use crate::text::{MaxScore, Scorer};
 /// Steps that it takes to find the files that show a passage.
 pub(super) const PATH_STEPS: usize = 64;
 
-/// Reads the text of a passage from a file.
+/// Reads the text of a passage of a segment, which is at that place of the file with that inode number. Fails with
+/// [`SegmentError::Damaged`] where the file has other bytes there, with [`SegmentError::Io`] where it can't be read.
 pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassagePlace, u64) -> Result<String, SegmentError> + 'a;
 
 /// The files of a branch, as far as the caller may read them.
@@ -51,7 +52,8 @@ impl<'a> FileScan<'a> {
         FileScan { files: &source.files, derived: source.derived.as_ref(), timer, is_wanted }
     }
 
-    /// Offers the passages that hold some of the terms.
+    /// Offers the passages that hold some of the terms. [`SearchError::Timeout`] once the time is over,
+    /// [`SearchError::Segment`] where an index segment can't be read or is damaged.
     pub fn score(&self, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
         if !self.is_wanted {
             return Ok(());

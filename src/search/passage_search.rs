@@ -23,6 +23,8 @@ type NearestRows = Top<f32, HitKey, HitRow>;
 
 impl FileScan<'_> {
     /// Returns the `k` passages that score best for the query, best first; those without a vector are none of them.
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where an index segment or its vectors
+    /// can't be read or are damaged.
     pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<NearHit>, SearchError> {
         let mut top = Top::new(k);
         if let Some(derived) = self.derived.filter(|derived| self.is_wanted && derived.dim == query.vector().len()) {
@@ -82,7 +84,8 @@ impl FileScan<'_> {
 }
 
 impl FileSource<'_> {
-    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector.
+    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector. Fails
+    /// where the place of a passage in an unsealed segment can't be read.
     pub fn has_vectors(&self) -> Result<bool, SegmentError> {
         let Some(derived) = &self.derived else { return Ok(false) };
         for part in self.files.parts() {

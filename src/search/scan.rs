@@ -57,7 +57,9 @@ pub struct Scored<S> {
 }
 
 impl<'a> Scan<'a> {
-    /// Prepares a search; finds out which rows match the filter.
+    /// Prepares a search; finds out which rows match the filter. [`SearchError::Timeout`] once the time is over,
+    /// [`SearchError::Segment`] where the index of the metadata or a row can't be read. Without a filter it never
+    /// fails.
     pub fn new(
         source_index: usize,
         state: &'a BranchVersion,
@@ -131,7 +133,8 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Returns the columns of a segment; the first call reads and checks them whole.
+    /// Returns the columns of a segment; the first call reads and checks them whole. Fails where one of them can't be
+    /// read or is damaged.
     pub fn of(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })

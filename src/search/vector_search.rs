@@ -110,6 +110,7 @@ pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
 }
 
 /// Returns the `k` records of all sources that score best: best first, equal scores by id, then by source.
+/// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where vectors can't be read or are damaged.
 pub fn nearest(
     scans: &[Scan<'_>],
     query: &PreparedVector,

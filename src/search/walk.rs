@@ -31,7 +31,8 @@ const FEW_HIDDEN_FRACTION: u64 = 20;
 /// `ef`: around what is hidden many lie about equally far.
 ///
 /// Returns the score below which the walk did not look on, to be the floor of the next: the floor that it was given where
-/// the segment has no graph for the query's metric.
+/// the segment has no graph for the query's metric. [`SearchError::Timeout`] once the time is over,
+/// [`SearchError::Segment`] where the graph or a column is damaged.
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,

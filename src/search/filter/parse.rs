@@ -12,7 +12,9 @@ use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Test};
 /// What times in filters look like.
 const A_TIME: &str = "a time such as \"2026-01-31T12:00:00Z\"";
 
-/// Parses one filter object; `depth` is its own level, 1 for the outermost.
+/// Parses one filter object; `depth` is its own level, 1 for the outermost. [`FilterError::Depth`] for more than
+/// `FILTER_DEPTH_MAX` levels, [`FilterError::NoObject`] for another JSON value, else the error of the first operator or
+/// operand that is wrong.
 pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, FilterError> {
     if depth > FILTER_DEPTH_MAX {
         return Err(FilterError::Depth);

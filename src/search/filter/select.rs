@@ -24,7 +24,8 @@ impl Filter {
     /// Returns exactly the rows of a segment that match, those included that a branch does not see.
     ///
     /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
-    /// microsecond a row.
+    /// microsecond a row. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where the index or a
+    /// row can't be read or is damaged.
     pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
         let RowSet { mut sure, unsure } = self.rows_by_index(&segment.facets()?, timer)?;
         let weight = ROW_STEPS + self.weight();
@@ -37,7 +38,8 @@ impl Filter {
         Ok(sure)
     }
 
-    /// Returns the rows that match as far as the index alone can tell; reads no row.
+    /// Returns the rows that match as far as the index alone can tell; reads no row. Fails only with
+    /// [`SearchError::Timeout`], once the time is over.
     pub fn rows_by_index(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
         let rows = self.0.rows(facets, timer);
         timer.spend(0)?;
