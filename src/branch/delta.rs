@@ -32,7 +32,8 @@ pub struct VersionIndex {
 }
 
 impl VersionIndex {
-    /// Indexes the rows that some layers see. It reads the hash of each.
+    /// Indexes the rows that some layers see. It reads the hash of each. Fails where a hash can't be read or its
+    /// segment is damaged.
     pub fn new(layers: &[Layer]) -> Result<VersionIndex, SegmentError> {
         let mut rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>> = HashMap::new();
         for layer in layers {
@@ -104,7 +105,7 @@ impl BranchVersion {
 
     /// Appends what the records of this state are other than those of `before`, and notes the rows that it names;
     /// returns how many there are, or nothing where there are more than `limit`. Where it returns nothing, nothing was
-    /// appended.
+    /// appended. After an error part of them may be appended.
     pub fn write_delta(
         &self,
         before: &BranchVersion,
@@ -193,7 +194,7 @@ impl BranchVersion {
 
     /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what both
     /// share is as there, and of the rest `place` tells where versions are now. Nothing where they share so little that
-    /// this takes long.
+    /// this takes long. Fails where an id, or a row that differs, can't be read.
     pub fn relocated_like(
         &self,
         before: &BranchVersion,

@@ -19,13 +19,13 @@ pub struct RecordDifference {
 }
 
 /// Returns what differs by content between `old` and `new`, in order of ids. Versions of equal content, whoever wrote
-/// them, do not differ.
+/// them, do not differ. Fails where an id or a hash can't be read, or its segment is damaged; no content is read.
 pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
 
 /// The same, or nothing where more than `limit` records may differ; it then costs no more than `limit` do. An id that
-/// only one of them has counts, too.
+/// only one of them has counts, too. Fails as [`differences`] does.
 pub fn differences_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
@@ -55,7 +55,8 @@ pub fn differences_at_most(
 }
 
 /// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it
-/// is stored, or when it was deleted; nothing where there are more than `limit`.
+/// is stored, or when it was deleted; nothing where there are more than `limit`. Fails where an id can't be read, or
+/// its segment is damaged.
 pub fn touched_at_most(
     old: &BranchVersion,
     new: &BranchVersion,

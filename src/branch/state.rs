@@ -137,6 +137,7 @@ impl BranchVersion {
     }
 
     /// Returns the visible version of a record. It costs a look-up in the memtable and a binary search in each layer.
+    /// Fails where the ids of a layer's segment can't be read, or are damaged.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));
@@ -149,7 +150,8 @@ impl BranchVersion {
         Ok(None)
     }
 
-    /// Makes a version the visible one of its record, and forgets when that was deleted.
+    /// Makes a version the visible one of its record, and forgets when that was deleted. Fails where the row, or the
+    /// version before it, can't be read or its segment is damaged.
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
         self.take_out(&id)?;
@@ -166,7 +168,8 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
+    /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted. Fails
+    /// where the version can't be read or its segment is damaged.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.take_out(id)?;
         self.drop_unseen();
@@ -176,7 +179,8 @@ impl BranchVersion {
         Ok(there)
     }
 
-    /// Makes a record what it is in another state: its version, or when it was deleted.
+    /// Makes a record what it is in another state: its version, or when it was deleted. Fails as [`BranchVersion::put`]
+    /// and [`BranchVersion::delete`] do.
     pub fn take_over(&mut self, id: &Arc<str>, other: &BranchVersion) -> Result<(), SegmentError> {
         if let Some(row) = other.find(id)? {
             return self.put(row);

@@ -53,7 +53,8 @@ impl Plan {
     }
 
     /// Returns the parent's state with the actions done. It holds for the parent's state that was planned with; whether
-    /// that is still the present one is the caller's to check.
+    /// that is still the present one is the caller's to check. Fails where a version that an action takes or replaces
+    /// can't be read.
     pub fn apply(&self, parent: &BranchVersion) -> Result<BranchVersion, SegmentError> {
         let mut merged = parent.clone();
         self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
@@ -69,14 +70,14 @@ impl Action {
     }
 
     /// Takes over what the child changed, under another id; none where the child deleted it. The version is read whole,
-    /// and is unsealed under its new id.
+    /// and is unsealed under its new id. Fails where the version can't be read or is damaged.
     pub fn kept_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
         let version = Row::Unsealed(Arc::new(row.version()?.renamed(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
     }
 
-    /// Puts or deletes the record in `merged`.
+    /// Puts or deletes the record in `merged`. Fails where the version, or the one before it, can't be read.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
             Some(row) => merged.put(row.clone()),
@@ -108,7 +109,7 @@ pub fn plan(
 }
 
 /// Plans what becomes of one record that the child changed; the decision is there where both did. `merged` is the result so
-/// far: an id that it has is not free.
+/// far: an id that it has is not free. Fails where a hash, or a version that is kept under another id, can't be read.
 pub fn plan_one(
     change: &RecordDifference,
     sides: &Sides<'_>,
@@ -162,7 +163,8 @@ fn with_end(id: &str, end: &str) -> String {
     format!("{}{end}", &id[..cut.unwrap_or(0)])
 }
 
-/// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read.
+/// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read. Fails
+/// where one of the hashes can't be read.
 pub fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {

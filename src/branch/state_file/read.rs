@@ -66,7 +66,8 @@ impl StateFile {
         Ok(StateFile::with(container, written.held, written.anchors))
     }
 
-    /// Checks a file that nothing names; nothing where it is of another kind.
+    /// Checks a file that nothing names; nothing where it is of another kind. The error is that of
+    /// [`StateFile::verify`].
     pub fn check(blobs: &BlobStore, name: Hash) -> Option<Result<(), SegmentError>> {
         Container::open(blobs, name, KIND).ok().map(|file| file.verify())
     }
@@ -103,12 +104,12 @@ impl StateFile {
     }
 
     /// Checks every byte of the file. What `held` and the anchors need is checked with the segments and packs that have
-    /// it.
+    /// it. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }
 
-    /// Returns the number of its states.
+    /// Returns the number of its states. Fails where the section of rows can't be read or is damaged.
     pub fn count(&self) -> Result<usize, SegmentError> {
         Ok(self.container.section(2)?.len() / ROW_BYTES)
     }
@@ -126,19 +127,20 @@ impl StateFile {
         }
     }
 
-    /// Returns the newest state of a branch at or before an entry, if the file has one.
+    /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::count`]
+    /// does.
     pub fn before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         let Some(row) = row.checked_sub(1) else { return Ok(None) };
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the oldest state of a branch, if the file has one.
+    /// Returns the oldest state of a branch, if the file has one. Fails as [`StateFile::count`] does.
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
         self.after(branch, 0)
     }
 
-    /// Returns the oldest state of a branch behind an entry, if the file has one.
+    /// Returns the oldest state of a branch behind an entry, if the file has one. Fails as [`StateFile::count`] does.
     pub fn after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         if row >= self.count()? {
@@ -147,7 +149,8 @@ impl StateFile {
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the newest state of a branch at or before a time, if the file has one.
+    /// Returns the newest state of a branch at or before a time, if the file has one. Fails as [`StateFile::count`]
+    /// does.
     pub fn newest_at(&self, branch: u64, time: Time) -> Result<Option<StateInfo>, SegmentError> {
         let (mut low, mut high) = (self.rows_until((branch, 0))?, self.rows_until((branch, u64::MAX))?);
         let first = low;
@@ -176,7 +179,8 @@ impl StateFile {
         Ok(Some(retained))
     }
 
-    /// Reads all states, in the order of their entries: each from the one before it.
+    /// Reads all states, in the order of their entries: each from the one before it. Fails as [`StateFile::state`]
+    /// does, and then returns none of them.
     pub fn all(&self) -> Result<BTreeMap<StateKey, RetainedState>, DeltaError> {
         let mut keys: Vec<StateKey> = self.infos()?.into_iter().map(|info| info.key).collect();
         keys.sort_by_key(|(branch, entry)| (*entry, *branch));

@@ -63,7 +63,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
     }
 
-    /// Carries out all changes; those of directories come before those of what is in them.
+    /// Carries out all changes; those of directories come before those of what is in them. Fails with the `TreeError`
+    /// of the first change that the tree refuses; the tree is half changed then.
     pub(super) fn build(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         changes.iter().try_for_each(|change| self.detach(change))?;
         // The innermost directories go first.

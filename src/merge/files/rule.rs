@@ -92,7 +92,8 @@ const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, k
                        append or noindex, each at most once";
 
 impl Rule {
-    /// Parses one line that is neither blank nor a comment.
+    /// Parses one line that is neither blank nor a comment. The fault says what is wrong with which word, and what to
+    /// write instead.
     pub(super) fn parse(line: &str) -> Result<Rule, RuleFault> {
         // A word that begins with `#` starts a comment, as a line does.
         let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();
