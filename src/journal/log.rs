@@ -93,7 +93,8 @@ impl Journal {
 
     /// Makes the first file, empty and durable.
     ///
-    /// For a new store: a file that has its name is taken for one that was never begun, and replaced.
+    /// For a new store: a file that has its name is taken for one that was never begun, and replaced. Fails with
+    /// `JournalError::Io`; the file is removed again then.
     pub fn create(disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
         Journal::make(disk, 1)
     }

@@ -131,7 +131,7 @@ impl Replay {
     }
 
     /// Returns how many bytes the file before this one had when this one began; nothing where no frame says so. A frame
-    /// that is not whole says nothing.
+    /// that is not whole says nothing. Fails with `JournalError::Io` where the file can't be read.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
         let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == FrameKind::Begin) else {
             return Ok(None);
@@ -155,7 +155,7 @@ impl Replay {
         self.length
     }
 
-    /// Writes again what no frame tells to be flushed, and flushes it.
+    /// Writes again what no frame tells to be flushed, and flushes it. Fails with `JournalError::Io`.
     pub(super) fn secure(mut self) -> Result<(), JournalError> {
         self.rewrite_unflushed()?;
         let Replay { path, file, .. } = self;

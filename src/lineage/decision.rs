@@ -172,7 +172,7 @@ impl Decision {
         has_text
     }
 
-    /// Reads stored bytes back.
+    /// Reads stored bytes back. Fails with the `CodecError` of the first value that is not of the expected form.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let id = input.text()?.into();
         let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));

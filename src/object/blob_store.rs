@@ -83,7 +83,7 @@ impl BlobStore {
 
     /// Starts a file that has no name yet.
     ///
-    /// Names of drafts that a crash left are passed over.
+    /// Names of drafts that a crash left are passed over. Other errors of the disk are returned as they are.
     pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
             let number = self.drafts.fetch_add(1, Ordering::Relaxed);
@@ -145,12 +145,14 @@ impl BlobStore {
         Ok(freed)
     }
 
-    /// Returns the names of all files that have one. Other files, such as drafts, are left out.
+    /// Returns the names of all files that have one. Other files, such as drafts, are left out. Fails as `Disk::list`
+    /// does, where the folder is missing or can't be read.
     pub fn names(&self) -> io::Result<HashSet<Hash>> {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them.
+    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them. Fails as
+    /// [`BlobStore::names`] does.
     pub fn unreferenced(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
@@ -172,7 +174,8 @@ pub struct TempBlob<'a> {
 }
 
 impl TempBlob<'_> {
-    /// Writes bytes at an offset. Gaps read as zeros; the order of the writes does not matter.
+    /// Writes bytes at an offset. Gaps read as zeros; the order of the writes does not matter. The error of the disk is
+    /// returned as it is; part of the bytes may be written then.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

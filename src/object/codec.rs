@@ -125,14 +125,14 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Returns the next `count` bytes.
+    /// Returns the next `count` bytes. [`CodecError::Short`] where fewer are left; none is taken then.
     pub fn raw(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
         let (head, tail) = self.0.split_at_checked(count).ok_or(CodecError::Short)?;
         self.0 = tail;
         Ok(head)
     }
 
-    /// Returns one byte.
+    /// Returns one byte. [`CodecError::Short`] where none is left.
     pub fn byte(&mut self) -> Result<u8, CodecError> {
         Ok(self.raw(1)?[0])
     }
@@ -161,13 +161,14 @@ impl<'a> Reader<'a> {
         if value > self.0.len() { Err(CodecError::Short) } else { Ok(value) }
     }
 
-    /// Returns a signed number of 8 bytes. Little-endian.
+    /// Returns a signed number of 8 bytes. Little-endian. [`CodecError::Short`] where fewer than 8 bytes are left.
     pub fn signed(&mut self) -> Result<i64, CodecError> {
         let bytes = self.raw(8)?.try_into().map_err(|_| CodecError::Short)?;
         Ok(i64::from_le_bytes(bytes))
     }
 
-    /// Returns a byte string. It is borrowed, not copied.
+    /// Returns a byte string. It is borrowed, not copied. [`CodecError::Short`] where fewer bytes are left than its
+    /// length says.
     pub fn bytes(&mut self) -> Result<&'a [u8], CodecError> {
         let length = self.length()?;
         self.raw(length)
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns a hash.
+    /// Returns a hash. It has 32 bytes: [`CodecError::Short`] where fewer are left.
     pub fn hash(&mut self) -> Result<Hash, CodecError> {
         let bytes = self.raw(32)?.try_into().map_err(|_| CodecError::Short)?;
         Ok(Hash(bytes))

@@ -197,7 +197,8 @@ impl Reservation {
         self.resize(self.bytes.saturating_add(bytes))
     }
 
-    /// Lets the same user hold more, by a reservation of its own.
+    /// Lets the same user hold more, by a reservation of its own. Fails as [`Budget::reserve`] does; this one stays as
+    /// it is.
     pub fn reserve_more(&self, bytes: u64) -> Result<Reservation, OverBudget> {
         self.budget.reserve(self.uid, bytes)
     }
@@ -207,7 +208,8 @@ impl Reservation {
         self.budget.account(self.uid)
     }
 
-    /// Has it count for another user, if that one may hold as much.
+    /// Has it count for another user, if that one may hold as much. Fails as [`Budget::reserve`] does, and then counts
+    /// for the user before. For a moment it counts for both.
     pub fn move_to(&mut self, uid: u32) -> Result<(), OverBudget> {
         if uid != self.uid {
             *self = self.budget.reserve(uid, self.bytes)?;
