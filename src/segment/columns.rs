@@ -163,7 +163,8 @@ impl Segment {
         self.totals
     }
 
-    /// Returns a row's id. The columns of ids are mapped, and checked whole at the first call.
+    /// Returns a row's id. The columns of ids are mapped, and checked whole at the first call. `SegmentError::Damaged`
+    /// also for a row behind the last and an id that is not UTF-8.
     pub fn id(&self, row: u32) -> Result<&str, SegmentError> {
         let bytes = self.ids()?.get(row).ok_or_else(|| self.container.damaged(IDS, "a row points behind its end"))?;
         std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
@@ -171,7 +172,7 @@ impl Segment {
 
     /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from `from` on, so that a walk
     /// through many ascending ids costs little each. The number of rows where all are below, and where `from` is no
-    /// row.
+    /// row. Fails where the columns of ids can't be read or are damaged.
     pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
         let ids = self.ids()?;
         let below = |row: u32| ids.get(row).is_some_and(|found| found < id.as_bytes());
@@ -198,13 +199,15 @@ impl Segment {
         Ok(IdColumn { ends, bytes: self.container.section(IDS)? })
     }
 
-    /// Returns a row's content hash.
+    /// Returns a row's content hash. `SegmentError::Damaged` for a row behind the last, and where the block it lies in
+    /// does not match its hash.
     pub fn hash(&self, row: u32) -> Result<Hash, SegmentError> {
         let bytes = self.container.slice(HASHES, u64::from(row) * 32, 32)?;
         Ok(Hash(bytes.try_into().unwrap_or_default()))
     }
 
-    /// Returns all content hashes, row after row, 32 bytes each.
+    /// Returns all content hashes, row after row, 32 bytes each. The first call reads and checks them whole, and fails
+    /// where one block is damaged.
     pub fn hashes(&self) -> Result<&[u8], SegmentError> {
         self.container.section(HASHES)
     }
@@ -220,22 +223,26 @@ impl Segment {
         self.floats(VECTORS, bytes).map(Some)
     }
 
-    /// Returns a row's euclidean length, -1 where it has no vector.
+    /// Returns a row's euclidean length, -1 where it has no vector. `SegmentError::Damaged` for a row behind the last,
+    /// and where the block it lies in does not match its hash.
     pub fn norm(&self, row: u32) -> Result<f32, SegmentError> {
         self.f32(NORMS, row)
     }
 
-    /// Returns the euclidean lengths of all rows, -1 where one has no vector.
+    /// Returns the euclidean lengths of all rows, -1 where one has no vector. The first call reads and checks them
+    /// whole, and fails where one block is damaged.
     pub fn norms(&self) -> Result<&[f32], SegmentError> {
         self.floats(NORMS, self.container.section(NORMS)?)
     }
 
-    /// Returns the int8 copies of all rows, row-major, rows × dim; zeros where a row has no vector.
+    /// Returns the int8 copies of all rows, row-major, rows × dim; zeros where a row has no vector. The first call
+    /// reads and checks them whole, and fails where one block is damaged.
     pub fn codes(&self) -> Result<&[i8], SegmentError> {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
-    /// Reads and checks what queries by vector look at, which else the first one would wait for.
+    /// Reads and checks what queries by vector look at, which else the first one would wait for. Fails where one of
+    /// these columns can't be read or is damaged.
     pub fn prefetch(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;
@@ -244,24 +251,27 @@ impl Segment {
     }
 
     /// Returns of all int8 copies what a step is worth, and the length of what a copy leaves out: one number a row
-    /// each.
+    /// each. The first call reads and checks both whole, and fails where one block is damaged.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
         Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))
     }
 
-    /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms.
+    /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms. `SegmentError::Damaged` for
+    /// a row behind the last, and where the block it lies in does not match its hash.
     pub fn lengths(&self, row: u32) -> Result<(u32, u32), SegmentError> {
         Ok((self.u32(LENGTHS, row * 2)?, self.u32(LENGTHS, row * 2 + 1)?))
     }
 
     /// Returns the inverted index. Its rows are those of the segment. The first call reads and checks it whole.
+    /// `SegmentError::Damaged` where a block does not match its hash, or the bytes are not postings.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         let bytes = self.container.section(POSTINGS)?;
         Postings::open(bytes).map_err(|error| self.container.damaged(POSTINGS, &error.to_string()))
     }
 
-    /// Returns the index of the metadata. The first call reads and checks it whole.
+    /// Returns the index of the metadata. The first call reads and checks it whole. `SegmentError::Damaged` where a
+    /// block does not match its hash, or the bytes are not an index of so many rows.
     pub fn facets(&self) -> Result<Facets<'_>, SegmentError> {
         let facets = Facets::open(self.container.section(FACETS)?);
         let facets = facets.map_err(|error| self.container.damaged(FACETS, &error.to_string()))?;
@@ -299,7 +309,8 @@ impl Segment {
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata. The content's vector is
-    /// none, whatever the row has.
+    /// none, whatever the row has. `SegmentError::Damaged` for a row behind the last, and where the payload can't be
+    /// parsed.
     pub fn provenance_and_content(
         &self,
         row: u32,
@@ -310,31 +321,35 @@ impl Segment {
         Ok((provenance, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
-    /// Returns a row's text and its metadata as JSON, to search them.
+    /// Returns a row's text and its metadata as JSON, to search them. `SegmentError::Damaged` for a row behind the
+    /// last, and where the payload can't be parsed.
     pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
     }
 
-    /// Returns whether a row's text is newer than its vector, and the text.
+    /// Returns whether a row's text is newer than its vector, and the text. Fails as [`Segment::words`] does.
     pub(super) fn text_of(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
         let payload = self.parse(row, self.payload(row)?)?;
         Ok((payload.provenance.vector_stale, payload.text))
     }
 
-    /// Returns whether a row has a vector, where it decides what is served.
+    /// Returns whether a row has a vector, where it decides what is served. `SegmentError::Damaged` for a row behind
+    /// the last, and where the block is not what was written.
     pub fn verified_has_vector(&self, row: u32, blocks: &mut Blocks) -> Result<bool, SegmentError> {
         let norm = self.container.read(NORMS, u64::from(row) * 4, 4, blocks)?;
         Ok(f32::from_le_bytes(norm.try_into().unwrap_or_default()) >= 0.0)
     }
 
-    /// Reads a row's vector to serve it, where it has one.
+    /// Reads a row's vector to serve it, where it has one. It has [`Segment::dim`] numbers. Fails as
+    /// [`Segment::verified_has_vector`] does.
     pub fn verified_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         let has_vector = self.verified_has_vector(row, blocks)?;
         has_vector.then(|| self.read_vector(row, blocks)).transpose()
     }
 
-    /// Reads a row's id to serve it.
+    /// Reads a row's id to serve it. `SegmentError::Damaged` for a row behind the last, an id that is not UTF-8, and
+    /// where a block is not what was written.
     pub fn verified_id(&self, row: u32, blocks: &mut Blocks) -> Result<String, SegmentError> {
         let mut end = |row: u32| -> Result<u64, SegmentError> {
             let bytes = self.container.read(ID_ENDS, u64::from(row) * 4, 4, blocks)?;
@@ -345,7 +360,8 @@ impl Segment {
         String::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served.
+    /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served. Fails as
+    /// [`Segment::verified_has_vector`] does.
     pub fn verified_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
@@ -362,7 +378,8 @@ impl Segment {
         self.container.read(PAYLOADS, start, length, blocks)
     }
 
-    /// Returns the sums that one row contributes.
+    /// Returns the sums that one row contributes. `SegmentError::Damaged` for a row behind the last, and where its
+    /// payload is too short to be one.
     pub fn row_totals(&self, row: u32) -> Result<RowTotals, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (json, terms) = self.lengths(row)?;
@@ -386,7 +403,7 @@ impl Segment {
     }
 
     /// Reads and hashes the whole file. Indexes are not parsed. Where blocks were checked before they are checked
-    /// again.
+    /// again. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }

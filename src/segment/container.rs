@@ -91,7 +91,9 @@ impl Container {
         &self.extra
     }
 
-    /// Returns a whole section as it is mapped, every block checked at first touch.
+    /// Returns a whole section as it is mapped, every block checked at first touch. `SegmentError::Damaged` where the
+    /// file has no such section, a block does not match its hash, or [`Container::recheck`] found damage anywhere in
+    /// the file.
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let it = self.known(section)?;
@@ -104,7 +106,8 @@ impl Container {
     }
 
     /// Returns `length` bytes of a section from `start` on, as they are mapped; the blocks they lie in are checked at
-    /// first touch.
+    /// first touch. `SegmentError::Damaged` where the section ends before, a block does not match its hash, or
+    /// [`Container::recheck`] found damage anywhere in the file.
     pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let end = self.end(section, start, length)?;
@@ -114,7 +117,8 @@ impl Container {
         Ok(&self.raw(section)[start as usize..end as usize])
     }
 
-    /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it.
+    /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it. Fails as
+    /// [`Container::slice`] does, and with `SegmentError::Io` where the disk fails.
     pub fn read(&self, section: usize, start: u64, length: u64, blocks: &mut Blocks) -> Result<Vec<u8>, SegmentError> {
         self.check_unbroken()?;
         let end = self.end(section, start, length)?;
@@ -129,7 +133,7 @@ impl Container {
         Ok(bytes)
     }
 
-    /// Reads a whole section, each block checked now.
+    /// Reads a whole section, each block checked now. Fails as [`Container::read`] does.
     pub fn read_section(&self, section: usize) -> Result<Vec<u8>, SegmentError> {
         self.read(section, 0, self.section_length(section)?, &mut Blocks::default())
     }
@@ -168,7 +172,8 @@ impl Container {
         })
     }
 
-    /// Reads one block and checks it.
+    /// Reads one block and checks it. `SegmentError::Damaged` where it does not match its hash or the file was cut off,
+    /// `SegmentError::Io` where the disk fails.
     pub(super) fn read_block(&self, section: usize, block: u64, bytes: &mut Vec<u8>) -> Result<(), SegmentError> {
         let it = &self.sections[section];
         bytes.resize(BLOCK_BYTES.min(it.length - block * BLOCK_BYTES) as usize, 0);
@@ -264,6 +269,8 @@ impl Container {
 }
 
 /// Returns the kind byte of the file of that name, whose footer is checked. 0 where the footer is empty.
+/// `SegmentError::Damaged` where the footer does not match the name, `SegmentError::Io` where the file is missing or
+/// can't be read.
 pub fn container_kind(blobs: &BlobStore, name: Hash) -> Result<u8, SegmentError> {
     let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
     let file = blobs.open(&name).map_err(io("opened"))?;

@@ -30,7 +30,7 @@ struct OpenSection {
 }
 
 impl<'a> ContainerWriter<'a> {
-    /// Starts a file in the blob store.
+    /// Starts a file in the blob store. `SegmentError::Io` where the disk refuses.
     pub fn new(blobs: &'a BlobStore) -> Result<ContainerWriter<'a>, SegmentError> {
         let blob = blobs.create().map_err(new_file_io)?;
         let (unwritten, block) = (Vec::with_capacity(WRITE_BYTES), Vec::with_capacity(BLOCK_BYTES as usize));
@@ -49,7 +49,8 @@ impl<'a> ContainerWriter<'a> {
         Ok(writer)
     }
 
-    /// Ends the section before and starts the next one; sections are numbered from 0 in this order.
+    /// Ends the section before and starts the next one; sections are numbered from 0 in this order. `SegmentError::Io`
+    /// where the disk refuses a write; the file can't be finished then.
     pub fn begin(&mut self) -> Result<(), SegmentError> {
         self.end()?;
         self.align()?;
@@ -57,7 +58,8 @@ impl<'a> ContainerWriter<'a> {
         Ok(())
     }
 
-    /// Appends bytes to the section. Before the first [`ContainerWriter::begin`] they would be in no section.
+    /// Appends bytes to the section. Before the first [`ContainerWriter::begin`] they would be in no section. They are
+    /// written 2 MiB at a time, so `SegmentError::Io` may be about earlier ones.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         while !bytes.is_empty() {
             let room = BLOCK_BYTES as usize - self.block.len();
@@ -124,7 +126,8 @@ impl<'a> ContainerWriter<'a> {
     }
 
     /// Writes the footer with `extra` in it, makes the file durable and returns its name. The same sections and `extra`
-    /// give the same name; a file that has it is replaced by the equal one.
+    /// give the same name; a file that has it is replaced by the equal one. `SegmentError::Io` where the disk refuses;
+    /// the file may have its name all the same then.
     pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
         self.end()?;
         let mut footer = Writer::new();

@@ -167,7 +167,8 @@ impl DerivedFile {
         self.counts
     }
 
-    /// Returns what scans compare; the first call reads and checks it whole.
+    /// Returns what scans compare; the first call reads and checks it whole. `SegmentError::Damaged` where a block does
+    /// not match its hash, or a column is not whole.
     pub fn columns(&self) -> Result<DerivedColumns<'_>, SegmentError> {
         Ok(DerivedColumns {
             numbers: self.cast(NUMBERS)?,
@@ -185,7 +186,8 @@ impl DerivedFile {
         bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(VECTORS, "it is not aligned"))
     }
 
-    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text.
+    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text. Fails where the
+    /// section of texts or the vector can't be read or is damaged.
     pub fn find(&self, text: &Hash) -> Result<Option<&[f32]>, SegmentError> {
         let (hashes, _) = self.container.section(TEXTS)?.as_chunks::<32>();
         let found = hashes.binary_search(&text.0).ok();
@@ -207,7 +209,8 @@ impl DerivedFile {
         self.container.recheck(number)
     }
 
-    /// Reads and hashes the whole file, and checks that every row has a vector that is there.
+    /// Reads and hashes the whole file, and checks that every row has a vector that is there. The first damage ends it:
+    /// `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()?;
         let columns = self.columns()?;
@@ -232,7 +235,8 @@ impl DerivableTexts {
         DerivableTexts { replaced: vec![false; hashes.len()], hashes }
     }
 
-    /// Reads the texts of all rows, and calls `each` with those that want a vector.
+    /// Reads the texts of all rows, and calls `each` with those that want a vector. Fails where the text or the length
+    /// of a vector can't be read; `each` was called for the rows before it.
     pub fn read(segment: &Segment, mut each: impl FnMut(u32, Hash, &str)) -> Result<DerivableTexts, SegmentError> {
         let (mut hashes, mut replaced) = (Vec::new(), Vec::new());
         for row in 0..segment.rows() {
@@ -249,7 +253,7 @@ impl DerivableTexts {
     /// Writes the vectors that `find` has of the texts of a segment's rows, and returns the file's name.
     ///
     /// A vector that has not `dim` numbers is left out, and its rows wait as those do of which `find` has none. Each
-    /// text is written once, whatever number of rows has it.
+    /// text is written once, whatever number of rows has it. `SegmentError::Io` where the disk refuses.
     pub fn write(
         &self,
         blobs: &BlobStore,
@@ -302,7 +306,7 @@ impl DerivableTexts {
 
 impl Segment {
     /// Returns the text of a row that an embedder makes a vector of; none where it has a vector that is not older than
-    /// its text, or no text but blanks.
+    /// its text, or no text but blanks. Fails as [`Segment::norm`] does, and where the payload can't be parsed.
     pub fn derivable_text(&self, row: u32) -> Result<Option<&str>, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (stale, text) = self.text_of(row)?;

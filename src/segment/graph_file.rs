@@ -47,7 +47,8 @@ impl GraphFile {
         self.metric
     }
 
-    /// Returns the graph; the first call reads and checks the whole file.
+    /// Returns the graph; the first call reads and checks the whole file. `SegmentError::Damaged` where a block does
+    /// not match its hash, or the bytes are not a graph.
     pub fn graph(&self) -> Result<Graph<&[u8]>, SegmentError> {
         let bytes = self.container.section(GRAPH)?;
         Graph::open(bytes).map_err(|error| self.container.damaged(GRAPH, &error.to_string()))
@@ -63,7 +64,7 @@ impl GraphFile {
         self.container.recheck(number)
     }
 
-    /// Reads and hashes the whole file.
+    /// Reads and hashes the whole file. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }
@@ -81,7 +82,8 @@ pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u
 }
 
 impl Segment {
-    /// Returns the compact copies of all rows, as a graph is built over them.
+    /// Returns the compact copies of all rows, as a graph is built over them. Fails where one of these columns can't be
+    /// read or is damaged.
     pub fn graph_rows(&self) -> Result<VectorRows<'_>, SegmentError> {
         Ok(VectorRows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
     }

@@ -21,7 +21,7 @@ pub enum Row {
 }
 
 impl Row {
-    /// Returns the record's id.
+    /// Returns the record's id. Never fails for an unsealed version, else as [`Segment::id`].
     pub fn id(&self) -> Result<Cow<'_, str>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
@@ -29,7 +29,7 @@ impl Row {
         }
     }
 
-    /// Returns the content hash.
+    /// Returns the content hash. Never fails for an unsealed version, else as [`Segment::hash`].
     pub fn hash(&self) -> Result<Hash, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.hash),
@@ -37,7 +37,8 @@ impl Row {
         }
     }
 
-    /// Returns the vector, if it has one.
+    /// Returns the vector, if it has one. Never fails for an unsealed version, else where the segment's vectors are
+    /// damaged.
     pub fn vector(&self) -> Result<Option<&[f32]>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_deref()),
@@ -45,7 +46,8 @@ impl Row {
         }
     }
 
-    /// Returns who wrote it, and when.
+    /// Returns who wrote it, and when. Never fails for an unsealed version, else where the payload can't be read or
+    /// parsed.
     pub fn provenance(&self) -> Result<Provenance, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.provenance.clone()),
@@ -53,12 +55,13 @@ impl Row {
         }
     }
 
-    /// Returns the whole version; what is in a segment is read and checked now.
+    /// Returns the whole version; what is in a segment is read and checked now. Fails as [`Row::served`] does.
     pub fn version(&self) -> Result<Arc<Version>, SegmentError> {
         self.served(&mut Blocks::default())
     }
 
-    /// Returns the whole version, for a reply that reads many. `blocks` are those of the reply.
+    /// Returns the whole version, for a reply that reads many. `blocks` are those of the reply. Never fails for an
+    /// unsealed version, else where a block of the row is not what was written.
     pub fn served(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.clone()),
@@ -66,7 +69,8 @@ impl Row {
         }
     }
 
-    /// Returns the id to serve it: what is in a segment is read and checked for this reply.
+    /// Returns the id to serve it: what is in a segment is read and checked for this reply. Never fails for an unsealed
+    /// version, else as [`Segment::verified_id`].
     pub fn verified_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
@@ -74,7 +78,8 @@ impl Row {
         }
     }
 
-    /// Returns how many numbers the vector has, where it decides what is served. None where it has no vector.
+    /// Returns how many numbers the vector has, where it decides what is served. None where it has no vector. Never
+    /// fails for an unsealed version, else as [`Segment::verified_has_vector`].
     pub fn verified_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
@@ -82,7 +87,8 @@ impl Row {
         }
     }
 
-    /// Returns the vector to serve it, if it has one: what is in a segment is read and checked for this reply.
+    /// Returns the vector to serve it, if it has one: what is in a segment is read and checked for this reply. Never
+    /// fails for an unsealed version, else as [`Segment::verified_vector`].
     pub fn verified_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.clone()),
@@ -90,7 +96,8 @@ impl Row {
         }
     }
 
-    /// Returns the bytes of id, text, metadata and provenance as JSON, where they decide what is served.
+    /// Returns the bytes of id, text, metadata and provenance as JSON, where they decide what is served. Never fails
+    /// for an unsealed version, else as [`Segment::verified_json_bytes`].
     pub fn verified_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.json_bytes),
@@ -98,7 +105,8 @@ impl Row {
         }
     }
 
-    /// Returns what it contributes to the sums of a branch.
+    /// Returns what it contributes to the sums of a branch. Never fails for an unsealed version, else as
+    /// [`Segment::row_totals`].
     pub fn totals(&self) -> Result<RowTotals, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(totals_of(version)),

@@ -44,7 +44,7 @@ impl RowTotals {
         });
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. Six varints; fails with the `CodecError` of the first that is not one.
     pub fn read(input: &mut Reader<'_>) -> Result<RowTotals, CodecError> {
         let mut totals = RowTotals::default();
         for field in totals.fields() {
