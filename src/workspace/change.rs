@@ -42,7 +42,9 @@ impl Tree {
         }
     }
 
-    /// Changes a file's content in its place, keeps the totals, and sets its times.
+    /// Changes a file's content in its place, keeps the totals, and sets its times. `TreeError::Stale` where there is
+    /// none of that number, `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file. An error
+    /// of `edit` may leave the content half changed.
     pub(super) fn edit<T>(
         &mut self,
         inode: u64,

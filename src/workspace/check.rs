@@ -10,6 +10,7 @@ use super::{FileName, Tree, TreeError};
 impl Tree {
     /// Checks what the changes could have broken: every name leads to an inode, and every inode
     /// touched has a name and hangs below the root. The base is whole, so nothing else is looked at.
+    /// `TreeError::Stored` with what is broken.
     pub(super) fn check(&self, changes: &LoadChanges) -> Result<(), TreeError> {
         let has_entry = |parent: u64, name: &FileName, inode: u64| {
             self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))

@@ -200,7 +200,8 @@ impl Chunk {
         }
     }
 
-    /// Copies bytes from `from` on into `out`, which holds zeros.
+    /// Copies bytes from `from` on into `out`, which holds zeros. `TreeError::Segment` where its file can't be read or
+    /// has other bytes; `out` is as it was then.
     pub fn read(&self, from: usize, out: &mut [u8], packs: &dyn Packs) -> Result<(), TreeError> {
         let copy = |bytes: &[u8], out: &mut [u8]| {
             let bytes = bytes.get(from..).unwrap_or_default();
@@ -217,7 +218,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned.
+    /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned. `TreeError::Segment`
+    /// where its file can't be read or has other bytes.
     pub fn in_memory(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
@@ -227,7 +229,8 @@ impl Chunk {
         Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes, self.length()))))
     }
 
-    /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes.
+    /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes. Fails as
+    /// [`Chunk::in_memory`] does.
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if at == 0 && bytes.len() >= self.length() as usize {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::new(bytes.to_vec())));
@@ -243,7 +246,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go.
+    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go. Fails as [`Chunk::in_memory`] does,
+    /// and then stays as it was.
     pub fn cut(&mut self, length: u32, packs: &dyn Packs) -> Result<(), TreeError> {
         if length >= self.length() {
             return Ok(());

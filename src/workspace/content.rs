@@ -81,7 +81,7 @@ impl FileContent {
     }
 
     /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked. Holes are
-    /// zeros, and take no reading.
+    /// zeros, and take no reading. `TreeError::Segment` where a chunk can't be read or is not what was written.
     pub fn read(&self, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         let length = (length as u64).min(self.size.saturating_sub(offset));
         let mut bytes = vec![0; length as usize];
@@ -97,6 +97,7 @@ impl FileContent {
     }
 
     /// Returns whether another content's bytes are the first of this one's. Chunks with equal hashes are not read.
+    /// Fails as [`FileContent::read`] does.
     pub fn begins_with(&self, other: &FileContent, packs: &dyn Packs) -> Result<bool, TreeError> {
         if other.size > self.size {
             return Ok(false);
@@ -115,7 +116,7 @@ impl FileContent {
         Ok(true)
     }
 
-    /// Changes one chunk in its place and keeps the sums right.
+    /// Changes one chunk in its place and keeps the sums right. Fails as `change` does; the sums are right then, too.
     pub(super) fn change(
         &mut self,
         number: u64,
@@ -184,7 +185,8 @@ impl FileContent {
         Ok(())
     }
 
-    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing.
+    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing. Fails where a chunk
+    /// that is kept in part can't be read; those before it are written then.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if bytes.is_empty() {
             return Ok(());
@@ -207,7 +209,8 @@ impl FileContent {
         }
     }
 
-    /// Sets the size; what is behind it goes.
+    /// Sets the size; what is behind it goes. Fails where the last chunk that stays can't be read; nothing has changed
+    /// then.
     pub(super) fn truncate(&mut self, size: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (number, keep) = (size / CHUNK_BYTES, (size % CHUNK_BYTES) as u32);
         if keep > 0 && self.chunks.get(number).is_some_and(|chunk| chunk.length() > keep) {

@@ -255,7 +255,7 @@ impl FileNode {
         }
     }
 
-    /// The same, to change it.
+    /// The same, to change it. `TreeError::IsDirectory`, or `TreeError::Invalid` for what is not a regular file.
     pub(super) fn file_mut(&mut self) -> Result<&mut FileContent, TreeError> {
         match &mut self.body {
             Body::File(content) => Ok(content),

@@ -89,7 +89,7 @@ impl FileOp<'_> {
         FileOp::read_with(input, Cow::Borrowed)
     }
 
-    /// The same, with a copy of the bytes of a write.
+    /// The same, with a copy of the bytes of a write. Fails as [`FileOp::read`] does.
     pub fn read_owned(input: &mut Reader<'_>) -> Result<FileOp<'static>, CodecError> {
         FileOp::read_with(input, |bytes| Cow::Owned(bytes.to_vec()))
     }

@@ -72,20 +72,22 @@ impl Pack {
         self.file.length()
     }
 
-    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends.
+    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. Fails where the table of
+    /// chunks can't be read or is damaged.
     pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
         let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
         self.place(last).map(|(start, length)| start + length)
     }
 
-    /// Checks every byte.
+    /// Checks every byte. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.file.verify()
     }
 
     /// Reads the bytes of a chunk and checks them against the hash that the file has for it, each time.
     ///
-    /// So neither what says where the chunk lies nor an earlier check is trusted.
+    /// So neither what says where the chunk lies nor an earlier check is trusted. `SegmentError::Damaged` where the
+    /// pack has no such chunk, or other bytes for it.
     pub(super) fn read(&self, sealed: &PackedChunk) -> Result<Vec<u8>, SegmentError> {
         let (start, stored) = self.place(sealed.number)?;
         if stored == u64::from(sealed.stored_bytes) {
@@ -102,7 +104,8 @@ impl Pack {
         self.find(hash).is_ok_and(|found| found.is_some())
     }
 
-    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search.
+    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search. Fails where the table of
+    /// chunks can't be read or is damaged.
     pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
         let (mut low, mut high) = (0, self.chunks);
         while low < high {
@@ -151,7 +154,8 @@ impl Pack {
 
 /// Writes chunks, whose bytes are not all zeros and whose hashes are distinct, into a new pack.
 ///
-/// Returns its name. Memory holds one chunk at a time, and the table.
+/// Returns its name. Memory holds one chunk at a time, and the table. Fails where a chunk can't be read, or the disk
+/// refuses.
 pub(super) fn write_pack(
     blobs: &BlobStore,
     chunks: &[Chunk],

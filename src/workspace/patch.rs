@@ -114,7 +114,8 @@ impl TreePatch {
         }
     }
 
-    /// Reads canonical bytes back. The numbers of inodes are not looked at.
+    /// Reads canonical bytes back. The numbers of inodes are not looked at. Fails with the `CodecError` of the first
+    /// value that is not of the expected form.
     pub fn read(input: &mut Reader<'_>) -> Result<TreePatch, CodecError> {
         let (next, writes) = (input.number()?, input.byte()? != 0);
         let changes = (0..input.length()?).map(|_| TreeChange::read(input)).collect::<Result<_, _>>()?;

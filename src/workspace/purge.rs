@@ -75,7 +75,8 @@ impl Tree {
     }
 
     /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.
-    /// `files/` itself stays. Costs a look at every node where contents or births are given.
+    /// `files/` itself stays. Costs a look at every node where contents or births are given. `TreeError::Stale` where
+    /// the directory of a name is not in the tree; a whole tree has all of them.
     pub fn purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
         let chosen = self.chosen(files);
         if chosen.is_empty() {

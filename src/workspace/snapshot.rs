@@ -9,7 +9,8 @@ const KIND: u8 = 0x74;
 
 /// Writes a tree into a new file in the blob store and returns its name: one section, the delta from an empty tree.
 ///
-/// The tree should be sealed first, or its unsealed chunks are read and are in the file.
+/// The tree should be sealed first, or its unsealed chunks are read and are in the file. Fails where an unsealed chunk
+/// can't be read, or the disk refuses.
 pub fn write_snapshot(blobs: &BlobStore, tree: &Tree) -> Result<Hash, TreeError> {
     let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;

@@ -192,7 +192,8 @@ impl Tree {
         FileNode { uid: self.owner(node), epoch: u32::MAX, ..node.clone() }
     }
 
-    /// Returns an inode to change it. What is known of hashes becomes what was known.
+    /// Returns an inode to change it. What is known of hashes becomes what was known. `TreeError::Stale` where there is
+    /// none of that number.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
         let node = self.stored_mut(inode)?;
@@ -201,7 +202,8 @@ impl Tree {
         Ok(node)
     }
 
-    /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay.
+    /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` where
+    /// there is none of that number.
     pub(super) fn stored_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.dirty();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
@@ -244,7 +246,8 @@ impl Tree {
         self.unsealed.remove(&inode);
     }
 
-    /// Gives an inode a name that is free, and touches it and the directory.
+    /// Gives an inode a name that is free, and touches it and the directory. `TreeError::Stale` where one of the two is
+    /// not in the tree.
     pub(super) fn enter(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
         let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::of(node) };
@@ -262,6 +265,7 @@ impl Tree {
     }
 
     /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
+    /// `TreeError::Stale` where one of the two is not in the tree.
     pub(super) fn leave(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
         let before = TreeTotals::of(node);

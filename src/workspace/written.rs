@@ -35,7 +35,8 @@ pub struct DirectWrite<'a> {
 }
 
 impl WrittenChunk {
-    /// Reads the chunk and checks it.
+    /// Reads the chunk and checks it. It has 64 KiB. `SegmentError::Damaged` where they do not match their hash,
+    /// `SegmentError::Io` where the journal file can't be read.
     pub fn read(&self) -> Result<Vec<u8>, TreeError> {
         let name = || "of a write in the journal".to_owned();
         let mut bytes = vec![0; LENGTH];
@@ -137,7 +138,8 @@ impl Tree {
     }
 
     /// Puts the whole chunks of a stretch, which begins at `at` in a file, in the place of those that were there.
-    /// That they are there is checked when they are read.
+    /// That they are there is checked when they are read. `TreeError::Stale` where there is none of that number,
+    /// `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file.
     pub fn place(
         &mut self,
         inode: u64,
