@@ -1,6 +1,6 @@
 //! Which call of a disk is to fail, and how.
 
-/// Names what a call does to the disk.
+/// Names what a call does to the disk: a kind of call of which the N-th can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskCall {
     /// `create` and `make_dir`.
@@ -56,7 +56,7 @@ pub struct Fault {
     pub nth: u64,
     /// Which calls count.
     pub kinds: &'static [DiskCall],
-    /// The error that comes back, for example `libc::EIO`.
+    /// The error that comes back, as an errno such as `libc::EIO`; it is not checked.
     pub errno: i32,
     /// Whether the first half of the bytes of a failing write still lands.
     pub short_write: bool,
@@ -65,7 +65,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns a fault that hits once and leaves nothing behind.
+    /// Returns a fault that hits the `nth` of these calls, counted from 1, and no other; with 0 it hits none. A failing
+    /// write leaves none of its bytes.
     pub fn once(nth: u64, kinds: &'static [DiskCall], errno: i32) -> Self {
         Self { nth, kinds, errno, short_write: false, sticky: false }
     }

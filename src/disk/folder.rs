@@ -41,7 +41,8 @@ impl Folder {
         Ok(Folder(fs::openat(CWD, path, TO_PASS.difference(OFlags::NOFOLLOW), Mode::empty())?))
     }
 
-    /// Opens the folder at a path below the root; `""` is the root.
+    /// Opens the folder at a path below the root; `""` is the root. `NotFound` where one is missing; a symbolic link or
+    /// a file on the way is a [`WrongType`].
     pub fn below(root: &Path, path: &str) -> io::Result<Folder> {
         let mut folder = Folder::root(root)?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -50,7 +51,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens the folder that a path lies in; also returns the name in it.
+    /// Opens the folder that a path lies in; also returns the name in it. Fails as [`Folder::below`] does.
     pub fn above<'a>(root: &Path, path: &'a str) -> io::Result<(Folder, &'a str)> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((Folder::below(root, folder)?, name))
@@ -90,12 +91,14 @@ impl Folder {
         Ok(self.stat(name)?.0)
     }
 
-    /// Returns the permission bits of what has a name; `""` is the folder itself.
+    /// Returns the permission bits of what has a name; `""` is the folder itself. `NotFound` where nothing has the
+    /// name. A link is not followed.
     pub fn mode(&self, name: &str) -> io::Result<u32> {
         if name.is_empty() { Ok(fs::fstat(&self.0)?.st_mode & 0o7777) } else { Ok(self.stat(name)?.1) }
     }
 
-    /// Makes a folder in it, unless it is there.
+    /// Makes a folder in it, unless it is there. `AlreadyExists` where something else than a folder has the name; it
+    /// wraps a [`WrongType`].
     pub fn make(&self, name: &str, path: &str) -> io::Result<()> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(FOLDER_MODE)) {
             Err(Errno::EXIST) => match self.type_of(name)? {
@@ -108,24 +111,25 @@ impl Folder {
         }
     }
 
-    /// Moves a name, maybe to another folder.
+    /// Moves a name, maybe to another folder. `NotFound` where nothing has the name; what has the new one is replaced.
     pub fn rename(&self, from: &str, to: &Folder, name: &str) -> io::Result<()> {
         Ok(fs::renameat(&self.0, from, &to.0, name)?)
     }
 
-    /// Removes a name that is not a folder's.
+    /// Removes a name that is not a folder's. `NotFound` where nothing has the name, `IsADirectory` for a folder.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Returns the names in it.
+    /// Returns the names in it. They come in no order; one that is not UTF-8 comes with replacement characters. The
+    /// first error of the disk ends it.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let names = Dir::new(self.reopened()?)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         let is_inside = |name: &io::Result<String>| !name.as_ref().is_ok_and(|name| name == "." || name == "..");
         names.filter(is_inside).collect()
     }
 
-    /// Makes the names in it durable.
+    /// Makes the names in it durable. After an error it is not known which of them are durable.
     pub fn sync(&self) -> io::Result<()> {
         Ok(fs::fsync(self.reopened()?)?)
     }

@@ -58,7 +58,7 @@ impl SimulatedFile {
         Ok(())
     }
 
-    /// Sets the length, likewise.
+    /// Sets the length, likewise. EFBIG behind 4 GiB.
     pub(super) fn set_len(&mut self, len: u64) -> io::Result<()> {
         let len = within_limit(len)?;
         self.live.resize(len, 0);
@@ -86,7 +86,7 @@ impl SimulatedFile {
         bytes
     }
 
-    /// Flips the bits of `mask` in one byte, wherever that byte is held.
+    /// Flips the bits of `mask` in one byte, wherever that byte is held. `InvalidInput` behind the end of the file.
     pub(super) fn flip(&mut self, at: usize, mask: u8) -> io::Result<()> {
         let byte = self.live.get_mut(at).ok_or(io::ErrorKind::InvalidInput)?;
         *byte ^= mask;

@@ -108,7 +108,7 @@ impl ForgetfulDisk {
         names.files().map(|(path, node)| (path.to_owned(), len(node))).collect()
     }
 
-    /// Returns the live bytes of a file.
+    /// Returns the live bytes of a file. `NotFound` where there is none, `IsADirectory` for a folder.
     pub fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         let names = self.shared.read();
         Ok(guard(names.file(path)?).live().to_vec())
@@ -116,7 +116,8 @@ impl ForgetfulDisk {
 
     /// Puts a file with these bytes there, name and bytes durable, in place of one that may be there.
     ///
-    /// Handles that are open stay with the old file. The folder must exist.
+    /// Handles that are open stay with the old file. The folder must exist. `NotFound` where it does not,
+    /// `InvalidInput` for a path that no [`Disk`] takes.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
         let node = Arc::new(Mutex::new(SimulatedFile::synced(bytes)));
         self.shared.write().insert_durable(checked(path)?, node)

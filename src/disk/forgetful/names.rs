@@ -60,7 +60,8 @@ impl Names {
         Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }
 
-    /// Returns the file that has this path now.
+    /// Returns the file that has this path now. EISDIR for a folder, ENOENT where there is none, ENOTDIR where a file
+    /// is on the way.
     pub(super) fn file(&self, path: &str) -> io::Result<&SimulatedNode> {
         match self.live.get(path) {
             Some(SimulatedEntry::File(node)) => Ok(node),
@@ -72,7 +73,8 @@ impl Names {
         }
     }
 
-    /// Checks that this path is a folder now.
+    /// Checks that this path is a folder now. ENOTDIR where it, or one on the way, is a file; ENOENT where it is not
+    /// there.
     pub(super) fn folder(&self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
@@ -93,7 +95,7 @@ impl Names {
         })
     }
 
-    /// Returns the names in a folder, sorted bytewise.
+    /// Returns the names in a folder, sorted bytewise. Fails as [`Names::folder`] does.
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         self.folder(dir)?;
         let inside = self.live.keys().filter(|path| folder_of(path) == dir);
@@ -110,7 +112,7 @@ impl Names {
         Ok(())
     }
 
-    /// Makes a folder, unless it is there.
+    /// Makes a folder, unless it is there. EEXIST where a file has the name, ENOENT where its folder is missing.
     pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
@@ -138,7 +140,8 @@ impl Names {
         Ok(())
     }
 
-    /// Puts a file there, live and durable at once, as if it had always been.
+    /// Puts a file there, live and durable at once, as if it had always been. Its folder must exist: ENOENT where it
+    /// does not.
     pub(super) fn insert_durable(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
         self.folder(folder_of(path))?;
         for entries in [&mut self.live, &mut self.durable] {
