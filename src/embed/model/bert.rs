@@ -88,7 +88,7 @@ fn source(files: &ModelFiles) -> Result<Box<dyn WeightSource + '_>, EmbedError> 
 }
 
 impl Bert {
-    /// Reads the weights.
+    /// Reads the weights. [`EmbedError::Model`] where a tensor is missing or has another shape than `config.json` says.
     pub fn new(files: &ModelFiles) -> Result<Bert, EmbedError> {
         let weights = Weights { files, source: source(files)? };
         let (hidden, heads) = (files.config.hidden_size, files.config.num_attention_heads);

@@ -122,7 +122,8 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Reads the folder.
+    /// Reads the folder. [`EmbedError::Model`] where a file is missing, can't be read or parsed, or asks for what can't
+    /// be run here.
     pub fn read(folder: &Path) -> Result<ModelFiles, EmbedError> {
         let reader = FolderReader { folder };
         let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.lacks("config.json"))?;

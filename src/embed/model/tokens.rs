@@ -16,7 +16,8 @@ pub struct TextTokenizer {
 
 impl TextTokenizer {
     /// Reads `tokenizer.json`. A text is cut to as many tokens as the folder's files allow, and the
-    /// model has positions.
+    /// model has positions. [`EmbedError::Model`] where it does not parse, or has more tokens than the model has word
+    /// embeddings.
     pub fn new(files: &ModelFiles, words: usize, positions: usize) -> Result<TextTokenizer, EmbedError> {
         let wrong = |error: &dyn std::fmt::Display| files.wrong(format!("tokenizer.json is not understood: {error}"));
         let mut tokenizer = Tokenizer::from_bytes(&files.tokenizer).map_err(|error| wrong(&error))?;
@@ -32,7 +33,8 @@ impl TextTokenizer {
         Ok(TextTokenizer { tokenizer, max_tokens })
     }
 
-    /// Returns the tokens of a text behind a prefix; never none.
+    /// Returns the tokens of a text behind a prefix; never none. [`EmbedError::Refused`] where the tokenizer fails, or
+    /// the text has none.
     pub fn tokens(&self, prefix: &str, text: &str) -> Result<Vec<u32>, EmbedError> {
         let end = text.floor_char_boundary(self.max_tokens.saturating_mul(TOKEN_BYTES_MAX));
         let refused = |error: tokenizers::Error| EmbedError::Refused(format!("a text can't be tokenized: {error}"));

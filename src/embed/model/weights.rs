@@ -30,7 +30,7 @@ pub struct SafetensorsWeights<'a> {
 }
 
 impl SafetensorsWeights<'_> {
-    /// Reads the file's table.
+    /// Reads the file's table. Fails where the table does not parse, or the tensors do not fit into the file.
     pub fn new(file: &[u8]) -> Result<SafetensorsWeights<'_>, SafeTensorError> {
         let tensors = SafeTensors::deserialize(file)?;
         let has_prefix = tensors.tensor("bert.embeddings.word_embeddings.weight").is_ok();

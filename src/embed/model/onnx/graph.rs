@@ -57,7 +57,8 @@ pub struct OnnxTensor<'a> {
 }
 
 impl<'a> OnnxGraph<'a> {
-    /// Reads the graph of a file.
+    /// Reads the graph of a file. The error says what is wrong, without the file's name: a field that does not parse,
+    /// no graph, or two.
     pub fn read(file: &'a [u8]) -> Result<OnnxGraph<'a>, String> {
         let mut found = None;
         for field in fields(file) {

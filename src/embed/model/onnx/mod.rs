@@ -38,7 +38,8 @@ struct Constant {
 }
 
 impl<'a> OnnxWeights<'a> {
-    /// Reads the graph of a file, which has to have `layers` layers.
+    /// Reads the graph of a file, which has to have `layers` layers. The error says what is wrong: no graph, an
+    /// operator that a plain export of BERT has not got, none or several tables of words, more layers.
     pub fn new(file: &'a [u8], layers: usize) -> Result<OnnxWeights<'a>, String> {
         let graph = OnnxGraph::read(file)?;
         let is_known = |node: &&OnnxNode| {

@@ -23,12 +23,12 @@ impl<'a> WireValue<'a> {
         }
     }
 
-    /// Returns a text.
+    /// Returns a text. The error says that the field is a number, or not UTF-8.
     pub fn text(self) -> Result<&'a str, String> {
         std::str::from_utf8(self.bytes()?).map_err(|_| "a name is not UTF-8".to_owned())
     }
 
-    /// Returns a whole number.
+    /// Returns a whole number. The error says that the field holds bytes.
     pub fn integer(self) -> Result<i64, String> {
         match self {
             WireValue::Varint(number) => Ok(number.cast_signed()),
@@ -36,7 +36,8 @@ impl<'a> WireValue<'a> {
         }
     }
 
-    /// Adds the numbers of a repeated field, which are packed or come one by one, to a list that has `count_max` at most.
+    /// Adds the numbers of a repeated field, which are packed or come one by one, to a list that has `count_max` at
+    /// most. The error says that one does not parse, or that there are more; the list has a part of them then.
     pub fn append_integers(self, list: &mut Vec<i64>, count_max: usize) -> Result<(), String> {
         match self {
             WireValue::Bytes(bytes) => {
@@ -60,7 +61,7 @@ pub fn fields(message: &[u8]) -> WireFields<'_> {
     WireFields { remaining: message }
 }
 
-/// Returns packed whole numbers.
+/// Returns packed whole numbers. An error ends them.
 pub fn packed(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, String>> {
     std::iter::from_fn(move || {
         let number = (!bytes.is_empty()).then(|| varint(&mut bytes))?;
