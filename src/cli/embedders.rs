@@ -47,7 +47,8 @@ impl EmbedOption {
         self.root.as_deref()
     }
 
-    /// Opens the embedder; a model is read whole.
+    /// Opens the embedder; a model is read whole. Fails where its folder or its address can't be used, with the hint of
+    /// the embedder.
     pub fn open(&self) -> Result<Box<dyn Embedder>, CommandError> {
         self.spec.open(std::env::var(KEY).ok().as_deref()).map_err(|error| failure(&error, Exit::Failed))
     }

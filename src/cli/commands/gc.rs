@@ -28,7 +28,8 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// Collects garbage in a store, or tells what would go, and prints what went.
+/// Collects garbage in a store, or tells what would go, and prints what went. Fails as `gc` does, and where the store
+/// is in use by another process.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
     let answer = Target::of_store(&args.place).with(Access::Write, |branch| branch.run(&verb))?;

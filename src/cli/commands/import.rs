@@ -45,7 +45,8 @@ pub struct Args {
 }
 
 /// Imports records from a file or a folder, with `--all` a dump, and prints how many were put and deleted. The file is
-/// opened before the store is touched, so that a wrong name or header changes nothing.
+/// opened before the store is touched, so that a wrong name or header changes nothing. What was committed before a
+/// failure stays, but for `--all`, which leaves no store.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if args.all {
         let report = import_all(&args.target, &args.file)?;

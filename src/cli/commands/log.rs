@@ -27,7 +27,8 @@ pub struct Args {
     kept: bool,
 }
 
-/// Prints the lineage of a branch, the newest entry first; as JSON the oldest first.
+/// Prints the lineage of a branch, the newest entry first; as JSON the oldest first. Fails where the target is not a
+/// branch that the user may read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with(Access::Read, |branch| match (args.graph, out.is_json()) {

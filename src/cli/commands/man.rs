@@ -32,7 +32,7 @@ pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<
     Ok(Exit::Done)
 }
 
-/// Renders a page; the examples come before the options, as in the help.
+/// Renders a page; the examples come before the options, as in the help. It writes to memory, which does not fail.
 pub fn render(page: clap::Command) -> io::Result<Vec<u8>> {
     let examples = page.get_before_help().map(|text| verbatim("EXAMPLES", &text.to_string())).unwrap_or_default();
     let notes = page.get_after_help().map(|text| verbatim("NOTES", &text.to_string())).unwrap_or_default();

@@ -23,7 +23,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Takes the paths as they were given.
+    /// Takes the paths as they were given. Fails where one is empty, or relative and the working directory is not
+    /// known.
     pub fn new(store: &Path, mnt: &Path) -> Result<Site, CommandError> {
         Ok(Site { store: absolute(store)?, mnt: absolute(mnt)? })
     }
@@ -55,7 +56,8 @@ impl Site {
         format!("{SOURCE_PREFIX}{}", self.store.display())
     }
 
-    /// Opens the store, and tells what was found about it.
+    /// Opens the store, and tells what was found about it. A store is made where there is none, unless it is to be read
+    /// only. Fails as `Memory::open` does.
     pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, CommandError> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());

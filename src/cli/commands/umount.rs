@@ -31,7 +31,8 @@ pub struct Args {
     lazy: bool,
 }
 
-/// Takes a mount away and returns when its store is free; with `--lazy` at once.
+/// Takes a mount away and returns when its store is free; with `--lazy` at once. Fails where no mount of engramfs is
+/// there, where it is in use, unless `--lazy` is given, and where its store stays locked.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A dead mount answers no question, and nobody holds its store then.
     let store = store_of(&args.mnt).ok().flatten();

@@ -167,7 +167,7 @@ fn receiver(target: &Target, verb: &str) -> String {
     parent.map_or_else(|| target.to_string(), |(parent, _)| parent.to_string())
 }
 
-/// Prints the members of an answer.
+/// Prints the members of an answer. Fails where it is not JSON, or standard output can't be written.
 pub fn print_facts(line: &str, out: &mut Output) -> Result<(), CommandError> {
     let answer = parse(line)?;
     if out.is_json() { out.line(answer) } else { out.text(&facts::render(&answer)) }

@@ -102,7 +102,8 @@ fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// Lists all paths with their inodes, each folder before what is in it.
+/// Lists all paths with their inodes, each folder before what is in it. Fails where a name leads to an inode that is
+/// not in the tree.
 pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
     let (mut found, mut first) = (Vec::new(), HashMap::new());
     let mut todo = vec![(Vec::new(), FILES_ROOT)];
@@ -140,7 +141,8 @@ fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonByte
     })
 }
 
-/// Writes index and contents into a folder.
+/// Writes index and contents into a folder. Fails where a content can't be read or a file can't be written; the folder
+/// is incomplete then.
 pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), CommandError> {
     let written = list(tree)?.into_iter().map(|(entry, inode)| {
         write_one(memory, tree, &entry, inode, folder)?;
@@ -180,7 +182,8 @@ fn place(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
     Ok(folder.join(FILES).join(OsStr::from_bytes(&path.bytes()?)))
 }
 
-/// Reads the index of a folder.
+/// Reads the index of a folder. Fails where it can't be read, and with `Exit::Damaged` at the first line that is not an
+/// entry.
 pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
     let mut entries = Vec::new();
     each_value(&folder.join(INDEX), |entry, _| {
@@ -190,7 +193,8 @@ pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
     Ok(entries)
 }
 
-/// Makes the files of a branch those of a folder; nothing is done where they are so already.
+/// Makes the files of a branch those of a folder; nothing is done where they are so already. Fails with `Exit::Damaged`
+/// where other files came of it than the index lists, and as a write to the branch does; some are made then.
 pub(super) fn restore(memory: &Memory, who: &Actor, branch: BranchId, folder: &Path) -> Result<(), CommandError> {
     let wanted = read(folder)?;
     let is_there = |tree: &Tree| -> Result<bool, CommandError> {

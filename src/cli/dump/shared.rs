@@ -49,7 +49,8 @@ struct SignalLine {
     ends_with_session: bool,
 }
 
-/// Writes the names of agents below the root branch of a branch; returns how many there are.
+/// Writes the names of agents below the root branch of a branch; returns how many there are. Fails where the file can't
+/// be written, and leaves a part of it then.
 pub fn write_agents(memory: &Memory, branch: BranchId, path: &Path) -> Result<u64, CommandError> {
     // What can't be an agent's name may have been barred, to no effect; the dump leaves it out.
     let names = memory.agents(branch)?.into_iter().filter(|(name, _)| is_agent_name(name));
@@ -61,7 +62,9 @@ fn is_agent_name(name: &str) -> bool {
     !name.is_empty() && check_setting(Setting::Agent, name).is_ok()
 }
 
-/// Has the names of agents below a root branch be those of a file.
+/// Has the names of agents below a root branch be those of a file. Returns how many lines it has. `Exit::Damaged` for a
+/// line that is not a name with either a uid or a bar, and for a name that stands there twice; nothing has changed
+/// then.
 pub fn read_agents(memory: &Memory, who: &Actor, root: BranchId, path: &Path) -> Result<u64, CommandError> {
     let mut names = BTreeMap::new();
     let count = each_value(path, |line: AgentLine, place| {
@@ -82,7 +85,8 @@ pub fn read_agents(memory: &Memory, who: &Actor, root: BranchId, path: &Path) ->
 }
 
 /// Writes the signals of the log that a branch has of its own; returns how many those are, and how many it left out since they
-/// end with a lease.
+/// end with a lease. No file is made where there are none. Fails where it can't be written, and leaves a part of it
+/// then.
 pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(u64, u64), CommandError> {
     let OwnSignals { signals, leased } = memory.own_signals(branch)?;
     if signals.is_empty() {
@@ -118,7 +122,10 @@ pub struct SignalsRead {
     pub ended: u64,
 }
 
-/// Gives the log that a branch has of its own the signals of a file.
+/// Gives the log that a branch has of its own the signals of a file, one a line, and counts them.
+///
+/// `Exit::Damaged` for the first line that is not a signal, or whose key has one already; those before it are given
+/// then. Fails also where the file can't be read or the store takes no change.
 pub fn read_signals(memory: &Memory, who: &Actor, branch: BranchId, path: &Path) -> Result<SignalsRead, CommandError> {
     let mut ended = 0;
     let signals = each_value(path, |line: SignalLine, place| {

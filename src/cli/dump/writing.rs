@@ -18,7 +18,9 @@ use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
 /// Bytes of an export that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes a branch and all below it into a new folder, whole or not at all; returns what was written.
+/// Writes a branch and all below it into a new folder, whole or not at all; returns what was written. Exit code 2 where
+/// `folder` is used already or an earlier try left `folder.part`; fails also where it can't be written, and where what
+/// is in the store can't be read.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
     let mut report = whole_or_not_at_all(folder, |part| write(memory, top, part))?;
     report["folder"] = json!(folder);

@@ -41,7 +41,7 @@ pub struct MissedQuestion {
     pub wrong_hits: Vec<String>,
 }
 
-/// Asks every question in each mode that it can be asked in.
+/// Asks every question in each mode that it can be asked in. The first question that is refused ends it.
 pub fn evaluate(
     session: &mut dyn QuerySession,
     questions: &[Question],

@@ -81,7 +81,7 @@ impl Exploration<'_> {
     }
 
     /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry `end_seq`
-    /// ended it.
+    /// ended it. Fails as `ctl` does: where the branch can't be discarded, or can't be brought back.
     pub(super) fn freeze(&self, name: &str, end_seq: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
         let from = end_seq.map_or_else(|| name.to_owned(), |seq| seq.to_string());
@@ -95,7 +95,7 @@ impl Exploration<'_> {
         })
     }
 
-    /// Discards the branch of a candidate with what it forked itself.
+    /// Discards the branch of a candidate with what it forked itself. Fails as `Mounted::discard_when_closed` does.
     pub(super) fn discard(&self, name: &str) -> Result<(), CommandError> {
         Mounted::new(&self.directory(name)).discard_when_closed()
     }

@@ -104,7 +104,8 @@ impl Exploration<'_> {
         }
     }
 
-    /// Appends the ranking to the shared log; whoever may not do so through the target does through a branch of its own.
+    /// Appends the ranking to the shared log; whoever may not do so through the target does through a branch of its
+    /// own. Fails as the first of the two does where no candidate has a branch, else as the second does.
     pub fn log(&self, ranking: &Ranking<'_>, explored: &[CandidateResult]) -> Result<(), CommandError> {
         let entry = ranking.log_entry(self);
         let refused = match Mounted::new(self.target).append_to_log(&entry) {

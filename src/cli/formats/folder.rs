@@ -20,7 +20,8 @@ pub struct TextFolder {
 }
 
 impl TextFolder {
-    /// Looks for notes; names that begin with a dot, and links, are passed by.
+    /// Looks for notes; names that begin with a dot, and links, are passed by. Fails where the folder, or one in it,
+    /// can't be listed.
     pub fn of(folder: &Path) -> Result<TextFolder, CommandError> {
         let (mut paths, mut total_bytes, mut skipped_files) = (Vec::new(), 0, 0);
         let mut folders = vec![folder.to_owned()];

@@ -73,7 +73,8 @@ fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Co
     }
 }
 
-/// Writes the rows of a float32 array in `npy` as fvecs.
+/// Writes the rows of a float32 array in `npy` as fvecs. Fails where the array can't be read or ends early, its rows
+/// have more numbers than an i32 counts, or `output` can't be written.
 pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), CommandError> {
     let source = Path::new("export/vectors.npy");
     let mut npy = io::BufReader::with_capacity(super::BUFFER_BYTES, npy);

@@ -84,7 +84,8 @@ impl InputRow {
         }
     }
 
-    /// Returns the edit that it asks for, if any.
+    /// Returns the edit that it asks for, if any. Fails with the `RecordError` of a line that is not a record, an id
+    /// that none can have, or a vector of another length than 1 to 65,536.
     pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Option<RecordEdit>, Error> {
         match self {
             InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
@@ -120,7 +121,8 @@ type Rows = Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>;
 
 impl RowReader {
     /// Opens a file, a folder of notes, or with `-` JSON Lines from standard input; `ids` names the file with the ids of a format
-    /// that has none of its own, `fields` says which fields become which keys.
+    /// that has none of its own, `fields` says which fields become which keys. Fails where it can't be opened, its name
+    /// ends as no format's does, or `ids` is given for a format that has its own.
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::of(path)?;
@@ -192,7 +194,7 @@ fn check_finite(path: &Path, row: u64, vector: &[f32]) -> Result<(), CommandErro
     Err(malformed(path, format!("holds NaN or infinity in row {row}"), "take that row out, or repair it"))
 }
 
-/// Copies all of `input` to `output`.
+/// Copies all of `input` to `output`. Returns how many bytes that were. The first error of either ends it.
 pub fn copy(input: &mut dyn Read, output: &mut dyn Write) -> io::Result<u64> {
     io::copy(&mut BufReader::with_capacity(BUFFER_BYTES, input), output)
 }

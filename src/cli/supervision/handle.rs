@@ -40,13 +40,14 @@ pub struct Supervised<'a> {
 }
 
 impl SupervisorPool {
-    /// Makes this process the one to which orphans come where a command killed its supervisor.
+    /// Makes this process the one to which orphans come where a command killed its supervisor. Fails where the kernel
+    /// refuses that.
     pub fn new() -> io::Result<SupervisorPool> {
         set_child_subreaper(Some(getpid()))?;
         Ok(SupervisorPool::default())
     }
 
-    /// Starts a supervisor.
+    /// Starts a supervisor. `Interrupted` once the pool is; else the error of starting a process.
     pub fn start(&self) -> io::Result<Supervised<'_>> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("engramfs").arg(SUPERVISE).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -30,7 +30,8 @@ pub struct Closed {
     writes: bool,
 }
 
-/// Opens the store at `path` for this process.
+/// Opens the store at `path` for this process. Fails as `Memory::open` does; the exit code says whether it is missing,
+/// locked or not the user's.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
     let holder = format!("process {} (a command of engramfs)", std::process::id());
     let memory = Memory::open(path, mode, &holder, Environment::real(actor::current()))?;
@@ -44,7 +45,8 @@ pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandErr
 }
 
 impl Closed {
-    /// Opens the store and looks the branch up.
+    /// Opens the store and looks the branch up. Fails as [`open_store`] does, and where there is no branch of that name
+    /// path; the store is closed again then.
     pub fn open(store: &Path, name_path: &str, access: Access) -> Result<Closed, CommandError> {
         let mode = match access {
             Access::Read => OpenMode::ReadOnly,

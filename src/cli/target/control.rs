@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Opens a control file for a conversation.
+/// Opens a control file for a conversation. Fails as open(2) does: `NotFound` where the mount has no such file,
+/// `PermissionDenied` for whom the branch is closed.
 pub fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
@@ -43,7 +44,8 @@ fn refusal(file: &File) -> Option<Value> {
 
 /// Reads what a control file answers, to its end.
 ///
-/// It reads at positions from 0, which is right after every write. What is not UTF-8 is replaced.
+/// It reads at positions from 0, which is right after every write. What is not UTF-8 is replaced. The errno of a
+/// refused request comes here, as the error of the first read.
 pub fn read_answer(file: &File) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 128 << 10];

@@ -110,7 +110,9 @@ pub fn denied(path: &Path) -> Option<CommandError> {
 impl Target {
     /// Tells what `text` names.
     ///
-    /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`.
+    /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`. Fails
+    /// with exit code 2 where a store is named without a branch, else where there is neither a branch's directory nor a
+    /// store. Nothing is opened yet.
     pub fn parse(text: &Path) -> Result<Target, CommandError> {
         if let Ok(path) = text.canonicalize()
             && let Ok(Some(_)) = store_of(&path)
@@ -144,7 +146,8 @@ impl Target {
         }
     }
 
-    /// Opens the branch, lets `act` work with it and closes it again.
+    /// Opens the branch, lets `act` work with it and closes it again. An error of `act` comes before one of closing.
+    /// Fails as opening the store does, where it is not mounted.
     pub fn with<T>(
         &self,
         access: Access,
@@ -163,7 +166,8 @@ impl Target {
         }
     }
 
-    /// Returns the store that the branch is in, and its name path there.
+    /// Returns the store that the branch is in, and its name path there. Fails where the directory is on no mount any
+    /// more, or its status can't be read.
     pub fn in_store(&self) -> Result<(PathBuf, String), CommandError> {
         match self {
             Target::Closed { store, name_path } => Ok((store.clone(), name_path.clone())),
@@ -256,7 +260,7 @@ pub fn make_store(store: &Path) -> Result<String, CommandError> {
 }
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`
-/// the store is only read.
+/// the store is only read. Fails as opening the store does; with `reset` also where another process has it.
 pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
         return Ok(closed::open_store(store, OpenMode::ReadOnly)?.clock());
@@ -270,6 +274,7 @@ pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
 }
 
 /// Moves entries of a store that no process serves out of its lineage; returns what moved, or would with `dry_run`.
+/// Fails where another process has the store, unless `dry_run` is given, and as `Memory::archive_lineage` does.
 pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, CommandError> {
     let mode = if dry_run { OpenMode::ReadOnly } else { OpenMode::Existing };
     let memory = closed::open_store(store, mode)?;
@@ -280,7 +285,8 @@ pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, 
     Ok(report)
 }
 
-/// Calls `each` with the line of every entry of a store that was moved out; returns the ranges of numbers that no file has.
+/// Calls `each` with the line of every entry of a store that was moved out; returns the ranges of numbers that no file
+/// has. Fails where a file of the folder `archive` is damaged; `each` was called for entries before it.
 pub fn archived_lines(store: &Path, each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, CommandError> {
     Ok(closed::open_store(store, OpenMode::ReadOnly)?.archived_lines(each)?)
 }

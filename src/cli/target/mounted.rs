@@ -67,24 +67,25 @@ impl<'a> Mounted<'a> {
         verb.answer_of_line(&answer).ok_or_else(no_answer)
     }
 
-    /// Returns a setting, empty where it is unset. Without a line end.
+    /// Returns a setting, empty where it is unset. Without a line end. Fails where the file can't be read.
     pub fn setting(&self, setting: &str) -> Result<String, CommandError> {
         Ok(self.read(&format!("config/{setting}"))?.trim_end().to_owned())
     }
 
-    /// Sets a setting.
+    /// Sets a setting. Fails with what the mount says: a value that the setting can't have, or a user who may not set
+    /// it.
     pub fn set(&self, setting: &str, value: &str) -> Result<(), CommandError> {
         let file = format!("config/{setting}");
         let attempt = self.attempt(&file, &format!("setting {setting} of"));
         fs::write(self.directory.join(&file), format!("{value}\n")).map_err(|e| attempt.failed(&e))
     }
 
-    /// Holds its lease for as long as the file is open.
+    /// Holds its lease for as long as the file is open. Fails where the file can't be opened.
     pub fn lease(&self) -> Result<File, CommandError> {
         File::open(self.directory.join("lease")).map_err(|e| self.attempt("lease", "holding the lease of").failed(&e))
     }
 
-    /// Appends an entry to its shared log.
+    /// Appends an entry to its shared log. Fails with what the mount says of the refused line.
     pub fn append_to_log(&self, entry: &Value) -> Result<(), CommandError> {
         let attempt = self.attempt("shared/log/append", "appending to the shared log of");
         let path = self.directory.join("shared/log/append");
@@ -92,6 +93,7 @@ impl<'a> Mounted<'a> {
     }
 
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
+    /// Fails as the last try does.
     pub fn discard_when_closed(&self) -> Result<(), CommandError> {
         let end = Instant::now() + DISCARD_LIMIT;
         loop {
@@ -117,7 +119,8 @@ impl<'a> Mounted<'a> {
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
 
-    /// Writes a line to `ctl`, and returns the object that it answers.
+    /// Writes a line to `ctl`, and returns the object that it answers. Fails with what the mount says of the refused
+    /// line, and where the answer is not JSON.
     pub fn ask(&self, line: &str) -> Result<Value, CommandError> {
         let word = line.split(' ').next().unwrap_or(line);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
@@ -126,7 +129,7 @@ impl<'a> Mounted<'a> {
         serde_json::from_str(&answer).map_err(|e| not_json("ctl", &e))
     }
 
-    /// Returns its status.
+    /// Returns its status. Fails where it can't be read, or is not JSON.
     pub fn status(&self) -> Result<Value, CommandError> {
         serde_json::from_str(&self.read("status")?).map_err(|e| not_json("status", &e))
     }

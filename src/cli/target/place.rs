@@ -13,6 +13,7 @@ use crate::fuse::SOURCE_PREFIX;
 /// Returns the store whose mount `path` lies on; none where that is not a mount of engramfs.
 ///
 /// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
+/// Fails where the path or the table of mounts can't be read; a dead mount is one of these.
 pub fn store_of(path: &Path) -> io::Result<Option<PathBuf>> {
     let device = std::fs::metadata(path)?.dev();
     let number = format!("{}:{}", major(device), minor(device));
