@@ -46,7 +46,8 @@ enum CommitState {
 }
 
 impl SettingFile {
-    /// A write at 0 begins a value again, appending goes on from the present one.
+    /// A write at 0 begins a value again, appending goes on from the present one. EROFS where nothing can be changed,
+    /// ESTALE where the branch has gone.
     pub fn open(context: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         context.check_writable()?;
         let value = with_line_end(&context.memory().setting(&context.view, setting)?);

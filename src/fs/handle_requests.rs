@@ -53,7 +53,7 @@ impl Filesystem {
     }
 
     /// Takes setuid and setgid away from an open file, where they are rights: before a write by
-    /// somebody who may not keep them.
+    /// somebody who may not keep them. EBADF where the handle is closed, ESTALE where the file has gone.
     pub fn drop_rights(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |_, file| file.drop_rights())
     }
@@ -87,7 +87,7 @@ impl Filesystem {
     }
 
     /// Tells whether a read would find something; true of what has ended, so that nobody waits for it. `waker` is
-    /// called once when that may have changed, on a thread of its own.
+    /// called once when that may have changed, on a thread of its own. EBADF where the handle is closed.
     pub fn poll(&self, handle: u64, waker: Option<WakeCall>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
@@ -100,7 +100,8 @@ impl Filesystem {
 
     /// Gives the names from the cookie `offset` on to `sink`, until it returns true for "full".
     ///
-    /// `sink` takes a node number, the cookie of the next name, what it is, and the name.
+    /// `sink` takes a node number, the cookie of the next name, what it is, and the name. Fails where what the handle
+    /// shows has gone.
     pub fn readdir(
         &self,
         handle: u64,
@@ -114,7 +115,7 @@ impl Filesystem {
 
     /// The same with the attributes of each entry, and a look-up is counted for each but `.`
     /// and `..`. Attributes that are not at hand are left out: the kernel asks for them when they
-    /// are needed.
+    /// are needed. Fails as [`Filesystem::readdir`] does.
     pub fn readdirplus(
         &self,
         handle: u64,
@@ -127,7 +128,8 @@ impl Filesystem {
         self.audit_handle(&handle, read)
     }
 
-    /// Makes all that was acknowledged in the store durable, on behalf of a directory.
+    /// Makes all that was acknowledged in the store durable, on behalf of a directory. Where the flush fails nothing
+    /// can be written any more.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
         self.audit_handle(&handle, self.operations(&handle.node).sync())

@@ -18,7 +18,8 @@ pub(super) type EntrySink<'a> = &'a mut dyn FnMut(&EntryAttr, u64, &OsStr) -> bo
 const DOTS: u64 = 2;
 
 impl Filesystem {
-    /// Gives names to `sink`, as long as `kind_of` says what they are; what is gone is passed over.
+    /// Gives names to `sink`, as long as `kind_of` says what they are; what is gone is passed over. Fails where an
+    /// entry of the directory can't be read; names before it were given.
     pub(super) fn give_names(
         &self,
         handle: &Handle,
@@ -32,7 +33,7 @@ impl Filesystem {
     }
 
     /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which
-    /// is passed over.
+    /// is passed over. Fails where an entry of the directory can't be read; entries before it were given.
     pub(super) fn give_entries(
         &self,
         handle: &Handle,

@@ -41,7 +41,8 @@ impl Filesystem {
         self.mount.removed.forget(ino);
     }
 
-    /// Returns the attributes of a node; of an open file with the length that this handle sees.
+    /// Returns the attributes of a node; of an open file with the length that this handle sees. ESTALE for a number
+    /// that names nothing; refused for a node of a proposal that the caller may not look at.
     pub fn getattr(&self, caller: Caller, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
         let seen = if handle.is_none() { self.mount.check_seen(caller, &node) } else { Ok(()) };
@@ -63,7 +64,7 @@ impl Filesystem {
     }
 
     /// Returns the room on the store's device, and how many inodes the files of the branch have that
-    /// `ino` belongs to.
+    /// `ino` belongs to. ESTALE for a number that names nothing.
     pub fn statfs(&self, ino: u64) -> Result<StatFs, Errno> {
         let node = self.nodes.node(ino)?;
         let statfs = self.operations(&node).statfs();
@@ -193,7 +194,8 @@ impl Filesystem {
         self.audit_node(None, &node, value)
     }
 
-    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it.
+    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it. ESTALE for a
+    /// number that names nothing.
     pub fn listxattr(&self, caller: Caller, ino: u64) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.node(ino)?;
         let names = self.operations(&node).xattr_names(caller);

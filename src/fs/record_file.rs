@@ -44,6 +44,7 @@ struct Checked {
 
 impl RecordFile {
     /// Opens a record with the document that it is now, which may be none yet; the document counts for the caller.
+    /// EROFS where nothing can be changed, EDQUOT or ENOSPC where the document is more than the caller may hold.
     pub fn open(context: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
         context.check_writable()?;
         let record = context.memory().snapshot(&context.view)?.get(id)?;

@@ -93,13 +93,15 @@ impl OpenContext {
         }
     }
 
-    /// Tells whether the caller owns the branch's parent.
+    /// Tells whether the caller owns the branch's parent. False for a root branch. ESTALE where one of the two has
+    /// gone.
     pub fn owns_parent(&self) -> Result<bool, Failure> {
         let parent = self.memory().info(self.branch())?.parent;
         Ok(parent.map(|parent| self.memory().info(parent)).transpose()?.is_some_and(|it| it.uid == self.caller.uid))
     }
 
-    /// Tells whether the gate of the parent decides on a merge by the caller, and not permission bits.
+    /// Tells whether the gate of the parent decides on a merge by the caller, and not permission bits. ESTALE where the
+    /// branch has gone.
     pub fn gate_decides(&self) -> Result<bool, Failure> {
         let is_owner = self.memory().info(self.branch())?.uid == self.caller.uid;
         Ok(is_owner && self.memory().is_gated(self.branch())?)

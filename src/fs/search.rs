@@ -4,7 +4,8 @@ use super::errno::Failure;
 use super::mount_context::OpenContext;
 use crate::memory::{Error, Query};
 
-/// Asks a text query in the name of who opened the file, and returns the answer.
+/// Asks a text query in the name of who opened the file, and returns the answer. Fails with the error of the query, or
+/// of the search.
 pub(super) fn answer(context: &OpenContext, text: &str) -> Result<Vec<u8>, Failure> {
     let query = Query::of_text(text).map_err(Error::from)?;
     Ok(context.memory().ask_for(&context.file_reader(), &context.view, &query)?.to_lines(0).into_bytes())

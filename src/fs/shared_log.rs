@@ -62,7 +62,8 @@ impl OpenContext {
         Ok(self.memory().shared_log(self.branch())?)
     }
 
-    /// Returns the lines that a generated file of `shared/log/` shows.
+    /// Returns the lines that a generated file of `shared/log/` shows. Fails where an entry is damaged, or the lines
+    /// are more than the caller may hold.
     pub fn log_lines(&self, node: &SharedNode) -> Result<CountedBuffer, Failure> {
         let log = self.log()?;
         self.counted(match node {
@@ -86,7 +87,7 @@ pub(super) struct EntriesFile {
 }
 
 impl EntriesFile {
-    /// Opens the log that a branch has, or one that was closed.
+    /// Opens the log that a branch has, or one that was closed. Fails where none of that name was closed.
     pub fn open(context: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
         let closed = closed.map(|name| context.memory().closed_log(context.branch(), name)).transpose()?;
         let owner = context.mount.states.of(context.log()?.owner);
@@ -133,7 +134,7 @@ impl File for EntriesFile {
     }
 }
 
-/// Returns what `log/cursor` shows.
+/// Returns what `log/cursor` shows. ESTALE where the branch has gone.
 pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, Failure> {
     Ok(format!("{}\n", memory.cursor(branch)?))
 }
@@ -146,7 +147,7 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    /// A write begins a number again.
+    /// A write begins a number again. EROFS where nothing can be changed; only the owner of the branch may open it.
     pub fn open(context: OpenContext) -> Result<CursorFile, Failure> {
         context.check_writable()?;
         context.check_owner()?;

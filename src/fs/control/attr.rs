@@ -161,7 +161,7 @@ fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) ->
     Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }
 
-/// Returns the attributes of a record that is being written and not committed yet.
+/// Returns the attributes of a record that is being written and not committed yet. ESTALE where the branch has gone.
 pub(super) fn attr_of_new(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
     let info = mount.memory.info(branch)?;
     Ok(Attr::plain(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))

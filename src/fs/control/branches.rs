@@ -17,7 +17,9 @@ const MERGE_TIME: Duration = Duration::from_secs(5);
 /// The root branch that every store has.
 const MAIN: &str = "main";
 
-/// Discards a branch with whatever it holds. Handles that are left open find it gone.
+/// Discards a branch with whatever it holds. Handles that are left open find it gone. Refused for `main` of the store
+/// and where something is written that is not committed; EROFS where nothing can be changed, ENOTEMPTY where it has
+/// child branches.
 pub(super) fn discard(
     mount: &MountContext,
     handles: &HandleTable,
@@ -40,7 +42,8 @@ pub(super) fn discard(
     Ok(())
 }
 
-/// Gives a branch another name in its `branches/`, or merges it into its parent.
+/// Gives a branch another name in its `branches/`, or merges it into its parent. A refused merge leaves its line in
+/// `ctl` of the parent. Any other place than these two is refused by the shape of the tree.
 pub(super) fn rename(
     mount: &MountContext,
     handles: &HandleTable,

@@ -13,7 +13,8 @@ use crate::fs::rights::{READ, SEARCH};
 use crate::memory::View;
 
 impl ControlNodeOps<'_> {
-    /// Makes a root branch, a fork or a checkpoint.
+    /// Makes a root branch, a fork or a checkpoint. Refused where the view is not the present one or the mount is
+    /// read-only, where the name is not one or taken, and where directories are not made at all.
     pub(super) fn make(&self, caller: Caller, name: &OsStr) -> Result<FsNode, Failure> {
         let parent = self.node;
         if let Some(view) = parent.view() {
@@ -36,7 +37,8 @@ impl ControlNodeOps<'_> {
         }
     }
 
-    /// Discards a branch or deletes a checkpoint.
+    /// Discards a branch or deletes a checkpoint. ENOTDIR for a file; a fixed directory and what is not the present
+    /// view are refused by the shape of the tree.
     pub(super) fn remove(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
         if let Some(view) = self.node.view() {
             check_changeable(&view)?;
@@ -55,7 +57,8 @@ impl ControlNodeOps<'_> {
         }
     }
 
-    /// Moves what has a name here within the tree.
+    /// Moves what has a name here within the tree. EXDEV for a record that goes to another branch; an exchange, and
+    /// what has a fixed place, are refused by the shape of the tree.
     pub(super) fn rename_node(
         &self,
         caller: Caller,

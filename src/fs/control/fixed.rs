@@ -181,7 +181,8 @@ impl ControlFile {
         matches!(self, ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_))
     }
 
-    /// Returns the length that stat(2) shows.
+    /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. Fails where the view
+    /// is not there any more.
     pub(super) fn length(self, mount: &MountContext, view: &View, info: &BranchInfo) -> Result<u64, Failure> {
         let memory = &mount.memory;
         match self {

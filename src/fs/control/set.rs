@@ -15,6 +15,7 @@ use crate::memory::{BranchId, SignalId, View};
 
 impl ControlNodeOps<'_> {
     /// Sets the length of what is written through a handle. What takes lines or values has none to set, and takes any.
+    /// Refused for a record or a signal without a handle, and for what is generated.
     pub(super) fn set_length(&self, length: u64, handle: Option<u64>) -> Result<(), Failure> {
         if let Some(handle) = handle {
             return self.fs.handles.get(handle)?.file()?.truncate(length);
@@ -31,7 +32,8 @@ impl ControlNodeOps<'_> {
     }
 
     /// Sets mode and owner of a branch, a signal or a temporary; of a record, whose rights are its branch's, nothing
-    /// changes.
+    /// changes. Refused for what has fixed attributes, unless they stay as they are, and where the caller does not own
+    /// it.
     pub(super) fn set_rights(&self, caller: Caller, changes: AttrChanges) -> Result<(), Failure> {
         let owner = changes.uid.or(changes.gid);
         match self.node {

@@ -38,7 +38,8 @@ fn find(mount: &MountContext, view: &View, SignalId { key, created }: SignalId<'
 }
 
 impl OpenContext {
-    /// Returns a signal, where it is still the one that was looked up.
+    /// Returns a signal, where it is still the one that was looked up. ENOENT where it has ended, or another one has
+    /// its key.
     pub fn signal(&self, key: &Arc<str>, created: Time) -> Result<Arc<Signal>, Failure> {
         find(&self.mount, &self.view, SignalId { key, created })
     }
@@ -62,20 +63,21 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     }
 }
 
-/// Removes a signal.
+/// Removes a signal. EROFS where nothing can be changed, ENOENT where there is none.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
     context.memory().remove_signal(&context.actor(), context.branch(), &key_of(name)?).map_err(plain)
 }
 
-/// Gives a signal another key.
+/// Gives a signal another key. EROFS where nothing can be changed, ENOENT where there is none, EEXIST where the key is
+/// taken and `no_replace`.
 pub(super) fn rename(context: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
     let keys = (from, &key_of(to)?);
     context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(plain)
 }
 
-/// Returns the attributes of a signal.
+/// Returns the attributes of a signal. ENOENT where it has ended.
 pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'_>) -> Result<Attr, Failure> {
     let signal = find(mount, view, id)?;
     let (uid, gid) = (signal.owner, mount.user(signal.owner).gid);
@@ -83,13 +85,13 @@ pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'
 }
 
 /// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may remove any
-/// signal.
+/// signal. ESTALE where the branch has gone.
 pub(super) fn directory_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
     let owner = mount.memory.info(mount.memory.shared_log(view.branch())?.owner)?;
     Ok(Attr { uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
 }
 
-/// Changes permission bits; a signal keeps its owner.
+/// Changes permission bits; a signal keeps its owner. Another owner or group than it has is refused.
 pub(super) fn set_rights(context: &OpenContext, id: SignalId<'_>, changes: AttrChanges) -> Result<(), Failure> {
     let signal = find(&context.mount, &context.view, id)?;
     let gid = context.mount.user(signal.owner).gid;
@@ -102,7 +104,7 @@ pub(super) fn set_rights(context: &OpenContext, id: SignalId<'_>, changes: AttrC
     }
 }
 
-/// Returns an extended attribute of a signal.
+/// Returns an extended attribute of a signal. ENODATA for any other name, ENOENT where the signal has ended.
 pub(super) fn xattr(mount: &MountContext, view: &View, id: SignalId<'_>, name: &OsStr) -> Result<Vec<u8>, Failure> {
     let signal = find(mount, view, id)?;
     let value = match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
@@ -120,7 +122,8 @@ pub(super) fn xattr_names() -> Vec<u8> {
     [PUBLISHER, UID, SESSION, TTL].map(|name| format!("{PREFIX}{name}\0")).concat().into_bytes()
 }
 
-/// Sets a signal's lifetime; the other attributes say who wrote it.
+/// Sets a signal's lifetime; the other attributes say who wrote it. EPERM for those, EOPNOTSUPP for any other name;
+/// else as `Memory::set_signal_lifetime`.
 pub(super) fn set_xattr(context: &OpenContext, id: SignalId<'_>, name: &OsStr, value: &[u8]) -> Result<(), Failure> {
     context.check_writable()?;
     match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {

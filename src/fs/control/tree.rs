@@ -208,7 +208,8 @@ fn of_view(mount: &MountContext, view: &View) -> FsNode {
     FsNode::of_view(view, taken)
 }
 
-/// Opens the listing of a directory; those in `files/` have their own.
+/// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails where
+/// the view is not there any more.
 pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
     let mut names = vec![name(".", directory.clone()), name("..", parent_of(mount, directory))];
     let mut more = More::Nothing;

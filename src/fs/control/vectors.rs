@@ -59,7 +59,8 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     }
 }
 
-/// Removes a record in this branch, or a temporary.
+/// Removes a record in this branch, or a temporary. EROFS where nothing can be changed, ENOENT where there is nothing
+/// of that name.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
     if VectorsName::of(name) != VectorsName::Record {
@@ -69,7 +70,8 @@ pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure>
     if is_there(context, &id)? { commit(context, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
 }
 
-/// Renames within one `vectors/`; with a record on either side that is a commit.
+/// Renames within one `vectors/`; with a record on either side that is a commit. ENAMETOOLONG for a new name of more
+/// than 255 bytes, EEXIST where it is taken and `no_replace`, ENOENT where there is nothing of the old one.
 pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
     if to.len() > 255 {

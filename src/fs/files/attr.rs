@@ -14,7 +14,7 @@ use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
 pub(super) const ATTR_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
-/// directories do.
+/// directories do. ESTALE where the branch has gone.
 pub(super) fn attr_of(
     mount: &MountContext,
     ino: u64,

@@ -9,14 +9,16 @@ use crate::fs::mount_context::Caller;
 use crate::memory::{FileName, FileOp, Make, RenameHow, Tree, TreeError};
 
 impl FileOps<'_> {
-    /// Makes an inode with a name in the directory. A directory with setgid passes its group on.
+    /// Makes an inode with a name in the directory. A directory with setgid passes its group on. EINVAL or ENAMETOOLONG
+    /// for what no entry can be called, EEXIST where the name is taken, and as any edit may.
     pub(super) fn make_inode(&self, caller: Caller, name: &OsStr, make: Make, mode: u32) -> Result<u64, Failure> {
         let (name, mode) = (name_of(name)?, mode & 0o7777);
         let op = FileOp::Create { parent: self.inode, name, make, mode, uid: caller.uid, gid: caller.gid };
         Ok(self.edit(caller, op)?.inode)
     }
 
-    /// Takes the name of a file away, or of an empty directory.
+    /// Takes the name of a file away, or of an empty directory. ENOENT where there is nothing of that name, ENOTEMPTY,
+    /// ENOTDIR or EISDIR as in unlink(2) and rmdir(2), and as any edit may.
     pub(super) fn remove(&self, caller: Caller, name: &OsStr, is_directory: bool) -> Result<(), Failure> {
         let (name, directory) = (name_of(name)?, self.inode);
         let tree = self.tree()?;

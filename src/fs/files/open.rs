@@ -16,7 +16,9 @@ use crate::memory::{Attrs, FILES_ROOT, FileKind, FileNode, FileOp, Tree, View};
 const CAPABILITY: &[u8] = b"security.capability";
 
 impl FileOps<'_> {
-    /// Opens a file, and empties it where that is wished.
+    /// Opens a file, and empties it where that is wished. ETXTBSY for an emptied file that a program runs from, EISDIR
+    /// for a directory, ENXIO for a FIFO, socket or device; refused where it writes and the mount, the view or a rule
+    /// for the file forbids that.
     pub(super) fn open_with(&self, caller: Caller, flags: OpenFlags) -> Result<u64, Failure> {
         let (of, inode) = (self.files, self.inode);
         if flags.write || flags.truncate {
@@ -73,7 +75,8 @@ pub(in crate::fs) struct OpenInode {
 }
 
 impl OpenInode {
-    /// Counts a handle; one that writes waits while a merge replaces files of the branch.
+    /// Counts a handle; one that writes waits while a merge replaces files of the branch. Fails only on a thread that
+    /// must not wait.
     pub fn new(
         mount: &Arc<MountContext>,
         caller: Caller,
@@ -102,7 +105,7 @@ impl OpenInode {
         self.writes_directly = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
     }
 
-    /// Returns the tree of this moment.
+    /// Returns the tree of this moment. Fails where the view is not there any more.
     pub fn tree(&self) -> Result<Tree, Failure> {
         self.mount.tree(&self.key.0)
     }
@@ -180,7 +183,7 @@ impl Drop for OpenInode {
     }
 }
 
-/// Returns the directory that holds an inode.
+/// Returns the directory that holds an inode. ESTALE where the inode is not in the tree.
 pub(super) fn parent_of(tree: &Tree, of: &FilesOf, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
         return Ok(of.above());

@@ -48,7 +48,7 @@ impl Uses {
 impl OpenInodes {
     /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
     /// one edit takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
-    /// gives up.
+    /// gives up. That is the only failure.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
         while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0) || (writes && is_held(&inodes, &key.0)) {

@@ -96,7 +96,7 @@ impl Scratch {
 }
 
 impl MountContext {
-    /// Returns the tree of a branch's `scratch/`.
+    /// Returns the tree of a branch's `scratch/`. ESTALE where the branch has gone.
     pub(super) fn scratch_tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
         self.memory.info(of.view.branch())?;
         Ok(self.scratch.filled(of)?.0)
@@ -122,7 +122,8 @@ impl MountContext {
         Ok(outcome)
     }
 
-    /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has.
+    /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
+    /// branch has gone.
     pub(super) fn scratch_room(&self, of: &FilesOf) -> Result<StatFs, Failure> {
         let (total_bytes, used_bytes) = (self.scratch_size(of)?, self.scratch.filled(of)?.1);
         let totals = self.tree(of)?.totals();

@@ -13,7 +13,8 @@ const SETGID: u32 = libc::S_ISGID;
 const GROUP_RUNS: u32 = libc::S_IXGRP;
 
 impl FileOps<'_> {
-    /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has.
+    /// The root belongs to the branch's owner; cp -a and the like end by giving it what it has. Any other owner or
+    /// group is refused by the shape of the tree.
     pub(super) fn check_owner(&self, (uid, gid): (Option<u32>, Option<u32>)) -> Result<(), Failure> {
         let owner = self.fs.mount.memory.info(self.files.view.branch())?.uid;
         let group = self.fs.mount.user(owner).gid;
