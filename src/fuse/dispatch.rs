@@ -81,7 +81,8 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         }
     }
 
-    /// Does an operation here; nothing where it would have to wait for another caller.
+    /// Does an operation here; nothing where it would have to wait for another caller. An error of the operation is a
+    /// reply, too.
     pub fn at_once<T>(
         &self,
         call: Call,

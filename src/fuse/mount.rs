@@ -49,7 +49,8 @@ pub(super) struct OwnMount {
 }
 
 impl OwnMount {
-    /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3.
+    /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3. Fails where the
+    /// mountpoint is not a directory, and with what mount(2) or the helper says.
     pub fn make(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         let path = directory(&options.mountpoint)?;
         let (fd, is_direct) = match mount_directly(&path, options) {
@@ -110,7 +111,8 @@ impl Drop for OwnMount {
     }
 }
 
-/// Lazily unmounts exactly the mount that `directory` is on, whatever the path leads to by now.
+/// Lazily unmounts exactly the mount that `directory` is on, whatever the path leads to by now. Fails as umount2(2)
+/// does.
 pub(super) fn detach_pinned(directory: &OwnedFd) -> io::Result<()> {
     Ok(unmount(format!("/proc/self/fd/{}", directory.as_raw_fd()), UnmountFlags::DETACH)?)
 }

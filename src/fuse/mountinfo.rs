@@ -59,12 +59,13 @@ pub fn source_name(fsname: &str) -> String {
     name
 }
 
-/// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint.
+/// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint. Fails where the table of mounts
+/// can't be read.
 pub(super) fn topmost_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(topmost(&entries()?, path).cloned())
 }
 
-/// Returns the whole mount table; lines that can't be read are left out.
+/// Returns the whole mount table; lines that can't be read are left out. Fails where `/proc` can't be read.
 pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse_line).collect())

@@ -28,12 +28,14 @@ pub(super) struct Identity {
     mount: u64,
 }
 
-/// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept.
+/// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept. `NotADirectory`
+/// or `NotFound` as in open(2).
 pub(super) fn pin(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Returns the identity of the mount that `directory` is on.
+/// Returns the identity of the mount that `directory` is on. Its mount is 0 where the kernel gives no unique number.
+/// Fails as statx(2) does.
 pub(super) fn identity(directory: &OwnedFd) -> io::Result<Identity> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let mask = StatxFlags::MNT_ID | MNT_ID_UNIQUE;
@@ -64,7 +66,9 @@ pub(super) enum ProbeAnswer {
 /// Asks the file system at `path` for fresh attributes of that directory, and waits no longer than `limit`.
 ///
 /// A child process does the asking, since a thread that waits for a FUSE reply can't be ended, and would keep this process from
-/// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection alive.
+/// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection
+/// alive. No answer within `limit` is `ProbeAnswer::Silent`. Fails where no child can be started, or `path` holds a
+/// NUL.
 pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let (mut verdict, writer) = io::pipe()?;
@@ -119,7 +123,8 @@ unsafe fn report(path: &CStr, verdict: BorrowedFd<'_>) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Waits until `fd` can be read or is at its end; false when `limit` is over first.
+/// Waits until `fd` can be read or is at its end; false when `limit` is over first. Fails as poll(2) does, but not for
+/// an interruption.
 pub fn readable_within(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     let end = Instant::now() + limit;
     loop {

@@ -27,7 +27,8 @@ pub fn groups_of(pid: u32) -> Option<Vec<u32>> {
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
 }
 
-/// Has what this process has open, beside the three standard streams, not be open in programs that it starts from now on.
+/// Has what this process has open, beside the three standard streams, not be open in programs that it starts from now
+/// on. Fails where `/proc/self/fd` can't be read; some may be marked then.
 pub fn close_at_exec() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
