@@ -111,7 +111,8 @@ impl Memory {
     }
 
     /// Begins to give a branch without a log one that was written elsewhere. Its entries are given to the
-    /// [`SharedLogImport`], and count once that is finished.
+    /// [`SharedLogImport`], and count once that is finished. Fails as any change may, and with `Gone` where the branch
+    /// has ended.
     pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<SharedLogImport<'_>, Error> {
         let growth = SharedLogAppend { totals: SharedLogTotals::default(), changes: Vec::new() };
         let command = || Ok(Command::Append { owner, via: owner, growth });

@@ -186,7 +186,8 @@ impl Container {
 
     /// Checks the block of that number, counted through all sections, again, and returns its bytes; none behind the
     /// last. A block that was right before and is wrong now ends all use of the file. Bytes are read from the disk and
-    /// not taken from the mapping.
+    /// not taken from the mapping. The error of that is `SegmentError::Damaged`; `SegmentError::Io` where the disk
+    /// fails ends nothing.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         let mut block = number;
         for (section, it) in self.sections.iter().enumerate() {

@@ -335,6 +335,8 @@ impl MergePlan {
     }
 
     /// Works it out again for what has changed since, as far as that is possible, and else as a whole.
+    /// `PlanError::Exceeded` where it takes more than the budget; `PlanError::Failed` where a branch has ended or what
+    /// differs can't be read.
     pub fn replan(
         &self,
         context: MergeContext<'_>,

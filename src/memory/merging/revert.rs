@@ -137,7 +137,7 @@ impl Memory {
         self.take_back(who, branch, &target, terms, dry_run)
     }
 
-    /// Takes entries back, or tells what that would come to.
+    /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_if` and `Memory::dry_run` do.
     pub(super) fn take_back(
         &self,
         who: &Actor,

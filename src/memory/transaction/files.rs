@@ -155,7 +155,7 @@ impl<'a> FileOpRecord<'a> {
 }
 
 impl Memory {
-    /// Returns the files of a view at this moment: a value that never changes.
+    /// Returns the files of a view at this moment: a value that never changes. Fails where that is not there.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
         Ok(self.state(view)?.files().clone())
     }
@@ -353,7 +353,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Commits the pending operations on files of every branch.
+    /// Commits the pending operations on files of every branch. The first failure ends it.
     pub(in crate::memory) fn commit_all_pending(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {

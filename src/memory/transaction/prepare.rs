@@ -69,7 +69,7 @@ impl<'a> PlanContext<'a> {
     }
 }
 
-/// Checks a command against the rules and works out what it changes.
+/// Checks a command against the rules and works out what it changes. Fails with the error of a rule that it breaks.
 pub fn prepare(context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
     let catalog = context.catalog;
     match &log_record.command {

@@ -141,7 +141,8 @@ impl Memory {
         Ok(Some(FilesOfView { tree, hidden: hidden_paths(&seen.branch.settings), bases }))
     }
 
-    /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before.
+    /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before. None
+    /// where the view has no files. Fails as `Memory::visible_files` does, and where an index segment can't be read.
     pub(in crate::memory) fn searchable_files(
         &self,
         view: &View,

@@ -127,7 +127,9 @@ pub fn plan_files(trees: MergeTrees<'_>, how: &FileMerge<'_>) -> Result<FilePlan
     plan_by(trees, how, |files, difference| files.change(difference))
 }
 
-/// The same, where `alone` says which files the child alone changed; tests have it say none.
+/// The same, where `alone` says which files the child alone changed; tests have it say none. `TreeError::Exceeded`
+/// where more than `paths_max` paths differ or units bring along too many, `TreeError::Segment` where a content can't
+/// be read.
 pub(super) fn plan_by(
     trees: MergeTrees<'_>,
     how: &FileMerge<'_>,
