@@ -59,16 +59,32 @@ impl Tree {
     /// Bytes of unsealed chunks are in it, so a tree should be sealed first: an error is that of reading
     /// one. Orphans are not in it.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
-        self.write_delta(base, ChunkNames::ByPlace(Table::default()))
+        Ok(self.delta_within(base, usize::MAX)?.unwrap_or_default())
     }
 
-    /// Like [`Tree::delta_from`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
-    /// moving them into other packs does not change it.
-    pub fn held_delta_from(&self, base: &Tree, held: &mut HeldChunks) -> Result<Vec<u8>, TreeError> {
-        self.write_delta(base, ChunkNames::ByHash(held))
+    /// Like [`Tree::delta_from`], for a delta of up to `max_bytes`: none where it is longer. A longer one is not written to
+    /// its end, so that comparing a tree with many others takes no more memory than that.
+    pub fn delta_within(&self, base: &Tree, max_bytes: usize) -> Result<Option<Vec<u8>>, TreeError> {
+        self.write_delta(base, ChunkNames::ByPlace(Table::default()), max_bytes)
     }
 
-    fn write_delta(&self, base: &Tree, mut names: ChunkNames<'_>) -> Result<Vec<u8>, TreeError> {
+    /// Like [`Tree::delta_within`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
+    /// moving them into other packs does not change it. Where the delta is longer, `held` may have chunks that are not needed.
+    pub fn held_delta_within(
+        &self,
+        base: &Tree,
+        held: &mut HeldChunks,
+        max_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, TreeError> {
+        self.write_delta(base, ChunkNames::ByHash(held), max_bytes)
+    }
+
+    fn write_delta(
+        &self,
+        base: &Tree,
+        mut names: ChunkNames<'_>,
+        max_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
         for ChangedNode { inode, .. } in base.nodes.diff(&self.nodes) {
@@ -76,6 +92,10 @@ impl Tree {
                 (_, true) => changed.push(inode),
                 (true, false) => gone.push(inode),
                 (false, false) => {}
+            }
+            // Each of them takes a byte at least: two large trees are not compared to their ends.
+            if gone.len() + changed.len() > max_bytes {
+                return Ok(None);
             }
         }
         let mut nodes = Writer::new();
@@ -85,6 +105,9 @@ impl Tree {
             if let Some(new) = self.nodes.get(inode) {
                 nodes.number(inode);
                 write_node(old, new, &mut names, &mut nodes)?;
+            }
+            if nodes.as_slice().len() > max_bytes {
+                return Ok(None);
             }
         }
         let mut out = Writer::new();
@@ -98,7 +121,7 @@ impl Tree {
             out.number(*inode);
         });
         out.raw(nodes.as_slice());
-        Ok(out.finish())
+        Ok(Some(out.finish()).filter(|delta| delta.len() <= max_bytes))
     }
 }
 

@@ -42,7 +42,7 @@ impl Tree {
         self.read_delta(bytes, None)
     }
 
-    /// Returns the tree that gave `bytes` by [`Tree::held_delta_from`] this one.
+    /// Returns the tree that gave `bytes` by [`Tree::held_delta_within`] this one.
     ///
     /// `Stored` where `held` has not got a chunk that it names; else as [`Tree::with_delta`].
     pub fn with_held_delta(&self, bytes: &[u8], held: &HeldChunks) -> Result<Tree, TreeError> {

@@ -155,10 +155,8 @@ impl StepWriter {
             out.byte(code::SAME);
             return Ok(Some((out.finish(), records + 1)));
         }
-        let files = state.files().held_delta_from(before.files(), &mut self.chunks)?;
-        if files.len() > STEP_FILE_BYTES_MAX {
-            return Ok(None);
-        }
+        let files = state.files().held_delta_within(before.files(), &mut self.chunks, STEP_FILE_BYTES_MAX)?;
+        let Some(files) = files else { return Ok(None) };
         out.byte(code::CHANGED);
         state.files().transfers().write(&mut out);
         out.bytes(&files);

@@ -74,14 +74,18 @@ impl TreeStore {
         // Clones, so that no lock is held while a file is written.
         let snapshots = self.snapshots.lock().clone();
         let empty = TreeSnapshot { name: Hash::ZERO, tree: Tree::default(), bytes: 0 };
-        let candidates = std::iter::once(&empty).chain(snapshots.iter());
-        let deltas = candidates.map(|snapshot| Ok((snapshot, tree.delta_from(&snapshot.tree)?)));
-        let deltas: Vec<_> = deltas.collect::<Result<_, _>>().map_err(stored)?;
-        let nearest = deltas.into_iter().min_by_key(|(_, delta)| delta.len());
-        if let Some((snapshot, delta)) = nearest
-            && (delta.len() <= DELTA_BYTES_MAX || delta.len() <= snapshot.bytes / 4)
-        {
-            return Ok(StoredTree { snapshot: snapshot.name, delta });
+        let mut nearest: Option<StoredTree> = None;
+        for snapshot in std::iter::once(&empty).chain(snapshots.iter()) {
+            let best = nearest.as_ref().map_or(usize::MAX, |found| found.delta.len() - 1);
+            // One at a time, and none to its end that is too long: large trees have many snapshots that are nothing like
+            // them.
+            let max_bytes = DELTA_BYTES_MAX.max(snapshot.bytes / 4).min(best);
+            if let Some(delta) = tree.delta_within(&snapshot.tree, max_bytes).map_err(stored)? {
+                nearest = Some(StoredTree { snapshot: snapshot.name, delta });
+            }
+        }
+        if let Some(nearest) = nearest {
+            return Ok(nearest);
         }
         let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();

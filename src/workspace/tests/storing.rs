@@ -43,6 +43,8 @@ fn a_tree_comes_back_from_its_delta_and_from_a_snapshot() {
         for from in all {
             for to in all {
                 let delta = to.delta_from(from).unwrap();
+                assert!(to.delta_within(from, delta.len()).unwrap().as_ref() == Some(&delta));
+                assert_eq!(to.delta_within(from, delta.len() - 1).unwrap(), None, "one byte less than it takes");
                 let back = from.with_delta(&delta).unwrap();
                 assert_same(to, &back, &pack_store);
                 assert!(back.delta_from(from).unwrap() == delta, "the same tree has another delta");
