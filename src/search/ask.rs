@@ -78,6 +78,8 @@ pub fn ask(
     let resolved = resolve_query(sources, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
     for (number, source) in sources.iter().enumerate() {
+        // All sources are compared with one vector, so one of another dimension refuses the query; leaving that source
+        // out would make the answer look complete.
         if let (Some(vector), Some(dim)) =
             (&resolved.vector, dim_of(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
@@ -106,6 +108,8 @@ fn resolve_query(
         let row = sources.first().map(|source| source.state.find(id)).transpose()?.flatten();
         let row = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?;
         let (version, derived) = (row.version()?, sources.first().and_then(|source| source.derived.as_ref()));
+        // A record has a derived vector only where it has none of its own, or one that is older than its text, so the
+        // derived one is asked for first.
         vector = derived.map(|derived| derived.of_row(&row)).transpose()?.flatten();
         vector = vector.or_else(|| version.content.vector.as_deref().map(<[f32]>::to_vec));
         // A query by a record compares with its vector; its text serves where it has none or is asked for.
@@ -158,6 +162,7 @@ fn nearest_hits(
     };
     let mut all: Vec<NearHit> = records.hits.into_iter().map(record).collect();
     if let Some(files) = files {
+        // Each list has the best `k` of its kind under the same metric, so the best `k` of both are among them.
         all.extend(files.nearest(vector, k)?);
         all.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.id.cmp(&other.id)));
         all.truncate(k);
@@ -188,6 +193,7 @@ fn hits_of(
                 let explain = || json!({ "mode": "text", "score": found.score });
                 make.hit(found, Score::Double(found.score), None, explain)
             };
+            // BM25 passes over only those rows whose upper bound is too low, so an answer by words is always exact.
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
         }
         (Some(vector), Some(text)) => {
@@ -283,6 +289,8 @@ impl HitBuilder<'_> {
         let branch = provenance.branch.clone();
         let provenance = self.query.include.stamp.then_some(provenance);
         let vector = if self.query.include.vector {
+            // Not the mapped column that was searched: what is shown comes from a block that was hashed for this
+            // answer.
             row.verified_vector(&mut self.blocks)?.map(|vector| vector.to_vec())
         } else {
             None
@@ -290,6 +298,8 @@ impl HitBuilder<'_> {
         let explain = self.query.explain.then(explain);
         let SearchSource { source, is_log, .. } = &self.sources[source_index];
         let source = source.clone();
+        // The id of a log's entry is its number with leading zeros, which only keeps entries in order; the number
+        // itself is shown instead.
         let (id, entry_id, metadata) = match is_log {
             true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),
             false => (id, None, metadata),
@@ -333,6 +343,7 @@ impl HitBuilder<'_> {
             };
             let distance = near.map(|found| vector.distance(found.score));
             let score = Score::Double(fused.score);
+            // What both lists have is built once, from either of them: they were found in the same branch versions.
             hits.push(match (near, matching) {
                 (Some(found), _) => self.hit(found, score, distance, explain)?,
                 (None, Some(found)) => self.hit(found, score, None, explain)?,

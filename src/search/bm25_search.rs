@@ -65,6 +65,8 @@ pub fn best(
 ) -> Result<Vec<WordHit>, SearchError> {
     let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
     let mut collection = files.map_or_else(Collection::default, |files| files.files.sums());
+    // A term weighs by how rare it is in all sources together. With counts of each source alone, scores of different
+    // sources could not be compared.
     for totals in scans.iter().map(|scan| scan.state.totals()) {
         collection.documents += totals.records;
         collection.length += totals.terms;
@@ -73,6 +75,7 @@ pub fn best(
     let (mut top, mut layers): (BestRows, _) = (Top::new(k), layers.into_iter());
     for scan in scans {
         score_unsealed(scan, &terms, &scorer, &mut top)?;
+        // `MatchedTerms` lists the layers of all sources one after the other, in the order of `scans`.
         for (number, terms) in layers.by_ref().take(scan.state.layers().len()).enumerate() {
             score_layer(scan, number, terms, &scorer, &mut top)?;
         }
@@ -95,6 +98,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
             continue;
         }
         let score = scorer.score(version.terms, &counts);
+        // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
         if score >= floor(top) && scan.lets_through(version.filterable()) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
@@ -115,6 +119,7 @@ fn score_layer(
     while let Some(row) = rows.seek(from, floor(top)) {
         from = row + 1;
         scan.timer.spend(steps)?;
+        // A damaged list may name a row that the segment has not got.
         if row < segment.rows()
             && scan.sees(number, row)
             && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))

@@ -101,6 +101,7 @@ impl Scan<'_> {
             rows.retain(|row| derived.number(*row).is_some());
             numbers.clear();
             numbers.extend(rows.iter().filter_map(|row| derived.number(*row)));
+            // `rows` keeps only those with a number, so that both lists are parallel.
             let place = |at: usize| Some(RowLocation::SealedDerived(layer, rows[at], numbers[at]));
             columns.pool_best(&numbers, query, pool, place);
             self.check_time()?;

@@ -65,6 +65,7 @@ impl<'a> MatchedTerms<'a> {
         let (terms, record_counts): (Vec<Box<str>>, Vec<u64>) =
             all.into_iter().zip(record_counts).filter(|(_, record_counts)| *record_counts > 0).unzip();
         let group = |(weight, words): (f64, Vec<Box<str>>)| {
+            // `terms` came out of a `BTreeSet` and lost some, so it is still in order.
             let members: Vec<usize> = words.iter().filter_map(|word| terms.binary_search(word).ok()).collect();
             (!members.is_empty()).then_some(TermGroup { weight, members })
         };
@@ -98,6 +99,7 @@ fn sharing_stem(
     }
     for (part, files) in files.into_iter().flat_map(|files| files.files.parts().iter().map(move |part| (part, files))) {
         files.timer.spend(TERM_STEPS)?;
+        // But for irregular ones, all terms with the stem begin with `prefix`, so few have to be stemmed.
         for term in part.segment.postings()?.terms_starting_with(prefix) {
             files.timer.spend(STEM_STEPS)?;
             consider(term, &mut found);

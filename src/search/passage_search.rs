@@ -48,6 +48,8 @@ impl FileScan<'_> {
         let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
         for row in part.visible_rows() {
             self.timer.spend(CODE_STEPS)?;
+            // A passage has its vector in the file beside its segment or, until that is written, in `recent`. The code
+            // is compared first in either case, so that few vectors are read.
             if let (Some(number), Some(file), Some(columns)) = (number(row), &file, &columns) {
                 if may_enter(top, query, columns.code(number)) {
                     let (vector, (_, norm)) = (file.vector(number)?, columns.code(number));

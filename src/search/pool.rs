@@ -68,6 +68,7 @@ impl CandidateSet {
     #[inline]
     pub fn offer(&mut self, (lower, upper_bound): (f32, f32), location: RowLocation) {
         if self.admits(upper_bound) {
+            // The number keeps entries with equal bounds apart, as `Top` demands of score and id together.
             self.lowers.push(lower, self.candidates.len() as u32, ());
             self.candidates.push(Candidate { upper_bound, source: self.source, location });
         }
@@ -76,6 +77,7 @@ impl CandidateSet {
     /// Returns the rows that are left in doubt, the largest upper bound first.
     pub fn into_candidates(mut self) -> Vec<Candidate> {
         if let Some(worst) = self.lowers.worst() {
+            // The worst lower bound rose with each row taken in, so it now rules out rows that came early.
             self.candidates.retain(|candidate| candidate.upper_bound >= worst);
         }
         self.candidates.sort_unstable_by(|a, b| b.upper_bound.total_cmp(&a.upper_bound));

@@ -47,6 +47,8 @@ impl<S: PartialOrd + Copy, I: Ord, P> Top<S, I, P> {
 
     /// Offers an entry and tells whether it was kept; the worst one leaves when there are more than `k`.
     pub fn push(&mut self, score: S, id: I, payload: P) -> bool {
+        // Only NaN does not compare with itself. In the heap it would equal every score, and the order would depend on
+        // the pushes.
         if score.partial_cmp(&score).is_none() {
             return false;
         }

@@ -157,6 +157,7 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
             }
         };
         if let Some(score) = score
+            // Asked before the push, so that an id is read only for a row that may enter.
             && top.worst().is_none_or(|worst| score >= worst)
         {
             top.push(score, (Arc::from(&*row.id()?), scan.source_index), row);
@@ -195,6 +196,7 @@ impl Scan<'_> {
             let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, query, kept, effort.exact)? {
+                // The graph has the rows' own vectors alone, so the derived ones are scanned beside the walk.
                 self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
                 (beam.kept_min, *floor) = (later_kept_min, Some(beam.floor));
@@ -242,6 +244,7 @@ impl Scan<'_> {
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
             if let Some(derived) = &replaced {
+                // A vector that is older than its text does not count: its row was pooled above with the derived one.
                 rows.retain(|row| derived.number(*row).is_none());
             }
             columns.pool_best(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));

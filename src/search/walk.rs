@@ -51,6 +51,8 @@ pub fn walk(
         let (mut floor, mut again) = (None, beam);
         if hides_few_rows(scan, layer, pool.k()) {
             let walked = graph.walk(query, None::<fn(u32) -> bool>, beam, scored_nodes, scratch);
+            // Where one of the best `k` is hidden, or more than a quarter of all that was kept, the beam was too narrow
+            // for the rows that count.
             let shown = scored_nodes.iter().filter(|&&(_, row)| sees(row)).count();
             let serves =
                 scored_nodes.iter().take(pool.k()).all(|&(_, row)| sees(row)) && shown * 4 >= scored_nodes.len() * 3;
@@ -59,6 +61,7 @@ pub fn walk(
         }
         let floor = floor.unwrap_or_else(|| graph.walk(query, Some(sees), again, scored_nodes, scratch));
         rows.clear();
+        // A walk without a filter kept hidden rows as well.
         rows.extend(scored_nodes.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
         columns.pool_best(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
         floor

@@ -74,6 +74,8 @@ fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Test, Filte
 
 fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> Result<Test, FilterError> {
     use Ordering::{Equal, Greater, Less};
+    // `$not` around operators recurses here as filters do in `parse_filter`, so the limit that bounds the stack holds
+    // for both.
     if depth > FILTER_DEPTH_MAX {
         return Err(FilterError::Depth);
     }
@@ -82,6 +84,7 @@ fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> R
         tests.push(match operator.as_str() {
             "$eq" => Test::Equal(value.clone()),
             "$ne" => Test::Not(Box::new(Test::Equal(value.clone()))),
+            // `Test::Order` accepts either of two orders, so a strict bound names its only one twice.
             "$gt" => Test::Order(ordered("$gt", value)?, [Greater, Greater]),
             "$gte" => Test::Order(ordered("$gte", value)?, [Greater, Equal]),
             "$lt" => Test::Order(ordered("$lt", value)?, [Less, Less]),

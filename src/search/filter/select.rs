@@ -42,6 +42,7 @@ impl Filter {
     /// [`SearchError::Timeout`], once the time is over.
     pub fn rows_by_index(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> Result<RowSet, SearchError> {
         let rows = self.0.rows(facets, timer);
+        // `rows` returns any set once the time is over. This fails then, so that such a set is never an answer.
         timer.spend(0)?;
         Ok(rows)
     }
