@@ -63,6 +63,7 @@ impl Tree {
     }
 
     fn check_room(&self, parent: u64, is_directory: bool) -> Result<(), TreeError> {
+        // A directory has two links beside its subdirectories: its name and its own `.`.
         let full = is_directory && self.directory(parent)?.subdirectories >= LINKS_MAX - 2;
         if full { Err(TreeError::TooManyLinks) } else { Ok(()) }
     }
@@ -147,6 +148,7 @@ impl Tree {
         if target == Some(inode) {
             return Ok(FileOutcome { inode, unlinked: None });
         }
+        // All checks come before the first change, since an error must leave the tree as it was.
         self.check_move(inode, from.0, to.0, target)?;
         let unlinked = match target {
             Some(target) => self.remove(to, target, keep, time)?.unlinked,
@@ -182,6 +184,7 @@ impl Tree {
             if at == above {
                 return Ok(true);
             }
+            // A directory has one name only, so the first one leads up to the root.
             match self.node(at)?.names().next() {
                 Some((parent, _)) => at = parent,
                 None => return Ok(false),
@@ -197,6 +200,7 @@ impl Tree {
             if is_directory && self.is_within(into, inode)? {
                 return Err(TreeError::Invalid("a directory can't be moved into itself"));
             }
+            // Where a directory comes back in exchange, the number of links does not grow.
             let swaps = into == out_of || self.node(back)?.kind() == FileKind::Directory;
             if !swaps {
                 self.check_room(into, is_directory)?;

@@ -26,6 +26,7 @@ impl Tree {
             }
             FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 let content = self.node(*from)?.file()?.clone();
+                // As copy_file_range(2), which refuses ranges of one file that overlap.
                 if from == to && from_offset.abs_diff(*to_offset) < *length {
                     return Err(TreeError::Invalid("the two ranges of one file overlap"));
                 }
@@ -51,6 +52,7 @@ impl Tree {
         time: Time,
         edit: impl FnOnce(&mut FileContent) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
+        // Asked first: `node_mut` copies a shared node and drops known hashes, which a refused change must not cost.
         self.node(inode)?.file()?;
         let node = self.node_mut(inode)?;
         let is_counted = !node.is_nameless();
@@ -75,6 +77,7 @@ impl Tree {
     }
 
     fn set_attrs(&mut self, inode: u64, attrs: &Attrs, time: Time, packs: &dyn Packs) -> Result<(), TreeError> {
+        // The size comes first: it alone can fail. It also sets mtime, over which an explicit one then counts.
         if let Some(size) = attrs.size {
             if size > FILE_BYTES_MAX {
                 return Err(TreeError::TooLarge);
@@ -126,6 +129,7 @@ impl Tree {
         }
         let end = offset.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX).ok_or(TreeError::TooLarge)?;
         self.edit(inode, time, |content| {
+            // A range of zeros is a hole that takes up space afterwards.
             if what != RangeOp::Allocate {
                 content.warm(offset, length, packs)?;
                 content.punch(offset, length, packs)?;
@@ -185,6 +189,7 @@ impl Tree {
 
     fn change_xattrs(&mut self, inode: u64, time: Time, change: impl FnOnce(&mut Xattrs)) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
+        // The totals hold what a name leads to, and the root has no name.
         let is_counted = inode != super::ROOT && !node.is_nameless();
         let before = TreeTotals::of(node);
         change(&mut node.xattrs);
@@ -203,9 +208,11 @@ impl Tree {
     /// `NotDirectory`, `TooManyLinks`, and `Invalid` or `NameTooLong` for what no entry can be called.
     pub fn graft(&mut self, parent: u64, name: &[u8], node: &FileNode, time: Time) -> Result<u64, TreeError> {
         let name = super::FileName::new(name)?;
+        // Any body serves until `take_over` replaces it, which leaves out the entries of a directory.
         let mut copy = FileNode::new(Body::Fifo, node.mode, node.uid, node.gid, time);
         copy.take_over(node);
         self.check_free(parent, &name, copy.directory().is_some())?;
+        // After the check: an inode that was added and then got no name would stay for ever.
         let inode = self.add(copy);
         self.enter(parent, &name, inode, time)?;
         Ok(inode)
@@ -225,6 +232,7 @@ impl Tree {
         let own = self.node_mut(inode)?;
         let epoch = own.epoch;
         own.take_over(node);
+        // `node` has the present owner and an epoch of another tree; the one that `node_mut` set goes with that owner.
         (own.ctime, own.epoch) = (time, epoch);
         let after = TreeTotals::of(own);
         if own.content().is_some_and(FileContent::is_unsealed) {

@@ -23,6 +23,7 @@ impl Tree {
         let entries = changes.removed.iter().chain(&changes.set).chain(&changes.removed_names);
         let named = entries.flat_map(|(parent, _, inode)| [*parent, *inode]);
         let all: HashSet<u64> = changes.inodes_to_check.iter().copied().chain(named).collect();
+        // Kept for all inodes, so that no directory is climbed twice.
         let mut hanging = HashSet::from([ROOT]);
         for inode in all {
             let Some(node) = self.nodes.get(inode) else { continue };
@@ -62,6 +63,7 @@ impl Tree {
         while !hanging.contains(&at) {
             let above = self.nodes.get(at).and_then(|node| node.names().next().map(|(parent, _)| parent));
             match above {
+                // Meeting a directory again means a circle, which never reaches the root.
                 Some(above) if way.insert(at) => at = above,
                 _ => return Err(TreeError::Stored("a directory is not below the root")),
             }

@@ -119,6 +119,7 @@ impl UnsealedChunk {
     fn write(&mut self, at: usize, bytes: &[u8]) {
         self.hash = OnceLock::new();
         let (filled, end) = (self.filled as usize, at + bytes.len());
+        // Other versions may see the bytes that are there, so only what lies behind all of them is written in place.
         if at < filled || !self.append(at, bytes) {
             let mut own = self.make_unique(end);
             own.resize(end.max(filled), 0);
@@ -132,11 +133,14 @@ impl UnsealedChunk {
     /// Adds bytes behind those that are there, if no other version did so before.
     fn append(&self, at: usize, bytes: &[u8]) -> bool {
         let mut buffer = self.buffer.write();
+        // What is in the buffer behind this version's bytes was appended by another one.
         if buffer.len() != self.filled as usize {
             return false;
         }
         let end = at + bytes.len();
         if end > buffer.capacity() {
+            // Doubled, so that small appends copy each byte a few times at most, and never beyond what a chunk can
+            // hold.
             let room = (buffer.capacity() * 2).clamp(end, CHUNK_BYTES as usize);
             let more = room - buffer.len();
             buffer.reserve_exact(more);
@@ -151,6 +155,7 @@ impl UnsealedChunk {
         let filled = self.filled as usize;
         if let Some(buffer) = Arc::get_mut(&mut self.buffer) {
             let mut bytes = std::mem::take(buffer.get_mut());
+            // A version that is gone may have appended more.
             bytes.truncate(filled);
             return bytes;
         }
@@ -167,6 +172,8 @@ impl PackedChunk {
             Ok(pack) => return Ok(pack.read(self)?),
             Err(error) => error,
         };
+        // A tree that outlived a compaction names a pack that is gone. The chunk was moved, so it is looked for by its
+        // hash.
         match packs.holder(&self.hash).and_then(|pack| Some((pack.find(&self.hash).ok()??, pack))) {
             Some((place, pack)) => Ok(pack.read(&place)?),
             None => Err(gone.into()),
@@ -232,6 +239,7 @@ impl Chunk {
     /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes. Fails as
     /// [`Chunk::in_memory`] does.
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
+        // No old byte is kept, so a chunk in a file need not be read.
         if at == 0 && bytes.len() >= self.length() as usize {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::new(bytes.to_vec())));
             return Ok(());
@@ -254,6 +262,7 @@ impl Chunk {
         }
         let goes = match self {
             Chunk::Written(_) => true,
+            // Behind its stored bytes a chunk is zeros, which can go without reading it.
             Chunk::Sealed(sealed) => length < sealed.stored_bytes,
             Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
         };

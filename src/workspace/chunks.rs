@@ -80,6 +80,7 @@ impl Chunks {
             Chunks::First(first) => first.get_or_insert(Chunk::Zeros(0)),
             Chunks::Many(map) => {
                 if split(map, number) {
+                    // The run may go on behind the chunk, which is cut out of it on both sides.
                     split(map, number + 1);
                     map.insert(number, Piece::One(WHOLE.clone()));
                 }
@@ -109,6 +110,7 @@ impl Chunks {
             return first.take_if(|_| range.contains(&0)).map_or(0, |chunk| chunk.space());
         }
         let map = self.many();
+        // Runs that reach over an end are cut in two, so that the range covers whole pieces.
         split(map, range.start);
         split(map, range.end);
         let numbers: Vec<u64> = map.range(range).map(|(number, _)| *number).collect();
@@ -133,6 +135,7 @@ impl Chunks {
                 at += 1;
             } else {
                 let end = self.next(at).map_or(range.end, |(next, _)| next.min(range.end));
+                // The run ends where the next piece begins, since no two pieces may overlap.
                 let run = Piece::Run(end - at);
                 more += run.space();
                 self.many().insert(at, run);
@@ -220,6 +223,7 @@ impl Chunks {
                 };
             }
         }
+        // All pieces are looked at: a new run may reach over one that the base had.
         let (mut end, mut space) = (0, 0);
         for (number, piece) in self.pieces() {
             if number < end {

@@ -66,6 +66,7 @@ impl FileContent {
             let mut hasher = Hasher::new(&CONTENT_CONTEXT);
             hasher.update(&self.size.to_le_bytes());
             for (number, chunk) in self.chunks.iter() {
+                // Chunks of zeros have no hash, so that a hole and written zeros give the same head.
                 if let Some(hash) = chunk.hash() {
                     hasher.update(&number.to_le_bytes());
                     hasher.update(&hash.0);
@@ -109,6 +110,7 @@ impl FileContent {
                 continue;
             }
             let (offset, length) = (part.number * CHUNK_BYTES, part.end - part.start);
+            // Unequal hashes decide nothing yet: the last chunk of the shorter file may go on in the longer one.
             if self.read(offset, length, packs)? != other.read(offset, length, packs)? {
                 return Ok(false);
             }
@@ -127,6 +129,7 @@ impl FileContent {
         let done = change(chunk);
         let after = chunk.space();
         let empty = chunk.length() == 0;
+        // `get_mut` made a chunk of a hole. If nothing came into it, it must be a hole again, also after an error.
         if empty {
             self.chunks.remove(number);
         }
@@ -175,6 +178,7 @@ impl FileContent {
         for edge in [offset, end] {
             let number = edge / CHUNK_BYTES;
             let kept = match self.chunks.get(number) {
+                // An edge that lies between two chunks keeps a part of neither.
                 Some(chunk @ (Chunk::Sealed(_) | Chunk::Written(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
                     chunk.in_memory(packs)?
                 }
@@ -213,6 +217,7 @@ impl FileContent {
     /// then.
     pub(super) fn truncate(&mut self, size: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (number, keep) = (size / CHUNK_BYTES, (size % CHUNK_BYTES) as u32);
+        // The cut may have to read the chunk and can fail, so it comes before what can't.
         if keep > 0 && self.chunks.get(number).is_some_and(|chunk| chunk.length() > keep) {
             self.change(number, |chunk| chunk.cut(keep, packs))?;
         }

@@ -86,6 +86,7 @@ impl Tree {
         max_bytes: usize,
     ) -> Result<Option<Vec<u8>>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
+        // Orphans are not stored, so an inode that lost its last name counts as gone.
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
         for ChangedNode { inode, .. } in base.nodes.diff(&self.nodes) {
             match (is_there(base, inode), is_there(self, inode)) {
@@ -98,6 +99,7 @@ impl Tree {
                 return Ok(None);
             }
         }
+        // Written before the header, whose table of packs is complete only once all nodes are written.
         let mut nodes = Writer::new();
         nodes.number(changed.len() as u64);
         for inode in changed {
@@ -133,6 +135,7 @@ fn write_node(
 ) -> Result<(), TreeError> {
     out.byte(new.kind() as u8).number(new.mode.into()).number(new.uid.into()).number(new.epoch.into());
     out.number(new.gid.into());
+    // `written` is mostly equal to mtime, so that the difference takes one byte.
     out.signed(new.atime.0).signed(new.mtime.0).signed(new.written.0.wrapping_sub(new.mtime.0));
     out.signed(new.ctime.0).signed(new.crtime.0);
     out.number(new.xattrs.len() as u64);
@@ -206,6 +209,7 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
             out
         }
         Chunk::Written(written) => {
+            // The bytes themselves, since the file that they were written down in may be gone when the delta is read.
             let bytes = written.read()?;
             out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trimmed(&bytes))
         }

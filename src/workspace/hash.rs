@@ -151,6 +151,7 @@ impl Memo {
 
 /// Returns the place of the group that a name is in: the last that does not begin behind it.
 fn place_of(groups: &[Group], name: &FileName) -> usize {
+    // At least 1, because the first group begins with none, which is less than any name.
     groups.partition_point(|group| group.begin.as_ref() <= Some(name)) - 1
 }
 

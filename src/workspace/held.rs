@@ -50,6 +50,7 @@ impl HeldChunks {
         let mut chunks: Vec<&Arc<PackedChunk>> = self.0.values().collect();
         chunks.sort_by_key(|chunk| chunk.hash);
         let mut content = FileContent::default();
+        // Always fits together, as single chunks with consecutive numbers overlap nowhere.
         content.put_stored(
             chunks
                 .iter()

@@ -51,6 +51,7 @@ impl Tree {
 
     fn read_delta(&self, bytes: &[u8], held: Option<&HeldChunks>) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
+        // The writer left orphans out of the base, too.
         tree.drop_orphans();
         tree.dirty();
         let (mut input, mut changes) = (Reader::new(bytes), LoadChanges { held, ..LoadChanges::default() });
@@ -70,8 +71,10 @@ impl Tree {
         if !input.is_empty() {
             return Err(TreeError::Stored("bytes follow its end"));
         }
+        // Only now: an entry may lead to an inode that is read after its directory.
         tree.relink(&changes)?;
         tree.check(&changes)?;
+        // Counted last, when it is certain which entries lead to directories.
         let entries = changes.removed.iter().chain(&changes.set);
         let moved = entries.filter(|(_, _, inode)| self.is_directory(*inode) || tree.is_directory(*inode));
         changes.directories_to_count.extend(moved.map(|(parent, ..)| *parent));
@@ -85,6 +88,7 @@ impl Tree {
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         self.totals.subtract(TreeTotals::of(&old));
         self.unsealed.remove(&inode);
+        // Its entries go with it, so the inodes that they lead to have to lose those names.
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
         }
@@ -117,6 +121,7 @@ impl Tree {
             (_, Some(old)) => old.links.clone(),
             (_, None) => Links::None,
         };
+        // From `next_inode` on numbers are given to new inodes, which would replace this one.
         if inode >= self.next_inode || inode == 0 || (inode == ROOT && node.kind() != FileKind::Directory) {
             return Err(TreeError::Stored("an inode has a number that it can't have"));
         }
@@ -130,6 +135,7 @@ impl Tree {
         } else {
             self.unsealed.remove(&inode);
         }
+        // The root is in no totals.
         if inode != ROOT {
             self.totals.replace(old.as_deref().map(TreeTotals::of).unwrap_or_default(), TreeTotals::of(&node));
         }
@@ -140,6 +146,8 @@ impl Tree {
 
     /// Gives inodes the names that entries have.
     fn relink(&mut self, changes: &LoadChanges<'_>) -> Result<(), TreeError> {
+        // Before names are given: an entry that is set again as it was is in both lists and has to be there in the end.
+        // An inode that went itself needs to lose none.
         for (parent, name, inode) in &changes.removed {
             self.change_links(*inode, |links| links.remove(*parent, name));
         }
@@ -233,6 +241,7 @@ fn read_content(
         let number = input.number()?;
         let piece = read_piece(changes, input)?;
         let count = if let Some(Piece::Run(count)) = piece { count } else { 1 };
+        // Checked once here, so that no later sum of chunk numbers or offsets can overflow.
         let end = number.checked_add(count).and_then(|end| end.checked_mul(CHUNK_BYTES));
         end.filter(|end| *end <= FILE_BYTES_MAX).ok_or(TreeError::Stored("a chunk lies too far behind"))?;
         pieces.push((number, piece));
@@ -247,6 +256,7 @@ fn read_content(
 fn read_piece(changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
     match input.byte()? {
         code::HOLE => Ok(None),
+        // A run of no chunks would be a piece that covers not even its own number.
         code::RUN => Ok(Some(Piece::Run(input.number()?.max(1)))),
         code => Ok(Some(Piece::One(read_chunk(code, changes, input)?))),
     }
@@ -257,6 +267,7 @@ fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Re
     if length == 0 || u64::from(length) > CHUNK_BYTES {
         return Err(TreeError::Stored("a chunk has no length that it can have"));
     }
+    // The fields of each kind are read in the order in which `write_chunk` writes them.
     Ok(match code {
         code::ZEROS => Chunk::Zeros(length),
         code::LOOSE => {
@@ -283,6 +294,7 @@ fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Re
         }
         code::HELD => {
             let (stored, hash) = (read_u32(input)?, input.hash()?);
+            // The hash covers exactly the stored bytes, so that another number of them is damage.
             let found = changes.held.and_then(|held| held.find(&hash)).filter(|found| found.stored_bytes == stored);
             let found = found.ok_or(TreeError::Stored("a chunk is not where its holder has chunks"))?;
             if stored > length {

@@ -99,6 +99,7 @@ impl Nodes {
     /// Puts a node under a number, in place of what is there.
     pub fn insert(&mut self, inode: u64, node: Arc<FileNode>) {
         while !self.reaches(inode) {
+            // It grows at the top: all numbers so far have 0 as their next digit.
             self.level += 1;
             if let Some(root) = self.root.take() {
                 let mut blocks = [const { None }; WAYS];
@@ -124,6 +125,7 @@ impl Nodes {
 
     /// Takes a node out.
     pub fn remove(&mut self, inode: u64) -> Option<Arc<FileNode>> {
+        // Asked first, since `take` copies all shared blocks on its way.
         self.get(inode)?;
         take(&mut self.root, inode, self.level)
     }
@@ -217,6 +219,7 @@ impl<'a> Iterator for Differing<'a> {
                 self.pairs.pop();
                 continue;
             }
+            // Counted up before a pair is pushed: once that one is done, this one goes on behind it.
             pair.digit += 1;
             let number = pair.number * WAYS as u64 + digit as u64;
             if level == 0 {

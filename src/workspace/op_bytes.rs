@@ -102,6 +102,7 @@ impl FileOp<'_> {
         // Every op begins with an inode's number.
         let inode = input.number()?;
         Ok(match code {
+            // The fields of a struct are read in the order of their lines, which is that of the bytes.
             code::CREATE => FileOp::Create {
                 parent: inode,
                 name: read_name(input)?,

@@ -163,6 +163,7 @@ pub(super) fn write_pack(
 ) -> Result<(Hash, Vec<PackedChunk>), TreeError> {
     let mut out = ContainerWriter::new(blobs)?;
     let (mut ends, mut sealed, mut end) = (Vec::with_capacity(chunks.len()), Vec::with_capacity(chunks.len()), 0u64);
+    // Sections get their numbers in the order in which they begin.
     out.begin()?;
     for chunk in chunks {
         let mut bytes = vec![0; chunk.length() as usize];

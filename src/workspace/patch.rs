@@ -69,6 +69,7 @@ impl Tree {
                 let mut node = FileNode::clone(other.node(*from)?);
                 (node.mode, node.uid, node.gid, node.crtime) = (own.mode, self.owner(own), own.gid, own.crtime);
                 node.written = match () {
+                    // A merge that brings the same bytes has written nothing.
                     () if own.content_hash() == node.content_hash() && own.target() == node.target() => own.written,
                     () if writes => time,
                     () => node.written,

@@ -17,6 +17,7 @@ impl FileContent {
             if from >= self.size() {
                 return None;
             }
+            // A short chunk ends before the next one begins, and a hole lies in between.
             if from < found * CHUNK_BYTES + u64::from(chunk.length()) {
                 return Some(from);
             }
@@ -50,6 +51,7 @@ impl FileContent {
         let (edges, whole) = edges(offset, length);
         for ChunkRange { number, start, end } in edges {
             let length = self.chunks.get(number).map_or(0, Chunk::length) as usize;
+            // Behind its length a chunk is a hole already.
             let end = end.min(length);
             if start == 0 && end == length {
                 self.remove(number);
@@ -88,11 +90,14 @@ impl FileContent {
         while done < length {
             let (from, at, left) = (from + done, at + done, length - done);
             let alike = from.is_multiple_of(CHUNK_BYTES) && at.is_multiple_of(CHUNK_BYTES);
+            // Holes and runs are taken in one step, since each may be as long as the largest file.
             let zeros = if alike { self.copy_zeros(at / CHUNK_BYTES, source, from / CHUNK_BYTES, left) } else { 0 };
             if zeros > 0 {
                 done += zeros;
                 continue;
             }
+            // The last chunk can be shared as well where both files end with it: behind the size of a file its chunks
+            // are zeros.
             let ends = from + left >= source.size() && at + left >= self.size();
             let count = left.min(CHUNK_BYTES - at % CHUNK_BYTES);
             if !alike || !(ends || count == CHUNK_BYTES) {
@@ -128,6 +133,7 @@ impl FileContent {
 fn edges(offset: u64, length: u64) -> (Vec<ChunkRange>, Range<u64>) {
     let end = offset.saturating_add(length);
     let (first, last) = (offset.div_ceil(CHUNK_BYTES), end / CHUNK_BYTES);
+    // The range lies within one chunk, so that there is no whole one and only one edge.
     if first > last {
         return (parts(offset, length).collect(), 0..0);
     }

@@ -143,6 +143,7 @@ impl Repacked {
         let mut new = tree.clone();
         new.nodes = self.moved_nodes(&tree.nodes);
         if let Some(memo) = tree.memo.get() {
+            // The content is equal, so the hashes of directories hold for the new nodes, too.
             let directories = memo.directories.clone();
             new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
             new.older_memo = None;
@@ -160,6 +161,7 @@ impl Repacked {
                 None => drop(new.remove(inode)),
                 Some(node) => match self.moved_node(node) {
                     Some(moved) => new.insert(inode, moved),
+                    // Inserting the very same node would copy the blocks above it and share less.
                     None if new.get(inode).is_some_and(|there| Arc::ptr_eq(there, node)) => {}
                     None => new.insert(inode, node.clone()),
                 },
@@ -175,6 +177,7 @@ impl Repacked {
             return Some(new.clone());
         }
         let mut chunks = old.content()?.chunks.iter();
+        // Asked before the node is cloned, so that a node with nothing in the old packs stays shared.
         chunks.find(|(_, chunk)| self.relocated_chunk(chunk).is_some())?;
         let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {

@@ -85,6 +85,7 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
     let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for tree in trees {
         for node in tree.unsealed.iter().filter_map(|inode| tree.nodes.get(*inode)) {
+            // Branches share most nodes with the ones that they were forked from.
             if !nodes.insert(Arc::as_ptr(node)) {
                 continue;
             }
@@ -169,6 +170,7 @@ impl Packed {
         };
         for (inode, node) in changed {
             match node {
+                // In the last tree, from whose sealed nodes this map began, and not in this one.
                 None => drop(new.remove(inode)),
                 Some(node) if unsealed.contains(&inode) => new.insert(inode, self.node(&node)),
                 Some(node) => new.insert(inode, node),

@@ -250,6 +250,7 @@ impl Tree {
     /// not in the tree.
     pub(super) fn enter(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
+        // The totals have an inode from its first name on.
         let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::of(node) };
         node.links.insert(parent, name.clone());
         node.ctime = time;
@@ -272,6 +273,7 @@ impl Tree {
         node.links.remove(parent, name);
         node.ctime = time;
         let (is_directory, is_last) = (node.kind() == FileKind::Directory, node.is_nameless());
+        // With its last name it leaves the totals, so that `forget` has nothing to take back.
         let after = if is_last { TreeTotals::default() } else { TreeTotals::of(node) };
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
