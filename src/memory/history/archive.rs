@@ -191,6 +191,7 @@ impl Archive {
         let slack = 4 * self.count.isqrt() + 16;
         let (mut low, mut high) = (guess.saturating_sub(slack), (guess + slack).min(self.count));
         let is_before = |at: u64| self.hash_row(blobs, at).map(|(prefix, _)| prefix < wanted);
+        // The range is right for nearly every hash. Where it is not, the search goes to the end on that side.
         if low > 0 && !is_before(low - 1)? {
             low = 0;
         }

@@ -83,6 +83,7 @@ pub(in crate::memory) fn without_first(
         let signed = reader.entry(seq)?;
         branches.push(&signed, lengths(&signed));
         if seq + 1 == next + BATCH_ENTRIES || seq == last {
+            // Only the first archive tells what was known before it; later ones follow from those in front of them.
             let facts_before = std::mem::take(&mut facts_before);
             let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), facts_before };
             cut.push(Arc::new(write(blobs, &reader, &[], &fresh)?));
@@ -107,6 +108,7 @@ fn facts_behind(
         if matches!(signed.entry.op, EntryOp::Merge | EntryOp::Discard) {
             branches.standings.remove(&signed.entry.branch_id);
         }
+        // Only the facts are asked for, and the steps of all entries would take much memory.
         branches.steps.clear();
     }
     Ok(branches.standings.into_iter().map(|(branch, standing)| (branch, standing.facts)).collect())

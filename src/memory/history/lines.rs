@@ -40,6 +40,7 @@ impl HistoryReader<'_> {
                 HistoryFile::Lineage => self.line_at(at, offset)?,
             };
             if file == HistoryFile::Lineage && !shows(&found.signed)? {
+                // As many bytes as the line has, so that offsets are the same for every reader.
                 let length = found.line.len();
                 found.line.clear();
                 found.signed.write_hidden_line(length, &mut found.line);
@@ -124,6 +125,7 @@ impl LineageAccess<'_> {
             }
             at = parent;
         }
+        // Each branch on the way is entered through those behind it, so that all have the same answer.
         self.may_enter_by_branch.borrow_mut().extend(passed.into_iter().map(|branch| (branch, may_enter)));
         Ok(may_enter)
     }
@@ -132,6 +134,7 @@ impl LineageAccess<'_> {
         if let Some(branch) = self.memory.catalog().branches.get(&BranchId(branch)) {
             return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
         }
+        // A branch that has ended is in no catalog, and its history tells what it was at its end.
         let facts = self.reader.timeline_point(branch, u64::MAX)?.facts;
         Ok((facts.parent, facts.uid, facts.mode))
     }

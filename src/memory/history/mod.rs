@@ -96,6 +96,8 @@ impl History {
         let snapshot = self.snapshot();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
+            // Archives are read here, where that may fail. `push` comes when the entry is in the journal already, and
+            // can't.
             if branch != 0 && !snapshot.tail.read().knows(branch) {
                 let standing = HistoryReader::of(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
                 snapshot.tail.write().begin(branch, standing);
@@ -270,6 +272,7 @@ impl Memory {
         for seq in reader.first()..=reader.newest() {
             let signed = reader.entry(seq)?;
             let entry = &signed.entry;
+            // A branch is forked after its parent was, so one pass finds all that is below.
             if inside.contains(&entry.parent_id) {
                 inside.insert(entry.branch_id);
             }

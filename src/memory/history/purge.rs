@@ -98,6 +98,7 @@ pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<
     }
     chunked.finish(&mut out)?;
     let (branches, steps) = archive.counts(blobs)?;
+    // These rows hold hashes and lengths of lines, which a purged text leaves as they were, so they are copied.
     for (section, length) in [
         (HASHES, archive.count * HASH_ROW_BYTES),
         (BRANCHES, branches * BRANCH_ROW_BYTES),

@@ -128,6 +128,7 @@ impl<'a> HistoryReader<'a> {
         }
         for seq in numbers {
             let signed = self.entry(seq)?;
+            // The indexes hold beginnings of hashes, so only the entry itself decides.
             if signed.hash == *hash {
                 return Ok(Some(signed));
             }
@@ -141,6 +142,7 @@ impl<'a> HistoryReader<'a> {
         }
         let mut pieces = Vec::new();
         {
+            // Its lock is not held while archives are read below.
             let tail = self.snapshot.tail.read();
             if let Some(facts) = tail.facts(branch) {
                 pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.steps(branch), facts });
@@ -206,6 +208,7 @@ impl<'a> HistoryReader<'a> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
             let mut count = piece.count;
+            // Mostly all steps of a piece count, which one look tells.
             if step(count - 1)?.seq > last_seq {
                 count = first_where(count, |at| Ok(step(at)?.seq > last_seq))?;
             }
@@ -218,6 +221,7 @@ impl<'a> HistoryReader<'a> {
                 let hit = if at < count { Some(step(at)?) } else { found };
                 return Ok(hit.map(|hit| (before, hit)));
             }
+            // All values here are more, so it is this first step, unless an older piece has such a value as well.
             found = Some(step(0)?);
         }
         Ok(found.map(|hit| (TimelineStep::default(), hit)))

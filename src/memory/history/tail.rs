@@ -46,6 +46,7 @@ impl TailChunk {
             self.shared_fields.len() - 1
         });
         let mut row = Writer::new();
+        // A chunk has few entries, so the number of what one shares with others fits a byte.
         row.byte(number as u8);
         signed.write_rest(&mut row);
         self.rows.reserve_exact(row.as_slice().len());
@@ -152,6 +153,7 @@ impl Timeline {
         if from.is_none() {
             push(&mut self.turns, turn);
         }
+        // A step that begins a turn is what its totals count from, so it adds nothing.
         let (own, events) = from.unwrap_or_default();
         push(&mut self.tail_indexes, place);
         push(&mut self.own_bytes, own);
@@ -178,6 +180,7 @@ impl HistoryTail {
     /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
     pub fn behind(old: &HistoryTail, sealed: u64) -> HistoryTail {
         let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
+        // Chunks are shared with readers and not cut, so some entries that are sealed stay in the first one.
         let whole = gone - gone % CHUNK_ENTRIES;
         let mut tail = HistoryTail::new(old.first + whole as u64);
         tail.chunks = old.chunks[whole / CHUNK_ENTRIES..].to_vec();
@@ -221,6 +224,7 @@ impl HistoryTail {
         let common = self.common_of(signed);
         if place.is_multiple_of(CHUNK_ENTRIES) {
             let mut room = 0;
+            // A reader may hold the chunk, which then keeps its spare room. Its length tells what the next one needs.
             if let Some(full) = self.chunks.last_mut().and_then(Arc::get_mut) {
                 full.shared_fields.shrink_to_fit();
                 full.rows.shrink_to_fit();
@@ -236,6 +240,7 @@ impl HistoryTail {
             Arc::make_mut(chunk).push(signed, common);
         }
         push(&mut self.prints, print(&signed.hash));
+        // It is about the store as a whole, so it is a step of no branch.
         if entry.branch_id == 0 {
             return;
         }

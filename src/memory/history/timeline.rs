@@ -102,6 +102,7 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
     totals.lineage_bytes += lengths.lineage_bytes;
     totals.events_bytes += lengths.events_bytes;
     if takes_from_parent(entry) {
+        // Of the parent's lines, `merged_bytes` came from this branch, which has them as its own already.
         totals.lineage_bytes = totals.own_bytes + parent.totals.lineage_bytes.saturating_sub(totals.merged_bytes);
     }
     match entry.op {
@@ -121,6 +122,7 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
     }
     parent.totals.events_bytes += lengths.events_bytes;
     if entry.reaches_parent() {
+        // Only what the parent has not got yet: a branch that was promoted lives on and merges the rest later.
         let gain = totals.own_bytes - totals.merged_bytes;
         parent.totals.own_bytes += gain;
         parent.totals.lineage_bytes += gain;

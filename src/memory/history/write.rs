@@ -39,6 +39,7 @@ pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
         if alike.len() + 1 < MERGE_FANOUT {
             return taken;
         }
+        // The archive that these make may be one too many of the next level, so it is looked at again.
         taken += alike.len();
         count += alike.iter().sum::<u64>();
     }
@@ -56,6 +57,7 @@ pub(super) fn write(
     let count = fresh.last + 1 - first;
     let sources = Sources { blobs, older, fresh };
     let mut out = ContainerWriter::new(blobs)?;
+    // Each of these begins a section, and sections get their numbers in that order.
     let hashes = sources.entries(reader, first, &mut out)?;
     sources.hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
@@ -106,6 +108,7 @@ impl Sources<'_> {
     fn hashes(&self, fresh: &[(u64, u32)], out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let (mut at, mut before) = (vec![0; self.older.len() + 1], vec![0]);
+        // A row has the place of its entry within its own archive, which moves up by the entries of those before.
         before.extend(self.older.iter().scan(0, |sum, archive| {
             *sum += archive.count as u32;
             Some(*sum)
@@ -138,6 +141,7 @@ impl Sources<'_> {
         let (mut branches, mut steps) = (0, 0);
         self.each_branch(|gathered| {
             let older: u64 = gathered.older.iter().map(|(_, row)| row.end - row.start).sum();
+            // A row tells what was known behind the last entry, so the newest source that has the branch counts.
             let fresh = gathered.fresh.map(|(facts, _)| *facts);
             let facts = fresh.or(gathered.older.last().map(|(_, row)| row.facts)).unwrap_or_default();
             steps += older + gathered.fresh.map_or(0, |(_, steps)| steps.len() as u64);
