@@ -127,6 +127,7 @@ struct JournalReading<'a> {
 impl JournalReading<'_> {
     /// Does what a frame says; returns false if its content is not whole.
     fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
+        // A clean end counts only where nothing follows it.
         self.log_tail.clean_end = 0;
         match frame.kind {
             FrameKind::Mark | FrameKind::Unknown(_) => {}
@@ -162,6 +163,7 @@ impl JournalReading<'_> {
         let context =
             PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment, is_replayed: true };
         let prepared = prepare(&context, &log_record).map_err(|error| match error.kind() {
+            // These say nothing about the entry, so it is not called damaged.
             super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
@@ -173,6 +175,7 @@ impl JournalReading<'_> {
         self.log_tail.advance(&signed);
         self.journal_segments.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
         self.catalog.apply(prepared.branch, prepared.op, prepared.steps, seq, log_record.time);
+        // `push` needs to know how the branch stood before the entry.
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
         self.last = Some(signed);

@@ -162,6 +162,7 @@ impl Memory {
         self.commit_all_pending()?;
         self.resume_purge()?;
         self.lose_all_leases();
+        // The threads come last, since they write, too.
         self.start_maintenance();
         self.start_indexer();
         self.start_signal_expiry();
@@ -240,6 +241,7 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
     if has(manifest::PATH) || has_content(disk, &has)? {
         return Ok(true);
     }
+    // What a store that was never finished may have left; anything else belongs to somebody.
     let ours = [
         "format",
         "key",
@@ -271,10 +273,12 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
         let mut journals = 0;
         for name in list("journal")? {
             journals += disk.open(&format!("journal/{name}"))?.len()?;
+            // Only a seal begins a second file, and it needs a manifest.
             if Journal::number_of(&name) != Some(1) {
                 return Ok(true);
             }
         }
+        // A new journal file has a header of 16 bytes and no frame.
         Ok(journals > 16 || !list(segment::FOLDER)?.is_empty())
     };
     look().map_err(|error| Error::io("the store's folder could not be read", error))
@@ -295,6 +299,7 @@ fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
         if disk.list("journal")?.iter().any(|name| Journal::path_of(1).ends_with(name.as_str())) {
             disk.remove(&Journal::path_of(1))?;
         }
+        // The names are durable before the manifest is, which says that all of them are there.
         disk.sync_dir("")
     };
     write().map_err(|error| Error::io("the store could not be made", error))?;
