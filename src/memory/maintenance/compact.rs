@@ -121,11 +121,13 @@ impl Memory {
                 && file.freed().saturating_mul(policy.dead_one_in) >= file.length_bytes;
             is_sparse || (combines && small.contains(&file.name))
         });
+        // The cheapest come first; the name decides between equals, so that the choice does not vary.
         files.sort_by_key(|file| (file.needed_bytes, file.name));
         let (mut spare_bytes, mut rewrite_set) = (self.compactable_bytes(), RewriteSet::default());
         let mut written = 0u64;
         for FileUsage { name, is_pack, needed_bytes, .. } in files {
             let Some(left) = spare_bytes.checked_sub(needed_bytes) else { break };
+            // The first file is taken however large it is, or a large one would never be.
             if written > 0 && written.saturating_add(needed_bytes) > policy.step_bytes {
                 break;
             }

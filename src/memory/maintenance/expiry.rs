@@ -117,6 +117,7 @@ impl Memory {
             }
             *last = now;
         }
+        // By a clock that jumped nothing is certain to be due.
         if self.check_clock().is_err() {
             return Ok(());
         }
@@ -187,6 +188,7 @@ impl Memory {
         self.merging.acks.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
+        // Asked under the writer lock, since the file may have been written or replaced after it was found.
         let still = |catalog: &Catalog, _: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
             let tree = branch.state.files();
@@ -200,6 +202,7 @@ impl Memory {
         };
         match self.edit_if(owner, branch, FileOp::Unlink { parent, name, keep: true }, still) {
             Ok(_) if self.is_watched() => Ok(true),
+            // Nobody tells when its last handle is closed, so it goes at once.
             Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
             Err(EditError::Refused(error)) if !matches!(error.kind(), Kind::Busy | Kind::Gone) => Err(error),
             // The file was removed or replaced meanwhile, or its branch is gone.

@@ -282,6 +282,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
         }
         let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
         let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
+        // The store is not held meanwhile, so that it can be closed; the task holds the segment.
         let built = build(disk, &task, indexer, is_outgrown);
         let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
         if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
@@ -290,6 +291,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
             return;
         }
         indexer.leave();
+        // Only once the graph is in use: until then a crash would cost what was kept.
         unfinished::drop_kept(disk);
     }
 }
@@ -317,6 +319,7 @@ fn build(
                 log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
             }
         }
+        // `is_outgrown` comes last, since it goes through all branches.
         if stopped || (builder.done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
             return Ok(None);
         }

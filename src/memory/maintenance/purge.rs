@@ -188,6 +188,7 @@ impl Memory {
             let log_record = LogRecord { time, planned, uid: who.uid, command: purge.command() };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 let after = purge.apply(catalog)?;
+                // Again, under the writer lock: another branch may have got something of it since.
                 self.check_owner(who, catalog, &after.holders)?;
                 report.versions.extend(after.versions);
                 report.branches.extend(after.branches.iter().map(|branch| branch.path.clone()));
@@ -195,6 +196,7 @@ impl Memory {
                 purge.prepare(catalog, log_record)
             })?
         };
+        // Later rounds take what came meanwhile; the first entry is the one that was asked for.
         report.entry.get_or_insert(entry.hash);
         self.notify(change);
         self.forget_derived();
@@ -286,6 +288,7 @@ impl Memory {
 
     /// Writes again what holds bytes that are to go, and removes the old files.
     fn rewrite(&self, stored: &mut Stored, rewrite_set: RewriteSet) -> Result<(), Error> {
+        // Parts of the manifest and snapshots hold ids and paths, so none of them may stay.
         stored.write_anew();
         self.storage.trees.forget_snapshots();
         self.purge_file_index();
@@ -338,6 +341,7 @@ impl Memory {
             for number in numbers.into_iter().filter(|number| *number < journal.number()) {
                 self.disk.remove(&Journal::path_of(number))?;
             }
+            // Before the mark goes: a removal that a power cut undoes would leave the bytes, and nothing would tell.
             self.disk.sync_dir("journal")
         };
         remove().map_err(|error| Error::io("an old journal file could not be removed", error))

@@ -89,6 +89,7 @@ impl CompactionGroup {
             rows <= COMPACTED_ROWS_MAX && left.is_some()
         };
         let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
+        // One segment alone would be copied, and nothing would become one.
         if *compaction == Compaction::WithoutGraph && chosen.len() < 2 {
             chosen.clear();
         }
@@ -110,6 +111,7 @@ impl CompactionGroup {
         for (segment, seen) in self.segments.values() {
             rows.extend(seen.iter().map(|row| Row::Sealed(segment.clone(), row)));
         }
+        // Ids are read once here, where an error can be returned; the comparison below can't.
         rows.iter().try_for_each(|row| row.id().map(|_| ()))?;
         // Each segment's rows are a run in order already, which this sort makes use of.
         rows.sort_by(|a, b| match (a.id(), b.id()) {

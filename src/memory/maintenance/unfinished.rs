@@ -37,6 +37,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     let file = disk.create(NEW_PATH)?;
     file.write_all_at(&bytes, 0)?;
     file.sync()?;
+    // The folder is not synced: a name that is lost costs time only.
     disk.rename(NEW_PATH, PATH)
 }
 

@@ -123,6 +123,7 @@ impl Memory {
             let frozen = branch.frozen().flat_map(|frozen| [&frozen.state, &frozen.base]);
             [&branch.state, &branch.base].into_iter().chain(frozen)
         }));
+        // What branches need is marked by now, so that only what else is needed counts for retained states.
         let mut retained = HashMap::new();
         for file in catalog.retained.files.iter() {
             let bytes = file.length() + marks.mark([file.held()].into_iter().chain(file.anchors()));

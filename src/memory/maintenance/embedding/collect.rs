@@ -66,6 +66,7 @@ impl Memory {
         let (mut texts, mut seen, mut found) = (Vec::new(), HashSet::new(), Vec::new());
         for version in states.iter().flat_map(|state| state.unsealed().values()) {
             let (Some(hash), Some(text)) = (version.derivable(), version.derivable_text()) else { continue };
+            // Branches share versions and texts, so each text is looked at once.
             if vectors.recent.contains_key(&hash) || !seen.insert(hash) || slot.is_refused(&hash) {
                 continue;
             }
@@ -95,6 +96,7 @@ impl Memory {
         let file = segment.derived().of(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;
+            // Rows that no branch shows may wait for ever, and no text is embedded for them.
             if file.counts().unembedded_rows == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
                 return Ok(None);
             }

@@ -158,6 +158,7 @@ impl Memory {
         if !keys.iter().any(|key| find(key).is_some()) {
             return Ok(());
         }
+        // Four bytes a number for the vector and one for its code, and some 50 for hash, number and bounds.
         let row_bytes = vectors.dim as u64 * 5 + 64;
         let _room = self.take_room(keys.len() as u64 * row_bytes)?;
         let blobs = &self.storage.segments.blobs;
@@ -174,6 +175,7 @@ impl Memory {
     fn forget_passages(&self, slot: &EmbedderSlot, segment: &IndexSegment) -> Result<(), Error> {
         let mut needed = HashSet::new();
         for segment in in_memory(&self.storage.file_index.set()) {
+            // A segment that is not written yet finds its vectors in memory alone.
             needed.extend(segment.vector_keys()?);
         }
         let keys = segment.vector_keys()?;

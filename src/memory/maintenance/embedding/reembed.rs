@@ -67,6 +67,7 @@ impl Memory {
         let slots = self.maintenance.embedding.slots();
         let catalog = self.catalog().clone();
         let roots: Vec<_> = catalog.roots.values().filter_map(|root| catalog.branches.get(root)).collect();
+        // A set in the making is named by no entry yet, so it would seem to count nowhere.
         if roots.iter().any(|root| slots.iter().any(|slot| slot.reembeds(root.id))) {
             return;
         }

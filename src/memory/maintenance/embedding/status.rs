@@ -120,6 +120,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
         );
         return Some(Obstacle { code: "embedder_changed", text });
     }
+    // Its vectors have the right length by now; what is left is whether they are those that entries name.
     let changed = |name: &str| {
         let text = format!(
             "the vectors here were made by {name}, and {} makes others; run engramfs reembed, or set the one before",
@@ -128,6 +129,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
         Some(Obstacle { code: "embedder_changed", text })
     };
     match record.map(|record| (record, slot.agreement(&record.set()))) {
+        // Until the vectors of the fixed texts were compared, those that are stored may be another embedder's.
         None | Some((_, None)) => Some(Obstacle::missing(format!("{} is being made known", identity.name))),
         Some((record, Some(false))) => changed(&record.name),
         Some((_, Some(true))) => None,

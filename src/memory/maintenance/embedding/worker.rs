@@ -60,6 +60,7 @@ pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
             match catch_unwind(AssertUnwindSafe(|| worker.work())) {
                 Ok(Ok(())) => retry = RETRY_MIN,
                 Ok(Err(interruption)) => {
+                    // Noted before the pause, so that queries are told at once what is the matter.
                     worker.note_interruption(interruption);
                     if !worker.slot.pause(retry) {
                         return;
@@ -112,6 +113,7 @@ impl EmbeddingWorker {
             let Some(memory) = self.memory.upgrade() else { return Ok(()) };
             let goals = memory.embedding_goals(&self.slot)?;
             memory.maintenance.embedding.step();
+            // The embedder may take minutes, and the store could not be closed meanwhile.
             drop(memory);
             for goal in &goals {
                 self.reach(goal)?;
@@ -144,6 +146,7 @@ impl EmbeddingWorker {
                 }
                 Some(EmbeddingTask::Embed(texts, segment)) => {
                     drop(memory);
+                    // Forgotten before the work: what is written from now on interrupts it.
                     self.slot.begin_look();
                     let count = self.embed(goal, &texts)?;
                     if let Some(segment) = segment {

@@ -23,6 +23,7 @@ impl Memory {
         let mut hashes = HashSet::new();
         let texts = DerivableTexts::read(segment, |_, hash, _| _ = hashes.insert(hash))?;
         self.install_derived(&texts, segment, &slot.vectors(&goal.record))?;
+        // Unsealed versions find their vectors in memory alone, so those of their texts stay there.
         let unsealed = self.unsealed_hashes(&goal.roots);
         let file = segment.derived().of(&goal.record.set());
         let is_stored = |hash: &Hash| file.as_ref().is_some_and(|file| matches!(file.find(hash), Ok(Some(_))));
