@@ -76,6 +76,7 @@ fn ancestors(changes: &[TreeDifference]) -> HashSet<&[u8]> {
         let mut path = &change.path[..];
         while let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
             path = &path[..end];
+            // Those above a known directory are known, too.
             if !directories.insert(path) {
                 break;
             }

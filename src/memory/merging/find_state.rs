@@ -37,6 +37,7 @@ impl Memory {
     pub fn find_state(&self, branch: BranchId, revision: &Revision) -> Result<FoundState, Error> {
         let search = StateSearch::new(self, branch)?;
         let branch = &search.branch;
+        // Labels first: one that reads as an entry or a time can't be given, so nothing else is hidden by this.
         if let Some(checkpoint) = branch.checkpoints.get(revision.label()) {
             let source = StateSource::Checkpoint(revision.label().clone());
             return Ok(FoundState { source, entry: checkpoint.seq, time: checkpoint.time });
@@ -169,6 +170,7 @@ impl<'a> StateSearch<'a> {
         }
         let kept = self.catalog.retained.newest_at(self.branch.id, time)?;
         let kept = kept.into_iter().chain(Some(self.present()).filter(|present| present.time <= time));
+        // Of one branch, so that the key with the later entry is the greater.
         let kept = kept.max_by_key(|kept| kept.key);
         let checkpoints = self.branch.checkpoints.values().filter(|checkpoint| checkpoint.time <= time);
         let checkpoint = checkpoints.map(|checkpoint| checkpoint.seq).max();

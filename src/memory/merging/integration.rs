@@ -154,6 +154,8 @@ fn merged_records(
 ) -> Result<(BranchVersion, Vec<Decision>), Error> {
     let sides = Sides { base: &child.base, child: &child.state, parent: &parent.state, name: &child.name };
     let changes = differences_at_most(sides.base, sides.child, usize::MAX)?.unwrap_or_default();
+    // Outcomes are recorded in the order of the changes, without ids. Another number of them would apply each to a
+    // wrong record.
     if changes.len() as u64 != outcome.records.len() {
         let (found, recorded) = (changes.len(), outcome.records.len());
         return Err(missing(format!("{found} records differ between branch and base, not {recorded}")));

@@ -119,6 +119,7 @@ impl Memory {
             merger: &contents.at_most(PLANNED_UNDER_LOCK_BYTES_MAX),
             ..MergeBudget::ALL
         };
+        // Most merges are small, and one that is planned under the lock can't be overtaken.
         let at_once = self.try_merge(request, terms.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;

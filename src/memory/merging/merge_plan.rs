@@ -344,6 +344,7 @@ impl MergePlan {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
+        // An old plan refers to files that a compaction has removed since.
         let is_compacted = self.rewrites != context.catalog.rewrites;
         if is_compacted || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
@@ -360,6 +361,7 @@ impl MergePlan {
         };
         merge_budget.pause();
         if self.parent.state.files().is_clone_of(pair.parent.state.files()) {
+            // The plan of the files is kept as it is, with the times in it, so the rest gets the same time.
             let pair = MergeSides { context: MergeContext { time: self.time, ..context }, ..pair };
             return pair.finish(records, self.files.clone(), merge_budget);
         }

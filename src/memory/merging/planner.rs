@@ -79,6 +79,7 @@ impl Planner {
         jobs.retain(|other| other.purpose != purpose);
         jobs.push(job.clone());
         if jobs.len() > CACHED_PLANS_MAX {
+            // Only a plan that is made may go; one in the making is waited for, or will be asked for again.
             let made = jobs.iter().position(|job| job.plan.try_lock().is_some_and(|plan| plan.is_some()));
             made.map(|at| jobs.remove(at));
         }
@@ -132,6 +133,7 @@ impl Memory {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
             match plan {
                 Ok(plan) if plan.is_current(&self.catalog()) => return Ok(plan),
+                // Out of date, but most of it may still be right.
                 plan => earlier = plan.ok(),
             }
         }
@@ -139,6 +141,7 @@ impl Memory {
         let (memory, doing, actor) = (self.weak_self.clone(), job.clone(), who.clone());
         self.merging.planner.pool.run(who.uid, move || {
             let plan = || make_plan(&memory, purpose, &actor, earlier);
+            // Whoever waits has to be told of a panic as well, or would wait for ever.
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
             doing.finish(caught.unwrap_or_else(|_| Err(Error::Internal("planning a merge"))));
         });

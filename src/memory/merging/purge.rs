@@ -107,6 +107,7 @@ impl Purge {
     pub fn time_until(&mut self, latest: Time) -> Time {
         if self.time > latest {
             self.time = latest;
+            // They were worked out with the later time, which is in the directories of their trees.
             self.states.clear();
         }
         self.time
@@ -276,6 +277,7 @@ fn leave_entries(
         let (Some(number), Some(row)) = (log_entry_number(&id), before.find(&id)?) else { continue };
         let version = row.version()?;
         let left = Version::new(id, purged_content(number, &version), version.provenance.clone());
+        // What is left of an entry that was purged before is the same again, so nothing went now.
         if left.hash != hash {
             named.push((format!("{prefix}{number}").into(), hash));
         }

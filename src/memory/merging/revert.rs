@@ -58,6 +58,7 @@ pub(super) fn base_before(
     let Some([before, after]) = bases(context.catalog, branch, entries)? else {
         return Ok((None, BaseOutcome::Stays));
     };
+    // Nothing has changed the base since, so it is simply the one before.
     if branch.base.head() == after.head() {
         return Ok((Some(before), BaseOutcome::AsBefore));
     }
@@ -165,6 +166,7 @@ impl Memory {
             Some(RevisionPoint::Entry(hash)) => search.reader.entry_with(&hash)?.ok_or_else(not_revertible)?,
             _ => return Err(not_revertible()),
         };
+        // There is no state before the entry that made the branch.
         let makes = matches!(signed.entry.op, EntryOp::Root | EntryOp::Fork);
         if makes || signed.entry.seq < search.branch.id.0 || !search.changes(&signed.entry) {
             return Err(not_revertible());

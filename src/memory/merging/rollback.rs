@@ -54,6 +54,7 @@ impl Rollback {
                 let (state, counts) = whole(branch, &wanted, context.time, limit)?;
                 (state, Some(wanted_base), counts, None)
             }
+            // Only files at the patterns go back, in the state and in the base, and all else stays.
             Some(patterns) => {
                 let wanted = [wanted.files(), wanted_base.files()];
                 let (state, base, outcome) = of_files(context, branch, wanted, patterns, limit)?;
@@ -87,6 +88,8 @@ impl Rollback {
         let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
             context.catalog.source(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
+        // The recorded changes are made again and nothing is decided: rules or units may be read otherwise by a later
+        // version.
         let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(stored)?);
         let base = branch.base.files().patched(&outcome.base, wanted_base.files(), context.time, context.packs);
@@ -202,6 +205,7 @@ fn of_files(
     let mut text = text_of(patterns)?;
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
     let meant = Rules::parse(&only(&text)).map_err(|_| bad())?;
+    // A unit goes back as a whole or not at all, so a pattern that meets one of its files takes all of them.
     for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
         for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, limit)? {
             add_pattern(&mut text, &escaped(&path));
@@ -209,6 +213,7 @@ fn of_files(
     }
     let rules = Rules::parse(&only(&text)).map_err(|_| bad())?;
     let how = FileMerge::taking_all(&rules, context.packs, limit, context.time);
+    // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;

@@ -76,6 +76,7 @@ impl<'a> UndoSearch<'a> {
         {
             let mut first = last.clone();
             let is_done = self.is_taken_back(&last.entry);
+            // Before the next change is looked at: walking from the newest, a revert is met before what it took back.
             self.note_revert(&last.entry, is_done);
             at += 1;
             if is_done || !self.is_target_of(&last.entry, verb) {
