@@ -114,6 +114,7 @@ impl Manifest {
         for part in parts {
             out.hash(&part.name).number(part.bytes);
         }
+        // Kinds of derived files come last, each behind its code, so that one without files takes no byte.
         if !self.file_index.is_empty() {
             out.byte(FILE_INDEX).number(self.file_index.len() as u64);
             self.file_index.iter().for_each(|name| {
@@ -231,6 +232,7 @@ pub(in crate::memory) fn read(
     let mut reading = PartReading::default();
     for part in &parts {
         let file = Container::open(&segments.blobs, part.name, PART)?;
+        // Read whole at once, so that all of it is checked before anything of it is used.
         file.verify()?;
         reading.part(file.section(0)?)?;
     }

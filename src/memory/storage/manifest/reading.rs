@@ -83,6 +83,7 @@ impl PartReading {
     /// [`CodecError::Number`] where bytes are left over.
     pub fn part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let mut input = Reader::new(bytes);
+        // The tables come first: what follows refers to their rows by number, and the numbers go on from part to part.
         for _ in 0..input.length()? {
             let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
             self.sums.push(Arc::new(sum));
@@ -127,6 +128,7 @@ impl PartReading {
         let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
             let branch = row.branch(BranchId(id), &mut states)?;
+            // Two branches with one number would give different files the same inode number.
             if !catalog.numbers.note(branch.number) {
                 return Err(CodecError::Number);
             }
@@ -207,6 +209,7 @@ impl States<'_> {
         }
         let (number, transfers) = &of;
         if *transfers != Transfers::default() {
+            // Made out of the state without transfers, so that both share all but the owners.
             let plain = self.state((*number, Transfers::default()))?;
             let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
             state.replace_by_equal_files(files.with_transfers(transfers.clone()));

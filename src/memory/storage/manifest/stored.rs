@@ -170,12 +170,15 @@ impl Stored {
         trees: &TreeStore,
         write_root: impl FnOnce(&[ManifestPart]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
+        // Until the manifest is written the default stands here, by which the next part says all if this fails.
         let mut next = std::mem::take(self);
         let sidecars = std::mem::take(&mut next.sidecars);
+        // A manifest that failed may be on the disk or not, so the files that either names are kept.
         self.sidecars = sidecars.clone();
         let mut part = next.changes(catalog, trees)?;
         let (together, anew) = (next.together, next.rewrites_all || next.is_outgrown(part.len() as u64));
         if anew {
+            // Nothing is known of the old parts any longer, so that all is written and numbered anew.
             next = Stored::default();
             part = next.changes(catalog, trees)?;
         }
@@ -185,6 +188,7 @@ impl Stored {
         }
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
+        // Only once the manifest is written: the one before names those that go.
         trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
         *self = Stored { together, sidecars, ..next };
         Ok(anew)
