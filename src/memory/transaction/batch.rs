@@ -74,6 +74,7 @@ impl IngestBatch {
     pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
         self.reservation.grow(self.spilled.memory_bytes).map_err(LimitError::Batch)?;
         let mut edits = Vec::with_capacity(self.edit_count);
+        // What is in the file came before what is in memory.
         if let Some(file) = &self.spill_file {
             read_back(&**file, self.spilled.file_bytes, &mut edits)?;
         }

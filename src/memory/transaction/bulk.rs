@@ -74,11 +74,13 @@ impl Bulk {
             if relies(&id) {
                 return Ok(None);
             }
+            // Its own row replaces whatever the branch has got meanwhile.
             if self.writes(&id)? {
                 continue;
             }
             state.take_over(&id, &branch.state)?;
             if self.deletes.contains(&id) {
+                // The record may have come or gone since it was counted.
                 deleted -= u64::from(self.branch.state.find(&id)?.is_some());
                 deleted += u64::from(state.delete(&id, self.time)?);
             }

@@ -134,6 +134,7 @@ impl Memory {
             if let Some(entry) = cursor {
                 changes.push(RecordChange::Cursor(cursor_at(&self.catalog(), branch, entry)?));
             }
+            // Only an error ends this without an entry; `holds` tells the two cases apart below.
             if holds { Ok(Command::Commit(branch, changes)) } else { Err(BranchError::Moves.into()) }
         };
         match self.transact_in_room(who, &[Some(branch)], command) {
@@ -149,6 +150,7 @@ impl Memory {
         branch: BranchId,
         (resolved, cursor): (&ResolvedEdits, Option<u64>),
     ) -> Result<Option<Arc<SignedEntry>>, Error> {
+        // Gives a user who is new an entry with their name, which the versions below may have as their agent.
         drop(self.writer_for(who, &[Some(branch)])?);
         let maker = VersionBuilder::new(self, who, branch)?;
         let rows = resolved.puts().map(|(id, version)| {
@@ -197,6 +199,7 @@ impl Memory {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             if !bulk.is_current(&self.catalog()) {
                 let catalog = self.catalog().clone();
+                // A compaction has moved what it was worked out from, so there is nothing to compare the branch with.
                 if !bulk.is_in_place(&catalog) {
                     drop(writer);
                     if !(relied.is_unchanged)(&catalog.branch(branch)?.state)? {
@@ -220,6 +223,7 @@ impl Memory {
             let cursor = cursor.map(|entry| cursor_at(&self.catalog(), branch, entry)).transpose()?;
             let (time, command) =
                 (self.next_time(&mut writer)?, Command::Bulk { branch, segment: name, deletes, cursor });
+            // The clock may have been set back since it was planned.
             let log_record = LogRecord { time, planned: bulk.time.min(time), uid: who.uid, command };
             let (entry, change) =
                 self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
@@ -249,6 +253,7 @@ impl Memory {
         self.check_records(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
         let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
         let _room = self.take_room(cost_of(0, 0) + bulk_cost_of(bytes as u64))?;
+        // A segment has its rows in the order of ids.
         records.sort_by(|one, other| one.id().cmp(other.id()));
         let rows: Vec<Row> =
             records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();

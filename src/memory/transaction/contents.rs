@@ -74,6 +74,7 @@ impl LogTail {
         let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.tree) };
         let time = edit.author.time;
         let mut after = files.tree.clone();
+        // The half that can fail comes before the append: once the frame is written, the write has happened.
         after.place_ends(*inode, stretch, time, memory.packs())?;
         let (head, chunk_hashes) =
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());

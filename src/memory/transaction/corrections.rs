@@ -103,6 +103,7 @@ impl ResolvedEdits {
                 let content = patch.applied(before.as_ref().map(|before| &before.content));
                 let content = content.map_err(|error| if line > 0 { error.at_line(line) } else { error })?;
                 let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
+                // Without a vector there is nothing that could be older than the text.
                 let vector_stale = vector_stale && content.vector.is_some();
                 ResolvedVersion { content, vector_stale, created_from: before.and_then(|before| before.created_from) }
             }

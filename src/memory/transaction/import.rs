@@ -58,6 +58,7 @@ impl Memory {
         if Setting::ALL.into_iter().all(is_same) && before.binds_like(&after) {
             return Ok(());
         }
+        // Worked out again under the lock, since settings that are not imported may have changed.
         let command = || Ok(Command::Import(branch, ImportedState::Settings(settings()?.1)));
         self.transact(who, &[Some(branch)], command).map(drop)
     }

@@ -139,6 +139,7 @@ impl EventLines {
         let wanted = (self.bytes.len() + more).next_multiple_of(RESERVATION_STEP_BYTES);
         let counts = wanted as u64 <= self.counted.bytes();
         if wanted > BYTES_MAX || !(counts || self.counted.resize(wanted as u64).is_ok()) {
+            // More than is needed, so that not every line moves the buffer once it is full.
             let least = (self.bytes.len() / DROPPED_SHARE).max(more).min(self.bytes.len());
             let line_end = self.bytes.range(least..).position(|byte| *byte == b'\n');
             let dropped = line_end.map_or(self.bytes.len(), |end| least + end + 1);

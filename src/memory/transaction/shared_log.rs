@@ -146,6 +146,7 @@ pub(super) fn plan_append(
     let mut totals = log.and_then(|log| log.log_totals).unwrap_or_default();
     let mut receipt = AppendReceipt { first: totals.entries + 1, ..AppendReceipt::default() };
     let [agent, session, task] = labels(catalog, via, uid);
+    // Only the length of a line is needed here, and a time always takes the same number of bytes.
     let (created, modified, branch) = (Time::default(), Time::default(), via.path.clone());
     let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false };
     let (mut changes, mut seen, mut line) = (Vec::new(), HashSet::new(), Vec::new());
@@ -231,6 +232,7 @@ pub(super) fn prepare_append(
         state.put(row)?;
     }
     let totals = *totals;
+    // Records that remember an `event_id` are no entries and do not count.
     prepared.counts.put = totals.entries.saturating_sub(log.log_totals.unwrap_or_default().entries);
     fix(catalog, owner, dim, state.totals().vectors > 0, &mut prepared)?;
     prepared.head = state.head();

@@ -113,6 +113,7 @@ impl SignalContext<'_> {
     /// Returns a signal as this caller writes it now, in place of what it was.
     fn written(&self, signal: &Signal) -> Result<Signal, SignalError> {
         let (publisher, mut signal) = (self.publisher(), signal.clone());
+        // How long it lasts is a setting of the branch that writes it, so another branch brings its own.
         if signal.publisher.branch != publisher.branch {
             signal.lifetime = self.lifetime(self.via.settings.get(Setting::SignalTtl))?;
             signal.ends_with_session = self.ends_with_session();
@@ -161,6 +162,7 @@ impl Memory {
             context.check(key)?;
             let claimed = context.claim(key, mode)?;
             made = Some(Arc::new(claimed.clone()));
+            // One that has ended may not be removed yet. Its end is told before the new one begins.
             let ended = context.owner.signals.get(key).map(|ended| remove(key, end_reason(ended)));
             Ok(ended.into_iter().chain([set(key, claimed, SignalEvent::Claimed)]).collect())
         })?;
@@ -371,6 +373,7 @@ impl Memory {
             (SignalChange::Remove(_), _) => return,
         };
         let catalog = self.catalog();
+        // Whoever removes a signal is named; one that ended by itself is told in the name of who wrote it.
         let is_removed = matches!(planned.event, SignalEvent::Cleared("removed" | "renamed"));
         let (branch, uid) = if is_removed { (via.id, who.uid) } else { (publisher.branch, publisher.uid) };
         let agent = if is_removed { labels(&catalog, via, who.uid)[0].clone() } else { publisher.agent.clone() };

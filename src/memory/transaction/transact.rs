@@ -214,6 +214,7 @@ impl Memory {
                 branches.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, *branch))?;
                 return Ok(writer);
             };
+            // Others write meanwhile, so all is looked at again once the lock is back.
             drop(writer);
             if !may_wait() {
                 return Err(Error::WouldWait);
@@ -324,6 +325,7 @@ impl Memory {
         self.catalog.write().apply(prepared.branch, prepared.op, prepared.steps, signed.entry.seq, signed.entry.time);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
+        // After the catalog: whoever reads of an entry finds what it did.
         self.history.push(&signed);
         (Arc::new(signed), replaced)
     }
@@ -393,6 +395,7 @@ impl Memory {
     /// Writes a signed end and takes nothing more. Calling it again does nothing. Where the disk fails, its error: the store
     /// is then as after the death of the process.
     pub fn close(&self) -> Result<(), Error> {
+        // The threads end first, since each of them may write and a clean end has to be last.
         self.stop_indexer();
         self.maintenance.signal_expiry.stop();
         self.stop_file_indexer();
@@ -409,6 +412,7 @@ impl Memory {
         }
         let Some(journal) = log_tail.journal.clone() else { return Ok(()) };
         let offset = journal.length();
+        // A clean end that nothing follows is still good.
         if offset != log_tail.clean_end {
             // The end vouches for all before it, so that must be safe first.
             journal.finish()?;
