@@ -138,6 +138,7 @@ impl Memory {
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
     pub(in crate::memory) fn take_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
         let room = &self.admission.room;
+        // Before the disk is asked, so that of two who ask at once each counts what the other writes.
         room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
         let taken = DiskReservation { room, bytes };
         let has_credit = room.credit_bytes.fetch_sub(bytes as i64, Ordering::AcqRel) >= bytes as i64;
@@ -243,6 +244,7 @@ impl Memory {
                 break;
             }
         }
+        // Listeners are told with no lock held.
         drop(stored);
         if dropped {
             self.announce_dropped_states();
@@ -276,6 +278,7 @@ impl Memory {
         if error.is_full() {
             self.admission.room.has_refused.store(true, Ordering::Release);
             self.admission.room.is_tight.store(true, Ordering::Release);
+            // The disk has less than it said, so nothing is written on credit before it is asked again.
             self.admission.room.credit_bytes.store(0, Ordering::Release);
         }
         error.into()

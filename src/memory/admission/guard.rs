@@ -41,6 +41,7 @@ impl TouchedPaths<'_> {
             }
             FileOp::Rename { parent, name, new_parent, new_name, how, .. } => {
                 let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
+                // A directory without a path was removed, for which the operation fails by itself.
                 let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
                 let mut paths = self.moved(&from, &to);
                 if *how == RenameHow::Exchange {
@@ -53,6 +54,7 @@ impl TouchedPaths<'_> {
             | FileOp::Range { inode, .. }
             | FileOp::SetXattr { inode, .. }
             | FileOp::RemoveXattr { inode, .. } => self.names(*inode),
+            // Rules say who may write, so the file that is read binds nothing.
             FileOp::Copy { to, .. } => self.names(*to),
             FileOp::Drop { .. } => Vec::new(),
         }

@@ -69,6 +69,7 @@ impl Memory {
         let mut users = self.admission.files_held.users.lock();
         let held = users.entry(owner).or_insert_with(|| self.admission.budget.account(owner));
         if more == 0 {
+            // The reservation never grows here, so that what makes less is never refused.
             return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
         }
         let limit_bytes = self.admission.files_held.limit_bytes.get().copied().unwrap_or(u64::MAX);

@@ -74,6 +74,7 @@ impl Memory {
         if limits.is_empty() {
             return Ok(());
         }
+        // Counting may go through whole branches.
         if !may_wait() {
             return Err(Error::WouldWait);
         }
@@ -190,6 +191,7 @@ impl KnownUsage {
 
     /// What a branch and all below it hold.
     fn sum(&mut self, now: &Catalog, top: BranchId) -> Result<Usage, Error> {
+        // The branch itself is not among those below it.
         let (mut sum, mut left) = (Usage { branches: -1, ..Usage::default() }, vec![top]);
         while let Some(id) = left.pop() {
             let branch = now.branch(id)?;
@@ -225,6 +227,7 @@ fn usage(branch: &Branch) -> Result<Usage, Error> {
     let (base, state) = (&branch.base, &branch.state);
     let mut own = Usage::default();
     if base.totals().records == 0 {
+        // Without a base all records are its own, and their sums are known.
         own = Usage { bytes: state.totals().raw as i64, records: state.totals().records as i64, branches: 0 };
     } else {
         for change in differences(base, state)? {

@@ -136,6 +136,7 @@ impl Reserve {
     pub fn release_piece(&self) -> bool {
         let mut there = self.present.lock();
         while let Some(piece) = there.pop_last() {
+            // One that can't be removed is not counted any longer; `fill` makes it anew.
             let removed = self.disk.remove(&path_of(piece));
             self.note(there.len());
             match removed {
