@@ -95,6 +95,7 @@ impl Catalog {
         let mut changed = changed_by(branch, op, &steps);
         // What was appended to a log stays: it has no earlier states.
         changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.log_totals.is_none()));
+        // Before the steps, which replace the states that are to stay.
         if is_revertible(op) {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
@@ -110,6 +111,7 @@ impl Catalog {
             if let CatalogChange::Remove(id) = step
                 && let Some(branch) = self.branches.get(&id)
             {
+                // What is remembered of a branch is read from it before it goes.
                 self.retained.end(branch, seq, time, op == EntryOp::Merge);
             }
             self.step(step, seq, time);

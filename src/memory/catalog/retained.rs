@@ -148,6 +148,7 @@ impl Retention {
         let next = |place: usize| states.get(place + 1).map(|next| next.time);
         let stays = |(place, state): (usize, &StateInfo)| {
             let after = next(place).or(left);
+            // Its age counts from when it was left, so that the state which a branch still has never runs out.
             if after.is_some_and(|left| now.0.saturating_sub(left.0) >= self.keep_nanos) {
                 return false;
             }
@@ -257,6 +258,7 @@ impl RetainedStates {
             while let Some(info) = found
                 && !self.stays(&info)
             {
+                // An outdated state is in its file until the next seal, so the one before it is looked for.
                 found = file.before(branch.0, info.key.1 - 1)?;
             }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
@@ -337,6 +339,7 @@ impl RetainedStates {
         if branch.settings.retention().keep_nanos <= 0 {
             return;
         }
+        // Bringing the branch back needs its last state.
         self.pin(branch);
         let ended = EndedBranch {
             id: branch.id,
@@ -359,6 +362,7 @@ impl RetainedStates {
     pub(in crate::memory) fn drop_oldest(&mut self) -> bool {
         let gone = self.files.len().div_ceil(2);
         self.files = Arc::new(self.files[gone..].to_vec());
+        // The newest states go last, once no file is left.
         gone > 0 || !std::mem::take(&mut self.recent).is_empty()
     }
 
