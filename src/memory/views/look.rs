@@ -258,6 +258,7 @@ impl Memory {
 
     fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         if let Some(signed) = self.history_reader().entry_with(hash)?
+            // An entry that the viewer may not see is as if it were not there, so the search goes on.
             && viewer.sees(&signed, branch)
         {
             return Ok(ShownObject::entry(&signed));
@@ -326,6 +327,7 @@ impl Memory {
         if state.head() == *hash {
             return Ok(Some(shown_head(state)));
         }
+        // Only what `before` has not, which is looked at by itself.
         let mut found = None;
         state.each_more(before, |row| {
             if found.is_none() && row.hash().is_ok_and(|it| it == *hash) {
