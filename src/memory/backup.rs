@@ -96,10 +96,12 @@ fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
     let path = std::path::absolute(dest).map_err(failed)?;
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let (existing, real) = found.unwrap_or((Path::new("/"), "/".into()));
+    // Where `..` leads behind a folder that is not there yet is not known.
     if path.strip_prefix(existing).is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir)) {
         return Err(CopyError::LeadsBack(dest.to_owned()).into());
     }
     let parts = ["", "journal", "segments"].map(|part| store.join(part));
+    // By device and inode, as a bind mount gives a folder of the store another path.
     let own: Vec<_> = parts.iter().filter_map(|part| part.metadata().ok()).map(|it| (it.dev(), it.ino())).collect();
     for above in real.ancestors() {
         let it = above.metadata().map_err(failed)?;
@@ -116,6 +118,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     for folder in ["", "journal", "segments"] {
         copy.make_dir(folder)?;
     }
+    // The copy holds the signing key.
     fs::set_permissions(dest, PermissionsExt::from_mode(0o700))?;
     let mut bytes = 0;
     for name in ["format", "key", "key.pub", "manifest"] {
@@ -124,6 +127,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     for folder in ["journal", "segments"] {
         // The newest journal file first: what is written to the one before it precedes all that is copied of it.
         for name in store.list(folder)?.into_iter().rev() {
+            // It is still being written, and nothing names it.
             if name.starts_with("draft-") {
                 continue;
             }

@@ -214,6 +214,7 @@ fn check_chain(entries: &[Arc<SignedEntry>], before: &ChainLink, public: &Public
     let wrong = std::thread::scope(|scope| {
         let parts: Vec<_> = entries.chunks(share).map(|part| scope.spawn(move || first_wrong(part))).collect();
         let of = |(number, part): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
+            // A thread that panicked has checked nothing, so its first entry counts as wrong.
             part.join().unwrap_or(Some(0)).map(|at| number * share + at)
         };
         parts.into_iter().enumerate().filter_map(of).min()
@@ -378,6 +379,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
 
 /// Checks a file that nothing names: it must be whole, of whatever kind it is.
 fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
+    // Each kind refuses to open a file of another one, so they are tried in turn.
     if let Ok(archive) = Archive::open(blobs, name) {
         return Ok(archive.verify()?);
     }
