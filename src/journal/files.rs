@@ -45,6 +45,8 @@ impl<'a> JournalFiles<'a> {
             names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
         numbers.sort_unstable();
         let mut unfinished = None;
+        // A file has a durable header before anything is written behind it, so a last one without was never in use. The
+        // first one has to be there in any case.
         if let [_, .., last] = numbers[..] {
             let path = Journal::path_of(last);
             let length = disk.open(&path).and_then(|file| file.len()).map_err(io(path))?;

@@ -135,6 +135,7 @@ pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
     let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
     let kind = FrameKind::from_code(bytes[KIND]);
     let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
+    // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
     if !cfg!(fuzzing) && stored != header_check(&bytes[..HEADER_CHECK]) {
         return None;
     }

@@ -104,6 +104,7 @@ impl Journal {
     /// Both files may be appended to until then; where it fails the new one is removed.
     pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
         let mut next = Journal::make(disk, before.number + 1)?;
+        // What is before it may not be on the device yet; `secure_before` raises this.
         next.flush.get_mut().flushed_to = 0;
         next.previous = Mutex::new(Some(before.clone()));
         Ok(next)
@@ -281,6 +282,7 @@ impl Journal {
     /// Does nothing for the first file. Fails as [`Journal::append`] does.
     pub fn begin(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
+        // `end` has that file take no more marks: one behind the length that is told here would pass for damage.
         self.append(FrameKind::Begin, &[&before.end().to_le_bytes()]).map(drop)
     }
 
@@ -388,6 +390,7 @@ impl Journal {
             let flush = self.flush();
             (flush.flushed_to, flush.marked_to)
         };
+        // Where a frame has come since, the next one tells how far the file was flushed.
         if up_to > marked && tail.length == up_to && !tail.is_finished {
             let _ = self.write(&mut tail, FrameKind::Mark, &[], &[]);
         }

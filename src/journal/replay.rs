@@ -221,6 +221,8 @@ impl Replay {
     /// the bytes may be readable and yet never reach the device, whatever later flushes say.
     pub fn resume(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
         if let Some(torn) = torn {
+            // Flushed before anything is appended: a power cut could else bring back the end of the tail behind a new
+            // frame.
             let cut = self.file.set_len(torn.offset).and_then(|()| self.file.sync());
             cut.map_err(|source| JournalError::Io {
                 path: self.path.clone(),
@@ -228,6 +230,7 @@ impl Replay {
                 source,
             })?;
             self.length = torn.offset;
+            // It may hold bytes that were cut.
             self.window.clear();
         }
         self.rewrite_unflushed()?;
