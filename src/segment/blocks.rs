@@ -25,6 +25,7 @@ impl Blocks {
         }
         let (number, bytes) = self.0.entry(place).or_insert((u64::MAX, Vec::new()));
         if *number != block {
+            // Until the block is read and checked the buffer holds none: reading may fail in the middle of it.
             *number = u64::MAX;
             file.read_block(section, block, bytes)?;
             *number = block;

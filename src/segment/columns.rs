@@ -116,6 +116,7 @@ impl Segment {
             let sum = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
             Ok((rows, dim, totals, sum))
         };
+        // The number behind the last section stands for the footer.
         let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
         check_lengths(&container, rows, dim)?;
         let stamps = read_stamps(&container.read_section(STAMPS)?)

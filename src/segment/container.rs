@@ -70,6 +70,7 @@ impl Container {
         let (sections, extra) =
             parse_footer(&footer, kind, length).ok_or_else(|| damaged("its footer is not of this version's form"))?;
         let map = file.map().map_err(io("mapped"))?;
+        // The file may have been cut since its length was asked.
         if map.len() as u64 != length || map.get(..8) != Some(&MAGIC[..]) {
             return Err(damaged("its first bytes are not those of a segment"));
         }
@@ -220,6 +221,7 @@ impl Container {
             if !between.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
                 return Err(self.damaged(index, "the bytes before it are not zero"));
             }
+            // Blocks that were right at an earlier look would else be passed over.
             section.checked.iter().for_each(|bits| bits.store(0, Ordering::Release));
             self.check(index, 0, section.length)?;
             at = section.offset + section.length;
@@ -253,6 +255,7 @@ impl Container {
             let (word, bit) = (&it.checked[block as usize / 64], 1 << (block % 64));
             if word.load(Ordering::Acquire) & bit == 0 {
                 self.read_block(section, block, &mut buffer)?;
+                // Several threads may check one block at the same time, and each sets the same bit.
                 word.fetch_or(bit, Ordering::Release);
             }
         }
@@ -314,6 +317,7 @@ fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Ve
         let blocks = section_length.div_ceil(BLOCK_BYTES) as usize;
         let hashes = (0..blocks).map(|_| input.hash()).collect::<Result<Vec<_>, _>>().ok()?;
         let checked = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        // An empty section has no block that is ever checked.
         let is_checked = AtomicBool::new(section_length == 0);
         sections.push(Section { offset, length: section_length, hashes, checked, is_checked });
     }

@@ -31,6 +31,7 @@ impl Segment {
         if let Some(known) = self.stems.0.lock().get(&key) {
             return Ok(known.clone());
         }
+        // The lock is not held meanwhile. Two queries that look for one stem both find it, and the same.
         let mut found = Vec::new();
         for term in self.postings()?.terms_starting_with(stem_prefix(stem)) {
             spend()?;

@@ -58,6 +58,7 @@ fn write_vectors(out: &mut ContainerWriter<'_>, rows: &[Row], dim: usize) -> Res
     let mut code = vec![0i8; dim];
     out.begin()?;
     for row in rows {
+        // Read a second time, since all vectors together may be more than fits into memory.
         let vector = row.verified_vector(&mut blocks)?;
         let vector = vector.as_deref();
         let (scale, residual) = vector::quantize(vector.unwrap_or(&zeros), &mut code);
