@@ -47,6 +47,7 @@ impl VersionIndex {
     /// Returns the version of that content that was written then; none where there is none of the content.
     fn find(&self, hash: &Hash, modified: Time) -> Result<Option<Row>, SegmentError> {
         let Some(found) = self.rows.get(hash) else { return Ok(None) };
+        // Equal content may have been written several times, which only the time tells apart.
         for (segment, row) in found.iter().filter(|_| found.len() > 1) {
             if segment.provenance(*row)?.modified == modified {
                 return Ok(Some(Row::Sealed(segment.clone(), *row)));
@@ -139,11 +140,13 @@ impl BranchVersion {
             match input.byte()? {
                 code::NOTHING => {
                     state.delete(&id, Time(0))?;
+                    // `delete` notes a time, which the state had none of.
                     state.deletions.remove(&id);
                 }
                 code::DELETED => {
                     let time = Time(input.signed()?);
                     state.delete(&id, time)?;
+                    // Also where the record was not there, of which `delete` notes nothing.
                     state.note_deleted(&id, time);
                 }
                 code::VERSION => {
@@ -210,6 +213,7 @@ impl BranchVersion {
             }
         }
         next.replace_by_equal_files(self.files.clone());
+        // The content is that of this state, so its head need not be worked out again.
         next.head = self.head.clone();
         Ok(Some(next))
     }

@@ -32,6 +32,7 @@ pub fn differences_at_most(
     limit: usize,
 ) -> Result<Option<Vec<RecordDifference>>, SegmentError> {
     let mut found = Vec::new();
+    // Everything is new, so that nothing has to be looked up.
     if old.totals().records == 0 {
         if new.totals().records > limit as u64 {
             return Ok(None);

@@ -96,6 +96,7 @@ impl MemTable {
         {
             self.cached_rows.set(row as u32, false);
         }
+        // Nothing of the cache counts any longer, and it would keep all its versions in memory.
         if self.cached_rows.count() == 0 {
             (self.cache, self.cached_rows) = (Arc::default(), Visible::none(0));
         }
@@ -140,6 +141,7 @@ impl CodeCache {
                 codes.residuals.push(code.map_or(0.0, |code| code.residual));
                 codes.norms.push(code.map_or(-1.0, |_| version.norm));
                 codes.bytes.extend_from_slice(code.map_or(&[], |code| code.bytes));
+                // A version without a vector takes up a row as well, so that rows and versions stay parallel.
                 codes.bytes.resize(codes.norms.len() * dim, 0);
             }
             codes

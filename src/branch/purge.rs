@@ -32,6 +32,7 @@ impl BranchVersion {
         }
         let unsealed = self.unsealed.values().filter(|version| hashes.contains(&version.hash));
         gone.extend(unsealed.map(|version| (version.id.clone(), version.hash)));
+        // A version may be named by its id and by its hash.
         gone.sort();
         gone.dedup();
         for (id, _) in &gone {

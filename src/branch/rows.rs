@@ -35,6 +35,7 @@ impl BranchVersion {
         for layer in &self.layers {
             let mut cursor = Cursor { layer, next: None };
             let mut from = after.map_or(Ok(0), |id| layer.segment.lower_bound(id, 0))?;
+            // One id may stand in several rows of a segment.
             while from < layer.segment.rows() && Some(layer.segment.id(from)?) == after {
                 from += 1;
             }
@@ -55,6 +56,7 @@ impl RowIter<'_> {
                 best = Some((index, id, row));
             }
         }
+        // No id is visible in two places, so no two that are compared are equal.
         let loose_first = match (&best, self.unsealed.peek()) {
             (Some((_, id, _)), Some((key, _))) => ***key < **id,
             (None, Some(_)) => true,

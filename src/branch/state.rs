@@ -211,6 +211,7 @@ impl BranchVersion {
             }
         }
         let visible = Visible::all(segment.rows());
+        // Last: until here `hints` and the layers are parallel, and no id is found in the new one.
         self.layers.push(Layer { segment: segment.clone(), visible });
         self.change(|sum| sum.join(segment.sum()));
         self.totals.add(segment.totals());
@@ -252,6 +253,7 @@ impl BranchVersion {
                     let visible = &mut next.layer_of(segment).visible;
                     rows.into_iter().for_each(|row| visible.set(row, true));
                 }
+                // The new segment is a layer already where versions were sealed into it.
                 _ if name == segment.name() => next.layer_of(segment).visible.join(&layer.visible),
                 _ => next.layers.push(layer.clone()),
             }

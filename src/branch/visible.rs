@@ -71,6 +71,7 @@ impl Visible {
                 words
             }
         };
+        // Flipped, since the bit is known to be the other one.
         Arc::make_mut(words)[word_of(row)] ^= bit_of(row);
         if visible { self.count += 1 } else { self.count -= 1 }
     }

@@ -236,6 +236,7 @@ impl StateFile {
             let mut input = Reader::new(self.bytes_of(at)?);
             match input.number()?.checked_sub(1) {
                 None => break self.anchor(input.number()?)?,
+                // A step refers to earlier ones only, so that not even damaged ones lead in a circle.
                 Some(before) if before < at => {
                     deltas.push(input);
                     at = before;
