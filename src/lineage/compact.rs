@@ -94,6 +94,7 @@ impl SignedEntry {
             base: common.base,
             head,
             counts,
+            // This and the hash behind it are read in the order of their lines.
             detail: Detail::read(input)?,
             log_record: input.hash()?,
             prev,

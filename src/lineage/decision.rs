@@ -55,6 +55,7 @@ impl LostPart {
 
     /// Returns the part without its text.
     fn without_text(&self) -> LostPart {
+        // Without the quotes. Blanks need no escape, so the line stays as long as it was.
         let length = json!(*self.text).to_string().len() - 2;
         LostPart { side: self.side, text: " ".repeat(length).into(), purged: Some(self.hash()) }
     }
