@@ -71,6 +71,7 @@ impl CountedBuffer {
             return Ok(());
         }
         let ample = length.max(capacity + if capacity < DOUBLING_BYTES_MAX { capacity } else { capacity / 4 });
+        // Ample room spares copies of what grows on. Where the user's share has not got that much, the least will do.
         let admitted =
             [ample, length].into_iter().find_map(|room| self.reservation.resize(room as u64).ok().map(|()| room));
         let Some(room) = admitted else {
@@ -82,6 +83,7 @@ impl CountedBuffer {
                 .map_or(Errno::ENOMEM.into(), Failure::from));
         };
         self.bytes.try_reserve_exact(room - self.bytes.len()).map_err(|_| {
+            // What could not be allocated does not count.
             let _ = self.reservation.resize(capacity as u64);
             Failure::from(Errno::ENOMEM)
         })

@@ -102,6 +102,7 @@ impl KernelNotifier {
                 drop(heard);
             }),
         );
+        // A notice that is dropped unheard drops the sender with it, which ends the wait as well.
         if wait.recv_timeout(NOTIFY_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
             log::warn!(
                 "the kernel did not hear within {NOTIFY_TIMEOUT:?} of files that changed; it may show them as they were"

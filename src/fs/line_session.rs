@@ -149,6 +149,7 @@ impl<S: LineProtocol> LineSession<S> {
         if requests.is_empty() {
             return (0, None);
         }
+        // Cloned, as requests are done with no lock held; `is_busy` keeps other writes out.
         let (first, answer) = {
             let state = self.state.lock();
             (state.requests, state.answer.clone())
@@ -167,10 +168,12 @@ impl<S: LineProtocol> LineSession<S> {
             }
             done += 1;
         }
+        // The one that failed has a number, too.
         self.state.lock().requests = first + (done + 1).min(requests.len());
         if done > 0 {
             self.context.mount.answers.insert(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
+        // `perform_all` begins no more of them once the answers are longer than the room.
         if failure.is_none() && done < requests.len() {
             failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
         }

@@ -45,6 +45,7 @@ impl Filesystem {
             let entry = if cookie < DOTS { Some(self.dot(node)) } else { entry_of(node, name) };
             let Some(entry) = entry else { return false };
             let full = sink(&entry, cookie + 1, name);
+            // `entry_of` counted a look-up, and the kernel does not hear of an entry that found no room.
             if full && cookie >= DOTS {
                 self.nodes.forget(entry.attr.ino, 1);
             }

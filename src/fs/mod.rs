@@ -121,6 +121,7 @@ impl Filesystem {
     pub fn new(memory: Arc<Memory>, options: FsOptions) -> Filesystem {
         let root = options.branch.map_or(FsNode::Mount, FsNode::Branch);
         let mount = Arc::new(MountContext::new(memory.clone(), options));
+        // Weak, or the memory and the mount would keep each other.
         let listener = Arc::downgrade(&mount);
         memory.on_change(Arc::new(move |change| {
             if let Some(mount) = listener.upgrade() {

@@ -116,6 +116,7 @@ impl Temporaries {
         let mut names = self.names.lock();
         names.insert(name.to_owned(), file.clone());
         let mut numbers = self.numbers.lock();
+        // Numbers of files that are gone go once they are half of all, so that each costs little.
         if numbers.len() > 2 * names.len() {
             numbers.retain(|_, file| file.strong_count() > 0);
         }

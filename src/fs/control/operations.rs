@@ -115,6 +115,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         };
         let made = ControlNodeOps { fs: self.fs, node: &node };
         let handle = made.open_at(caller, 0, path_of(&self.node.path(), name), flags)?;
+        // Nobody hears of the handle then, so nobody else would close it.
         let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
         Ok((entry, handle))
     }

@@ -93,6 +93,7 @@ fn find_shared(
     directory: &SharedNode,
     name: &str,
 ) -> Result<Option<SharedNode>, Failure> {
+    // In its one form, so that no two names lead to one node.
     let number = || name.parse::<u64>().ok().filter(|number| number.to_string() == name);
     Ok(match directory {
         SharedNode::Log => SharedNode::log_files().find_map(|(known, node)| (known == name).then_some(node)),

@@ -129,6 +129,7 @@ fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Fai
         if let Ok(true) = deleted {
             return Ok(());
         }
+        // Somebody wrote the record meanwhile, so the name gets back what it had until the next attempt.
         temporaries.restore(to, replaced);
         deleted?;
     }

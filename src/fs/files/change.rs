@@ -69,6 +69,7 @@ impl FileOps<'_> {
         inode: Option<u64>,
         op: impl FnOnce(bool) -> FileOp<'static>,
     ) -> Result<(), Failure> {
+        // From here on whoever opens the inode waits until it is known whether it stays.
         let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
         let Some(unlinked) = self.edit(caller, op(keep))?.unlinked else { return Ok(()) };

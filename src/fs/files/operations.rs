@@ -131,9 +131,11 @@ impl NodeOperations for FileOps<'_> {
             }
             Err(failure) => return Err(failure),
         };
+        // A new file is empty already, so emptying it would only be one more operation.
         let flags = OpenFlags { truncate: flags.truncate && !is_new, replace: flags.replace || is_new, ..flags };
         let made = self.at(inode);
         let handle = made.open_with(caller, flags)?;
+        // Nobody hears of the handle then, so nobody else would close it.
         let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
         Ok((entry, handle))
     }
