@@ -391,6 +391,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let wake = move || notifier.notify().unwrap_or_else(|error| log::debug!("a poll was not woken: {error}"));
         let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as WakeCall);
+        // A write is answered once it is done and waits for no reader, so it is always possible.
         let writable = PollEvents::POLLOUT | PollEvents::POLLWRNORM;
         match guard("poll", || self.fs.poll(handle.0, waker)) {
             Ok(true) => reply.poll(PollEvents::POLLIN | PollEvents::POLLRDNORM | writable),

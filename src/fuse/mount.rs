@@ -97,6 +97,7 @@ impl OwnMount {
         if self.is_direct {
             detach_pinned(&place)?;
         } else {
+            // Held on to, it would keep the mount busy.
             drop(place);
             detach_path(&self.path, false)?;
         }

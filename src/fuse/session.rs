@@ -65,6 +65,7 @@ pub fn serve<F: Filesystem>(
 ) -> Result<SessionEnd, MountError> {
     let (events, inbox) = mpsc::channel();
     let signals = events.clone();
+    // Before anything is mounted: a signal in between would end the process and leave the mount behind.
     let _watcher = Watcher::start(move |signal| drop(signals.send(Event::Signal(signal))))
         .map_err(|source| MountError::System { what: "watching for signals", source })?;
     let (attachment, fd) = Attachment::open(options)?;

@@ -74,6 +74,7 @@ pub(super) fn container(status: &str) -> Finding {
         hints.push("a seccomp filter");
     }
     let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // All numbers mapped to themselves is what the first namespace of a machine has.
     if !ids.is_empty() && ids.split_whitespace().ne(["0", "0", "4294967295"]) {
         hints.push("a user namespace");
     }
