@@ -170,6 +170,7 @@ impl Condition {
         };
         let count = |deleted: bool| extent.changed.iter().filter(|change| change.is_deleted == deleted).count() as u64;
         match self {
+            // An approval for some paths is not asked for where the merge touches none of them.
             Condition::Approval { paths: Some(paths), .. }
                 if !extent.changed.iter().any(|change| matches(paths, &change.path)) =>
             {

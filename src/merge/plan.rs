@@ -183,6 +183,7 @@ fn decide(
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
 ) -> Result<Option<Side>, SegmentError> {
+    // Equal results contradict nothing: even under `manual` nobody has to be asked.
     if item.child == item.parent {
         return Ok(Some(Side::Both));
     }

@@ -106,6 +106,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         let Some(inode) = self.inode(change.id) else { return Ok(()) };
         let is_directory = self.is_directory(inode);
+        // A directory that goes is removed once everything is detached: what is in it may have to leave first.
         if is_directory && change.add.is_empty() {
             return Ok(());
         }
@@ -114,6 +115,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         for (directory, name) in &change.remove {
             let Some(parent) = self.inode(*directory) else { continue };
+            // One name is enough to keep the file while it waits; its other new names are links to it.
             if change.add.is_empty() || self.staged_names.contains_key(&change.id) {
                 self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             } else {
@@ -325,6 +327,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     fn change(&mut self, change: &NodeChange) -> Result<(), TreeError> {
         let Some(inode) = self.inode(change.id) else { return Ok(()) };
         let before = self.tree.node(inode)?.clone();
+        // A change may amount to nothing; such a file is not counted among those that changed.
         let before_hash = before.hash();
         match &change.body {
             NewBody::Keep => {}
@@ -340,6 +343,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         match (&change.xattrs, &change.body) {
             (Some(wanted), _) => self.set_xattrs(inode, wanted)?,
+            // The child's body came with the child's attributes, of which the merge takes none: the file's own are put
+            // back.
             (None, NewBody::Child) => self.set_xattrs(inode, &own())?,
             (None, _) => {}
         }

@@ -57,6 +57,7 @@ impl ConflictPolicy {
         child: &FileNode,
         parent: &FileNode,
     ) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
+        // A name that only the base has was removed by both sides, and nothing is left to decide.
         let all: BTreeSet<&[u8]> = user_xattrs(child).chain(user_xattrs(parent)).map(|(name, _)| name).collect();
         let mut taken = Vec::new();
         for name in all {
@@ -68,6 +69,7 @@ impl ConflictPolicy {
         if taken.is_empty() {
             return None;
         }
+        // All of the parent's, so that those that are not the user's, such as capabilities, stay as they are.
         let own = parent.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec()));
         let mut result: BTreeMap<Vec<u8>, Vec<u8>> = own.collect();
         for (name, value) in taken {
@@ -98,6 +100,7 @@ pub(super) fn move_names(
     let (gone_child, gone_parent) = (gone(child), gone(parent));
     let mut wanted: BTreeSet<EntryKey> = parent.difference(&gone_child).cloned().collect();
     wanted.extend(child.difference(base).cloned());
+    // Both took the same name away: with the additions of both, a file that each side moved would have two names.
     if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {
         wanted = if policy.takes_child(None, child, parent) { child.clone() } else { parent.clone() };
     }

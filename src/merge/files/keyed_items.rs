@@ -42,6 +42,7 @@ impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
         for (name, parent) in self.parent.iter().filter(|(name, _)| !self.base.contains_key(*name)) {
             take(None, self.child.get(name), Some(parent));
         }
+        // What both added was taken with the parent's additions, where the child's was compared with it.
         let is_new = |name: &N| !self.base.contains_key(name) && !self.parent.contains_key(name);
         for (_, child) in self.child.iter().filter(|(name, _)| is_new(name)) {
             take(None, Some(child), None);

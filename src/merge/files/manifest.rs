@@ -124,6 +124,7 @@ impl<'a> ManifestFile<'a> {
     fn put(&mut self, member: Option<String>, raw: &'a RawValue, key: &str) -> Option<()> {
         let canonical = json::canonical(raw).or_else(|| (raw.get() == NULL).then_some(NULL.into()))?;
         let raw = raw.get();
+        // In an array only objects are entries: anything else has neither a key nor room for the mark.
         if member.is_none() && !raw.starts_with('{') {
             return None;
         }

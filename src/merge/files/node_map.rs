@@ -65,6 +65,7 @@ impl Renumbered {
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
         for changed in base.changed_nodes(side) {
             let births = [changed.old, changed.new].map(|node| node.and_then(|node| born(node)));
+            // The file kept its number, as most do, and needs no entry.
             if births[0] == births[1] {
                 continue;
             }
@@ -128,6 +129,8 @@ impl<'a> NodeMap<'a> {
         if let Some(same) = self.same(side, inode) {
             return Some(same);
         }
+        // A file that was written again has another birth, so only its place leads to it. Each directory on the way is
+        // followed to where the side has it now, since that may have been renamed.
         let path = self.base.path(inode)?;
         let (mut at, mut from) = (ROOT, ROOT);
         for name in names(&path) {
@@ -226,6 +229,8 @@ impl<'a> NodeMap<'a> {
         for name in names(&path) {
             own = self.child.lookup(own, name).ok()?;
             let successor_id = self.successor_id(self.child, directory, name, own);
+            // What the base had at a place is followed from the base. What the child added corresponds only to what the
+            // parent added there, too.
             at = match successor_id {
                 Some(Id::Base(old)) => self.successor(self.parent, old)?,
                 _ => self.parent_counterpart(directory, at, name, own)?,

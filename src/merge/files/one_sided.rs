@@ -30,6 +30,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
     pub(super) fn change(&mut self, difference: &TreeDifference) -> Option<Option<NodeChange>> {
         let ((inode, old), (number, new)) = (difference.old.as_ref()?, difference.new.as_ref()?);
         let is_file = |node: &FileNode| node.kind() != FileKind::Directory && node.nlink() == 1;
+        // The number alone does not tell: another file may have it in the other tree. No two files share a birth.
         let stayed = inode == number && old.crtime == new.crtime && is_file(old) && is_file(new);
         if !stayed || !old.names().eq(new.names()) || !Arc::ptr_eq(self.trees.parent.node(*inode).ok()?, old) {
             return None;

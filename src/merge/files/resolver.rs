@@ -160,6 +160,8 @@ impl<'a> Resolver<'a> {
     ) -> Result<NodeChange, TreeError> {
         let times = |of: fn(&FileNode) -> Time| [of(&child.node), of(&parent.node)];
         let is_same = same_body(&child.node, &parent.node);
+        // Where the contents are equal only attributes or names can contradict, and changing those moves the ctime
+        // alone.
         let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
         let mut change = NodeChange::nothing(item.id);
         if !item.is_directory() {

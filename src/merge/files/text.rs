@@ -1,4 +1,4 @@
-//! ThreeWay-way merge by lines.
+//! Three-way merge by lines.
 
 use std::collections::HashMap;
 

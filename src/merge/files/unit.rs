@@ -96,6 +96,8 @@ impl<'a> UnitFinder<'a> {
 
     fn directory_layout(&self, directory: u64) -> Option<UnitLayout> {
         let path = self.tree.path(directory)?;
+        // The root has no path that a rule could name: under `** unit` each thing in it is a unit, not the whole
+        // workspace.
         if directory != ROOT {
             let inside = [&path[..], b"/"].concat();
             if self.rules.of(&inside).kind.is_unit() || self.rules.of(&path).kind.is_unit() {
@@ -233,6 +235,7 @@ impl UnitFinder<'_> {
     /// Returns the hash of a unit's version: of its only file the file's, of a directory the directory's, else one over all
     /// members that tell a change.
     pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
+        // What tells no change is left out: two versions that differ in it alone are one version.
         let mut parts = self.parts(root);
         let node = |inode: u64| self.tree.node(inode).ok().map(|node| &**node);
         parts.retain(|(name, inode)| counts(name, node(*inode), None));
@@ -241,6 +244,7 @@ impl UnitFinder<'_> {
         {
             return self.tree.hash_of(*inode);
         }
+        // By name, so that the hash does not depend on the order in which companions are looked for.
         parts.sort();
         let mut hasher = Hasher::new(&UNIT_CONTEXT);
         for (name, inode) in parts {
