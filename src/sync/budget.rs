@@ -129,6 +129,7 @@ impl Budget {
     }
 
     fn take(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
+        // Before the lock is taken, as measuring the process may take long.
         self.admit(bytes)?;
         let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.share());
         let mut held = self.held.lock();
@@ -164,6 +165,7 @@ impl Budget {
 impl Gauge {
     fn check(&self) -> Result<(), OverBudget> {
         let mut held = (self.measure)(GiveBack::No);
+        // Giving back is tried when the limit is passed, and not at each admission while it stays passed.
         if held > self.limit_bytes && !self.is_over.load(Ordering::Relaxed) {
             held = (self.measure)(GiveBack::Yes);
         }

@@ -51,6 +51,7 @@ impl PoolState {
     /// Takes the next job that may run now.
     fn take(&mut self, threads_max: usize) -> Option<(u32, PoolJob)> {
         let may_run = |uid: &u32| self.running.get(uid).is_none_or(|running| *running < threads_max);
+        // A user at the limit is passed over, and keeps the place in the order for when one of the jobs ends.
         let at = self.turns.iter().position(may_run)?;
         let uid = self.turns.remove(at)?;
         let queue = self.queues.get_mut(&uid)?;
@@ -90,6 +91,8 @@ impl Pool {
     pub fn run(&self, uid: u32, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.state.lock();
         state.put(uid, Box::new(job));
+        // An idle thread that was called and has not woken yet has its job: counting it as free would leave this job
+        // waiting for that one.
         if state.idle > state.waking {
             state.waking += 1;
             self.0.work.notify_one();
@@ -98,6 +101,7 @@ impl Pool {
         if state.threads == self.0.threads_max {
             return;
         }
+        // Counted before the thread is there: others who come meanwhile must not start more than the pool may have.
         state.threads += 1;
         drop(state);
         let shared = self.0.clone();
@@ -125,7 +129,9 @@ impl PoolShared {
         let mut state = self.state.lock();
         loop {
             while let Some((uid, job)) = state.take(self.most_of_one_user()) {
+                // The lock is given up for the job, which may wait for a long time and may give the pool more work.
                 drop(state);
+                // A panic must not skip what follows: the user would lose one place in the pool for good.
                 let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 if outcome.is_err() {
                     log::error!("a job of the pool '{}' panicked", self.name);
@@ -157,6 +163,7 @@ impl PoolShared {
         if state.threads > 0 {
             return;
         }
+        // The limit of one user is not asked for: there is no other thread that would do the job later.
         let next = state.take(self.threads_max);
         drop(state);
         if let Some((uid, job)) = next {
