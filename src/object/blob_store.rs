@@ -87,6 +87,7 @@ impl BlobStore {
     pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
             let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+            // Noted before the file is there: a sweep that lists the file must find its number here.
             self.fresh.lock().drafts.insert(number);
             let path = format!("{}/{DRAFT}{number}", self.folder);
             let made = self.disk.create(&path);
@@ -139,6 +140,7 @@ impl BlobStore {
             self.disk.remove(&path)?;
             freed += bytes;
         }
+        // Until the folder is synced a power cut may bring removed files back, which a purge must not allow.
         if freed > 0 {
             self.disk.sync_dir(self.folder)?;
         }
@@ -188,6 +190,7 @@ impl TempBlob<'_> {
         self.file.sync()?;
         {
             let mut fresh = self.blobs.fresh.lock();
+            // Noted before the rename: a sweep that lists the file under its name must find it here.
             fresh.names.insert(*name);
             fresh.forget_unneeded();
         }
