@@ -116,6 +116,8 @@ impl Scorer {
         for (idf, members) in &self.groups {
             let mut clause = Clause { bound: idf * (K1 + 1.0), terms: members.iter().copied().collect() };
             clauses.retain_mut(|other| {
+                // A term in two groups adds to both. Weighed apart, its rows would be passed over by the bound of one
+                // of them alone.
                 let is_apart = other.terms.is_disjoint(&clause.terms);
                 if !is_apart {
                     clause.bound += other.bound;

@@ -72,6 +72,7 @@ impl<'a> MaxScore<'a> {
     /// Returns the next row that is `from` or above, beside those whose score is certainly below `floor`; nothing when no such
     /// row is left. `from` and `floor` never fall from call to call.
     pub fn seek(&mut self, from: u32, floor: f64) -> Option<u32> {
+        // The floor only rises, so a clause that became inessential stays so, and its lists need not be at `from`.
         while self.essential < self.clauses.len() && self.bounds_below[self.essential + 1] < floor {
             self.essential += 1;
         }
@@ -86,11 +87,13 @@ impl<'a> MaxScore<'a> {
         }
         let mut score = scorer.score(length, &self.counts);
         for at in (0..self.essential).rev() {
+            // From the largest bound down: what the rest can add shrinks fastest that way.
             if score * ROUNDING + self.bounds_below[at + 1] < floor {
                 return None;
             }
             if seek(&mut self.clauses[at], row) == Some(row) {
                 self.count(at, row);
+                // Computed anew instead of added to: the sum is to be the same bits as without any of this.
                 score = scorer.score(length, &self.counts);
             }
         }

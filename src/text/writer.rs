@@ -64,6 +64,7 @@ impl PostingsWriter {
         for (number, index) in indexes.iter().enumerate() {
             for row in 0..index.rows() {
                 let Some(new) = row_of(number, row) else { continue };
+                // Numbers come in any order here: the place of a later row may be made before that of an earlier one.
                 let rows = writer.lengths.len().max(new as usize + 1);
                 writer.lengths.resize(rows, 0);
                 writer.lengths[new as usize] = index.length(row);
@@ -78,7 +79,10 @@ impl PostingsWriter {
                     found.extend(list.filter_map(|(row, count)| Some((row_of(number, row)?, count))));
                 }
             }
+            // Rows of one index may get numbers between those of another, and lists ascend.
             found.sort_unstable();
+            // A term is not entered before it has a row: those whose rows are all left out would stay in the
+            // dictionary.
             if !found.is_empty() {
                 let place = writer.place(term) as usize;
                 found.drain(..).for_each(|(row, count)| writer.lists[place].push(row, count));
