@@ -60,10 +60,12 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
         let text = match content.text(packs) {
             Ok(text) => text,
             Err(error) => {
+                // One content that can't be read must not keep all others from being found.
                 failed.push((content.key, error));
                 continue;
             }
         };
+        // Also for a content without text: it is known to be indexed then, and is not read again.
         builder.content(&content.key);
         let Some(text) = text else { continue };
         for passage in passages(&text, content.syntax) {

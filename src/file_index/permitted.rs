@@ -52,6 +52,8 @@ impl VisibleFiles {
         let permitted = match known {
             Some(permitted) => permitted,
             None => {
+                // Without the lock, which others with a known answer need. Two who ask at once may both compute the
+                // same.
                 let found = Arc::new(self.compute(reader)?);
                 let mut cache = self.permitted.0.lock();
                 if cache.len() >= READERS_MAX {
@@ -85,6 +87,7 @@ impl VisibleFiles {
             }
         }
         for inode in &found.unreadable {
+            // Files that are hidden or not indexed have no key: they show no passage to begin with.
             let Some(key) = self.keys.get(inode) else { continue };
             for part in &mut found.parts {
                 if let Some(rows) = part.segment.find(key)?
@@ -92,6 +95,7 @@ impl VisibleFiles {
                     && part.times(rows.start) > 0
                 {
                     part.change(rows, false, &mut found.sums)?;
+                    // At most one segment shows a content, see `VisibleFiles::show`.
                     break;
                 }
             }

@@ -286,6 +286,7 @@ impl VisibleFiles {
         let shown = node.filter(|node| node.nlink() > 0 && !self.is_hidden(inode, node));
         let new_key = shown.and_then(IndexableContent::of).map(|content| content.key);
         let old_key = self.keys.get(&inode).copied();
+        // A change of attributes or names alone leaves the passages as they are.
         if old_key == new_key {
             return Ok(());
         }
@@ -318,6 +319,7 @@ impl VisibleFiles {
             Some(inodes) => _ = self.files.insert(*key, inodes),
             None => _ = self.files.remove(key),
         }
+        // Nothing of the content is shown yet, so that there is nothing to take back.
         if self.pending.contains(key) {
             if is_last {
                 self.pending.remove(key);
