@@ -89,6 +89,7 @@ impl CommandEmbedder {
         state.last_number += 1;
         let number = state.last_number;
         let job = Job { number, line, text_count: texts.len(), reply };
+        // A search waits for the vector of its query, while those of documents are made in the background.
         if kind == TextKind::Query {
             state.jobs.push_front(job)
         } else {

@@ -95,6 +95,8 @@ impl HttpEmbedder {
             return Err(if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
                 RequestFailure::Passing(EmbedError::Unreachable(complaint), wait.map(Duration::from_secs))
             } else if matches!(status.as_u16(), 400 | 413 | 422) {
+                // These are about the texts: other texts may go well. Anything else, such as a refused key, would be
+                // the answer to all texts.
                 RequestFailure::Lasting(EmbedError::Refused(complaint))
             } else {
                 RequestFailure::Lasting(EmbedError::Unreachable(complaint))
@@ -151,6 +153,7 @@ impl Embedder for HttpEmbedder {
                     Err(RequestFailure::Lasting(error)) => return Err(error),
                     Err(RequestFailure::Passing(error, wait)) => {
                         let pause = wait.unwrap_or(BACKOFF * 2u32.pow(made)).min(BACKOFF_MAX);
+                        // A pause that lasts until the deadline would leave no time for the request after it.
                         if made == RETRIES || deadline.left() <= pause {
                             return Err(error);
                         }

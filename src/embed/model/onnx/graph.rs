@@ -62,6 +62,8 @@ impl<'a> OnnxGraph<'a> {
     pub fn read(file: &'a [u8]) -> Result<OnnxGraph<'a>, String> {
         let mut found = None;
         for field in fields(file) {
+            // The numbers of fields are those of ONNX's `onnx.proto`: here `ModelProto.graph`, below `GraphProto.node`
+            // and `initializer`.
             if let (7, value) = field?
                 && found.replace(value.bytes()?).is_some()
             {
