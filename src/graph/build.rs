@@ -118,6 +118,7 @@ impl<'a> GraphBuilder<'a> {
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         while !self.step(usize::MAX) {}
+        // Before the renumbering, which looks for an order by following the links, those that mending adds included.
         self.mend();
         let order = order::near_together(&self.growing);
         let mut renumbered = vec![0; order.len()];

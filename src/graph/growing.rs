@@ -206,6 +206,8 @@ impl<'a> GrowingGraph<'a> {
             let (list, rest) = rest.split_at(count);
             self.scratch.unexamined.clear();
             self.scratch.unexamined.extend(list.iter().map(|&near| u32::from_le_bytes(near)));
+            // The sum over the bytes shows damage, not forgery: a number beyond the nodes would be an index out of
+            // range later.
             if self.scratch.unexamined.iter().any(|&near| near as usize >= self.counts.len()) {
                 return false;
             }

@@ -91,8 +91,10 @@ impl Hierarchy {
             self.gather(section, level, place, rows, near);
             query.estimates(rows, &near.nodes, &mut near.estimates);
             let all = near.estimates.scores.iter().zip(&near.places).zip(&near.nodes);
+            // Of equal scores the lower number wins, so that a walk does not depend on the order of the list.
             let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
             match best {
+                // Only what is strictly better: with equal scores the walk could go round in circles.
                 Some(((&better, &near), &found)) if better > estimate => {
                     (estimate, place, node) = (better, near, found)
                 }

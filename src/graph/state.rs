@@ -60,6 +60,7 @@ impl<'a> GraphBuilder<'a> {
         let params = params.limited();
         let is_fitting = bytes[PRINT_AT..SUM_AT] == fingerprint(rows, metric, params).to_le_bytes();
         let is_whole = cfg!(fuzzing) || bytes[SUM_AT..DONE_AT] == body_sum(bytes).to_le_bytes();
+        // Checked before anything is taken from the bytes: links of other rows would be within range, and wrong.
         if !is_fitting || !is_whole {
             return None;
         }
