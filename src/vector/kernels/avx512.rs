@@ -136,6 +136,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     for (number, (rows, out)) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)).enumerate() {
         fetch(codes, a.len(), rows_to_prefetch(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
         let four = four(rows, |row| code(codes, a.len(), row));
+        // Each sum begins at minus what the shift by 128 adds to it.
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
         for (sum, code) in sums.iter_mut().zip(four) {
             let (b, b_rest) = code.as_chunks::<BLOCK_VALUES>();
@@ -145,6 +146,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
             if let Some(x) = &a_rest {
                 *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(&padded(b_rest)), shift), load_code(x));
             }
+            // A row that is not there gives an empty code; its sum is still the start value.
             if code.len() < a.len() {
                 *sum = zero;
             }

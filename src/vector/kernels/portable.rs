@@ -35,6 +35,7 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
         add(&padded(a_rest), &padded(b_rest));
     }
     let mut width = BLOCK_VALUES;
+    // Halves are added pairwise, as registers are: any other order would round otherwise than the other variants do.
     while width > 1 {
         width /= 2;
         for i in 0..width {
