@@ -64,7 +64,7 @@ impl IndexableContent {
         let is_cut = self.content.size() > bytes.len() as u64;
         Ok(match String::from_utf8(bytes) {
             Ok(text) => Some(text),
-            // A character that the limit cut.
+            // The limit may cut a character in two, which does not make the text before it less of a text.
             Err(error) if is_cut && error.utf8_error().error_len().is_none() => {
                 let whole = error.utf8_error().valid_up_to();
                 let mut bytes = error.into_bytes();

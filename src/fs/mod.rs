@@ -197,7 +197,7 @@ impl Filesystem {
     }
 
     fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, refusal: &Refusal) {
-        // What gave up is done again.
+        // The request is repeated on a thread that may wait, and only what comes of that is told.
         if refusal.kind() == Kind::WouldWait {
             return;
         }

@@ -51,7 +51,7 @@ fn take_out(found: &Found<'_>) -> Vec<Level> {
     let top = usize::from(found.get_max_level_observed());
     let mut levels: Vec<Level> = (0..=top).map(|level| members(found, level)).collect();
     for layer in 0..=top {
-        // The builder keeps each point in the highest layer that it belongs to.
+        // The builder keeps each point in the highest layer that it belongs to, with the lists of all layers below.
         for point in found.get_point_indexation().get_layer_iterator(layer) {
             take_lists(&point, &mut levels[..=layer]);
         }

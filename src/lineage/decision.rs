@@ -193,7 +193,8 @@ impl Decision {
         let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
         let kept_as = input.maybe_text()?.map(Arc::from);
         let whole = Decision { lost, lost_more, note, kept_as, ..plain };
-        // There is one form for each decision.
+        // A decision without details has a form of its own. Taking this one as well would let two byte strings mean one
+        // decision, and so give it two hashes.
         if whole.has_details() { Ok(whole) } else { Err(CodecError::Code(code)) }
     }
 

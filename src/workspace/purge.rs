@@ -83,7 +83,7 @@ impl Tree {
             return Ok(None);
         }
         let mut tree = self.clone();
-        // What is in a directory comes behind it.
+        // From the back, since what is in a directory comes behind it: each directory is empty when its turn comes.
         for inode in chosen.into_iter().rev().filter(|inode| *inode != super::ROOT) {
             let Some(node) = tree.nodes.get(inode).cloned() else { continue };
             for (parent, name) in node.names() {

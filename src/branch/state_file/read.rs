@@ -119,7 +119,7 @@ impl StateFile {
     pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
         let rows = (0..self.count()?).map(|row| self.row(row).map(|row| row.info));
         let infos = rows.collect::<Result<Vec<StateInfo>, SegmentError>>()?;
-        // States are looked for by halves.
+        // A state is found by halving the range, which would miss those that are out of order.
         if infos.is_sorted_by(|one, next| one.key < next.key) {
             Ok(infos)
         } else {

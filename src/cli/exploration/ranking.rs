@@ -53,7 +53,7 @@ impl<'a> Ranking<'a> {
     /// Ranks by score; of equal ones the first in the order of candidates is better, and those without come last.
     pub fn new(explored: &'a [CandidateResult]) -> Ranking<'a> {
         let mut order: Vec<&CandidateResult> = explored.iter().collect();
-        // A sort that keeps the order of equals.
+        // The sort is stable, so that equal scores stay in the order of candidates.
         order.sort_by(|one, other| match (one.score, other.score) {
             (Some(one), Some(other)) => other.total_cmp(&one),
             (one, other) => other.is_some().cmp(&one.is_some()),

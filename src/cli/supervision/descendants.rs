@@ -54,7 +54,7 @@ fn reap() -> bool {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return false,
-            // There is no child, dead or alive.
+            // The only other error is ECHILD: no child is left that could be waited for.
             Err(_) => return true,
         }
     }

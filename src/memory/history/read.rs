@@ -258,7 +258,8 @@ impl<'a> HistoryReader<'a> {
             let signed = self.entry(hit.seq)?;
             let entry = &signed.entry;
             if entry.branch_id != at.0 {
-                // A child was merged: what is new of it.
+                // The entry merged a child: what follows is of the child's own lines, behind those that earlier merges
+                // took over.
                 let merged = self.timeline_point(entry.branch_id, hit.seq - 1)?.totals.merged_bytes;
                 (at, wanted, list) = ((entry.branch_id, hit.seq), merged.saturating_add(rest), LineList::Own);
                 continue;
@@ -269,7 +270,8 @@ impl<'a> HistoryReader<'a> {
             if rest >= lead {
                 return FoundEntry { signed, line, line_offset: rest - lead }.checked(of);
             }
-            // A fork or pull: what is new of the parent.
+            // The entry is a fork or a pull: what follows is of the parent's lines, behind those that were taken over
+            // before.
             wanted = before.totals.lineage_bytes.saturating_sub(before.totals.own_bytes).saturating_add(rest);
             (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }

@@ -162,7 +162,7 @@ impl Memory {
 
     fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
         let before = match self.files(&View::Branch(branch)) {
-            // Merged or discarded meanwhile.
+            // The branch was merged or discarded meanwhile: no file of it is left that could expire.
             Err(Error::Gone) => return Ok(0),
             before => before?,
         };

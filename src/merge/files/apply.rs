@@ -245,7 +245,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         };
         while let Some((id, name)) = missing.pop() {
             directory = match self.tree.lookup(directory, &name) {
-                // A directory of another origin does as well.
+                // A directory of another origin does as well: the names below need one at that path, and not this one.
                 Ok(there) if self.is_directory(there) => {
                     self.grafted.insert(id, there);
                     there

@@ -48,7 +48,7 @@ impl Memory {
                     return Ok(Some(EmbeddingTask::Embed(search.texts, None)));
                 }
             }
-            // They are indexed again, and then embedded.
+            // The contents of what was dropped are indexed anew, and their passages come back here then.
             Err(_) if self.storage.file_index.drop_broken() => return Ok(None),
             Err(error) => return Err(error),
         }

@@ -273,7 +273,7 @@ impl ManifestRow {
             changed: self.changed,
             stamp: self.stamp,
             state_entry: self.state_entry,
-            // These count from when the store was opened.
+            // These count from when the store was opened, so that no part holds them.
             edits: 0,
             state_seq: 0,
             base_seq: 0,
