@@ -26,7 +26,12 @@ impl IdReader {
             let file = File::open(path).map_err(|e| CommandError::file("opened", path, &e))?;
             Ok(BufReader::new(file).lines())
         };
-        let count = lines()?.count() as u64;
+        let mut count = 0;
+        // At the first error the counting ends: of a folder every line is one.
+        for line in lines()? {
+            line.map_err(|e| CommandError::file("read", path, &e))?;
+            count += 1;
+        }
         if count != rows {
             return Err(malformed(
                 path,
@@ -64,6 +69,12 @@ mod tests {
         let mut ids = IdReader::open(Some(&path), 2).unwrap();
         assert_eq!((ids.next(0).unwrap(), ids.next(1).unwrap()), ("b".into(), "a".into()));
         assert_eq!(IdReader::open(None, 2).unwrap().next(41).unwrap(), "row-00000041");
+    }
+
+    #[test]
+    fn a_folder_holds_no_ids() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(IdReader::open(Some(dir.path()), 2).err().unwrap().message.contains("read"));
     }
 
     #[test]
