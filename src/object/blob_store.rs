@@ -130,15 +130,17 @@ impl BlobStore {
         let (live, mut freed) = (live(), 0);
         for name in names.iter().filter(|name| !is_named(name, &live)) {
             let path = format!("{}/{name}", self.folder);
-            let bytes = self.disk.open(&path)?.len()?;
+            // A draft that has been listed may have its name by now, or be dropped.
+            let Some(bytes) = if_there(self.disk.open(&path).and_then(|file| file.len()))? else { continue };
             // Under the lock: nobody gives the name again between the look and the removal.
             let fresh = self.fresh.lock();
             let is_draft = name.strip_prefix(DRAFT).and_then(|number| number.parse().ok());
             if is_draft.is_some_and(|number| fresh.drafts.contains(&number)) || is_named(name, &fresh.names) {
                 continue;
             }
-            self.disk.remove(&path)?;
-            freed += bytes;
+            if if_there(self.disk.remove(&path))?.is_some() {
+                freed += bytes;
+            }
         }
         // Until the folder is synced a power cut may bring removed files back, which a purge must not allow.
         if freed > 0 {
@@ -159,6 +161,14 @@ impl BlobStore {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
         Ok(names)
+    }
+}
+
+/// Returns none where the file is not there.
+fn if_there<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
 
@@ -251,6 +261,22 @@ mod tests {
         drop(publishing);
         blobs.sweep(NONE).unwrap();
         assert!(blobs.disk.list("segments").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_draft_that_is_renamed_or_dropped_after_a_sweep_has_listed_it_fails_nothing() {
+        let blobs = blobs();
+        let dead = put(&blobs, 1);
+        let (renamed, dropped) = (blobs.create().unwrap(), blobs.create().unwrap());
+        blobs
+            .sweep(|| {
+                renamed.persist(&Hash([2; 32])).unwrap();
+                drop(dropped);
+                HashSet::new()
+            })
+            .unwrap();
+        assert!(blobs.open(&dead).is_err(), "what comes after them is swept");
+        blobs.open(&Hash([2; 32])).unwrap();
     }
 
     #[test]
