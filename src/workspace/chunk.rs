@@ -231,7 +231,7 @@ impl Chunk {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
             Chunk::Written(written) => written.read()?,
-            Chunk::Sealed(sealed) => packs.pack(&sealed.pack)?.read(sealed)?,
+            Chunk::Sealed(sealed) => sealed.read(packs)?,
         };
         Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes, self.length()))))
     }
