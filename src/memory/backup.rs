@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::maintenance::purge_mark;
 use super::open::entry_exists;
 use super::transaction::contents::is_whole;
 use super::verify::{VerifyOptions, verify};
@@ -24,7 +25,7 @@ const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 ///
 /// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a copy of the manifest
 /// first, then of what it names, then of the journal as far as it goes, is a state that the store really had. A seal
-/// meanwhile makes the copy begin again. The copy is verified before it is called done. It entry_exists the signing key.
+/// meanwhile makes the copy begin again. The copy is verified before it is called done. It holds the signing key.
 ///
 /// Kind `NotFound` where there is no store, `Exists` where something is in `dest`, `Invalid` for a place within a
 /// store, `Busy` where it was sealed during each of 20 tries, and those of [`verify`].
@@ -79,7 +80,7 @@ fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether a folder entry_exists a store.
+/// Returns whether a folder holds a store.
 fn is_store(path: &Path) -> bool {
     path.join("format").symlink_metadata().is_ok()
 }
@@ -137,6 +138,13 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
                 Err(error) => return Err(error),
             }
         }
+    }
+    // After the journal, so that an opening of the copy goes on with a purge whose entry it has. One that ended meanwhile has
+    // changed the manifest.
+    match store.copy(purge_mark::PATH, &copy) {
+        Ok(copied) => bytes += copied,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     if content(store, "manifest")? != content(&copy, "manifest")? {
         return Ok(None);
@@ -205,6 +213,27 @@ mod tests {
         assert!(!dir.path().join("none").exists());
         verify(&store, &VerifyOptions::default()).unwrap();
         backup(&store, &dir.path().join("new/copy")).unwrap();
+    }
+
+    #[test]
+    fn a_purge_that_is_not_finished_goes_into_the_copy() {
+        use crate::memory::maintenance::purge_mark::PurgeMark;
+        let dir = tempfile::tempdir().unwrap();
+        let (store, dest) = (store_in(dir.path()), dir.path().join("copy"));
+        let mark = PurgeMark { before: 1, segments: [crate::object::Hash([7; 32])].into(), quotes: Vec::new() };
+        mark.save(&RealDisk::new(&store)).unwrap();
+        backup(&store, &dest).unwrap();
+        assert_eq!(PurgeMark::read(&RealDisk::new(&dest)).unwrap(), Some(mark));
+    }
+
+    #[test]
+    fn a_batch_that_has_its_name_still_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_in(dir.path());
+        fs::write(store.join("spill-0"), "half a batch").unwrap();
+        verify(&store, &VerifyOptions::default()).unwrap();
+        backup(&store, &dir.path().join("copy")).unwrap();
+        assert!(!dir.path().join("copy/spill-0").exists());
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::storage::manifest;
 use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::{self, TreeStore};
+use super::transaction::batch::SPILL_PREFIX;
 use super::transaction::contents::is_whole;
 use super::{CopyError, Error};
 use crate::branch::{BranchVersion, StateFile, touched_at_most};
@@ -344,7 +345,8 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
     unfinished::verify(disk, &disk.list("").map_err(io)?)?;
     lost_temporaries::verify(disk, &disk.list("").map_err(io)?)?;
     for name in disk.list("").map_err(io)? {
-        if !known.contains(&name.as_str()) {
+        // A batch that is being written beside this, or was when its process ended; the next opening removes that.
+        if !known.contains(&name.as_str()) && !name.starts_with(SPILL_PREFIX) {
             return Err(Error::damaged(format!("the file {name} does not belong into a store")));
         }
     }
