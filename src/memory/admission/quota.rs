@@ -124,7 +124,12 @@ impl Memory {
 }
 
 impl KnownUsage {
+    /// Counts what has changed since the last call. Where that fails the next one counts all anew.
     fn bring_up_to_date(&mut self, now: &Catalog) -> Result<(), Error> {
+        self.count_changes(now).inspect_err(|_| *self = KnownUsage::default())
+    }
+
+    fn count_changes(&mut self, now: &Catalog) -> Result<(), Error> {
         let before = std::mem::replace(&mut self.catalog, now.clone());
         let mut fresh = Vec::new();
         for change in before.branches.diff(&now.branches) {
@@ -191,7 +196,6 @@ impl KnownUsage {
 
     /// What a branch and all below it hold.
     fn sum(&mut self, now: &Catalog, top: BranchId) -> Result<Usage, Error> {
-        // The branch itself is not among those below it.
         let (mut sum, mut left) = (Usage { branches: -1, ..Usage::default() }, vec![top]);
         while let Some(id) = left.pop() {
             let branch = now.branch(id)?;
