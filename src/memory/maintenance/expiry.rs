@@ -172,7 +172,11 @@ impl Memory {
             count += u64::from(dry_run || self.expire(owner, branch, &before, file)?);
         }
         if count > 0 && !dry_run {
-            let after = self.files(&View::Branch(branch))?;
+            let after = match self.files(&View::Branch(branch)) {
+                // Its end was told to all who watch; the other branches have their turn still.
+                Err(Error::Gone) => return Ok(count),
+                after => after?,
+            };
             let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
             // Who has files open lets go of those that are not open any more.
             let files = vec![Replaced { branch, before, after }];
