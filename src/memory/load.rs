@@ -164,7 +164,7 @@ impl JournalReading<'_> {
             PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment, is_replayed: true };
         let prepared = prepare(&context, &log_record).map_err(|error| match error.kind() {
             // These say nothing about the entry, so it is not called damaged.
-            super::Kind::Io | super::Kind::Full | super::Kind::Quota => error,
+            super::Kind::Io | super::Kind::Full | super::Kind::Quota | super::Kind::Descriptors => error,
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
