@@ -81,14 +81,15 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
         _ => drop(writer),
     }
     let mut errno = [0_u8; 4];
-    let readable = readable_within(&verdict, limit)?;
-    let answered = readable && verdict.read_exact(&mut errno).is_ok();
+    let readable = readable_within(&verdict, limit);
+    let answered = matches!(readable, Ok(true)) && verdict.read_exact(&mut errno).is_ok();
     // It has not been waited for, so the number can't be another process's.
     if let Some(child) = Pid::from_raw(child) {
         let _ = kill_process(child, Signal::KILL);
         // A child that hangs in the kernel can't be waited for; it is reaped when this process ends.
         let _ = waitpid(Some(child), if answered { WaitOptions::empty() } else { WaitOptions::NOHANG });
     }
+    readable?;
     Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { ProbeAnswer::Silent })
 }
 
