@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::EntryOp;
 use super::decision::EntryForm;
-use super::entry::{Counts, Detail, Entry, EntryOp};
+use super::entry::{Counts, Detail, Entry};
 use super::{SIGNATURE_BYTES, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 

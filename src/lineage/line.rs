@@ -55,7 +55,7 @@ impl SignedEntry {
         let (counts, op) = (&entry.counts, entry.op.name());
         put(out, format_args!(",\"deleted\":{},\"entry\":\"{}\",\"event\":\"{op}\"", counts.deleted, self.hash));
         put(out, format_args!(",\"files\":{}", counts.files));
-        if !hides_head(entry.op) {
+        if !entry.op.hides_head() {
             put(out, format_args!(",\"head\":\"{}\"", entry.head));
         }
         for (nth, item) in entry.detail.items.iter().enumerate() {
@@ -66,7 +66,7 @@ impl SignedEntry {
             out.push(b']');
         }
         if let Some(label) = &entry.detail.label {
-            put(out, format_args!(",\"{}\":", label_key(entry.op)));
+            put(out, format_args!(",\"{}\":", entry.op.label_key()));
             text(out, label);
         }
         put(out, format_args!(",\"put\":{},\"seq\":{}", counts.put, entry.seq));
@@ -98,46 +98,6 @@ impl SignedEntry {
     }
 }
 
-/// Returns whether the parent's line leaves out the head, which is that of a child: it says whether two branches have
-/// the same content.
-fn hides_head(op: EntryOp) -> bool {
-    match op {
-        EntryOp::Discard
-        | EntryOp::Refuse
-        | EntryOp::Rename
-        | EntryOp::LeaseLost
-        | EntryOp::Propose
-        | EntryOp::Withdraw => true,
-        EntryOp::Root
-        | EntryOp::Fork
-        | EntryOp::Commit
-        | EntryOp::Checkpoint
-        | EntryOp::Uncheckpoint
-        | EntryOp::Rollback
-        | EntryOp::Pull
-        | EntryOp::Promote
-        | EntryOp::Merge
-        | EntryOp::Config
-        | EntryOp::Resolve
-        | EntryOp::User
-        | EntryOp::Files
-        | EntryOp::Clock
-        | EntryOp::Owner
-        | EntryOp::Purge
-        | EntryOp::Archive
-        | EntryOp::Embedder
-        | EntryOp::Revert
-        | EntryOp::KeptDropped
-        | EntryOp::Import
-        | EntryOp::Append
-        | EntryOp::ArchiveLog
-        | EntryOp::FreeAgent
-        | EntryOp::BarAgent
-        | EntryOp::Approve
-        | EntryOp::Reject => false,
-    }
-}
-
 impl Detail {
     fn write_json(&self, op: EntryOp, out: &mut Vec<u8>) {
         if let Some(merge) = &self.merge {
@@ -152,7 +112,7 @@ impl Detail {
             put(out, format_args!(",\"purged\":{purged}"));
         }
         if let Some(label) = &self.label {
-            put(out, format_args!(",\"{}\":", label_key(op)));
+            put(out, format_args!(",\"{}\":", op.label_key()));
             text(out, label);
         }
         if let Some(merge) = &self.merge {
@@ -172,42 +132,6 @@ impl Detail {
             out.extend_from_slice(b",\"text\":");
             text(out, words);
         }
-    }
-}
-
-/// Returns the key of what an entry's label is.
-fn label_key(op: EntryOp) -> &'static str {
-    match op {
-        EntryOp::Config => "setting",
-        EntryOp::Resolve => "id",
-        EntryOp::Rename => "renamed_from",
-        EntryOp::Archive | EntryOp::ArchiveLog => "last_archived",
-        EntryOp::Embedder => "embedder",
-        EntryOp::Import => "imported",
-        EntryOp::FreeAgent | EntryOp::BarAgent => "agent_name",
-        EntryOp::Approve | EntryOp::Reject => "proposal",
-        EntryOp::Root
-        | EntryOp::Fork
-        | EntryOp::Commit
-        | EntryOp::Checkpoint
-        | EntryOp::Uncheckpoint
-        | EntryOp::Rollback
-        | EntryOp::Pull
-        | EntryOp::Promote
-        | EntryOp::Merge
-        | EntryOp::Discard
-        | EntryOp::Refuse
-        | EntryOp::User
-        | EntryOp::Files
-        | EntryOp::Clock
-        | EntryOp::Owner
-        | EntryOp::Purge
-        | EntryOp::Revert
-        | EntryOp::KeptDropped
-        | EntryOp::Append
-        | EntryOp::LeaseLost
-        | EntryOp::Propose
-        | EntryOp::Withdraw => "checkpoint",
     }
 }
 

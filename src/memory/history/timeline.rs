@@ -71,19 +71,7 @@ pub struct LineLengths {
 
 /// Returns whether the `events.jsonl` of the parent shows the entry.
 pub fn tells_parent(entry: &Entry) -> bool {
-    let of_child = matches!(
-        entry.op,
-        EntryOp::Fork
-            | EntryOp::Merge
-            | EntryOp::Promote
-            | EntryOp::Discard
-            | EntryOp::Rename
-            | EntryOp::Refuse
-            | EntryOp::LeaseLost
-            | EntryOp::Propose
-            | EntryOp::Withdraw
-    );
-    entry.parent_id != 0 && of_child
+    entry.parent_id != 0 && entry.op.tells_parent()
 }
 
 /// Returns whether the parent has to be known to tell what the entry leads to.

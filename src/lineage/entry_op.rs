@@ -1,0 +1,166 @@
+//! What steps of the lineage there are: the code of each, and all that lines of entries show of it.
+
+use crate::object::stored_codes;
+
+stored_codes! {
+    /// Says what an entry did.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum EntryOp {
+        /// A root branch was made.
+        Root = 1,
+        /// A branch was forked.
+        Fork = 2,
+        /// Records were written or deleted.
+        Commit = 3,
+        /// A checkpoint was taken.
+        Checkpoint = 4,
+        /// A checkpoint was deleted.
+        Uncheckpoint = 5,
+        /// A branch went back to a checkpoint.
+        Rollback = 6,
+        /// The parent's present state was merged into a branch.
+        Pull = 7,
+        /// A branch was merged into its parent and lives on.
+        Promote = 8,
+        /// A branch was merged into its parent and is gone.
+        Merge = 9,
+        /// A branch was thrown away.
+        Discard = 10,
+        /// A branch got another name.
+        Rename = 11,
+        /// A setting or a mode changed.
+        Config = 12,
+        /// A conflict was resolved manually.
+        Resolve = 13,
+        /// A merge was refused.
+        Refuse = 14,
+        /// A user was seen for the first time: the name its entries carry.
+        User = 15,
+        /// Files were written, made, moved or deleted.
+        Files = 16,
+        /// The clock had been wrong: times follow it again.
+        Clock = 17,
+        /// A branch was given to another user.
+        Owner = 18,
+        /// Records or files went for good, with all their versions.
+        Purge = 19,
+        /// Older entries were moved out of the store, into a file.
+        Archive = 20,
+        /// The embedder whose vectors branches have has changed, or is the first.
+        Embedder = 21,
+        /// What entries did to a branch was taken back.
+        Revert = 22,
+        /// Earlier states went, since the disk was full.
+        KeptDropped = 23,
+        /// A branch got something that it had in the store that it comes from.
+        Import = 28,
+        /// Entries were appended to a shared log.
+        Append = 32,
+        /// Entries of a shared log were archived.
+        ArchiveLog = 33,
+        /// Nobody holds the lease of a branch any longer.
+        LeaseLost = 48,
+        /// A name of an agent is nobody's any longer.
+        FreeAgent = 49,
+        /// Nobody may use a name of an agent.
+        BarAgent = 50,
+        /// A branch proposed its state to its parent.
+        Propose = 56,
+        /// A branch took back what it proposed.
+        Withdraw = 57,
+        /// An approver approved of what a branch below proposed.
+        Approve = 58,
+        /// An approver was against what a branch below proposed.
+        Reject = 59,
+    }
+}
+
+/// What is known of a kind of step.
+struct OpFacts {
+    /// The word that readers see.
+    name: &'static str,
+    /// The key of what an entry's label is.
+    label_key: &'static str,
+    /// Whether the parent's `events.jsonl` shows it, too.
+    tells_parent: bool,
+    /// Whether that line leaves out the head: it is that of a child, and says whether two branches have the same content.
+    hides_head: bool,
+}
+
+impl OpFacts {
+    const fn of(name: &'static str) -> OpFacts {
+        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false }
+    }
+
+    const fn label(self, label_key: &'static str) -> OpFacts {
+        OpFacts { label_key, ..self }
+    }
+
+    const fn told(self) -> OpFacts {
+        OpFacts { tells_parent: true, ..self }
+    }
+
+    const fn told_without_head(self) -> OpFacts {
+        OpFacts { hides_head: true, ..self.told() }
+    }
+}
+
+impl EntryOp {
+    const fn facts(self) -> OpFacts {
+        match self {
+            EntryOp::Root => OpFacts::of("root"),
+            EntryOp::Fork => OpFacts::of("fork").told(),
+            EntryOp::Commit => OpFacts::of("commit"),
+            EntryOp::Checkpoint => OpFacts::of("checkpoint"),
+            EntryOp::Uncheckpoint => OpFacts::of("uncheckpoint"),
+            EntryOp::Rollback => OpFacts::of("rollback"),
+            EntryOp::Pull => OpFacts::of("pull"),
+            EntryOp::Promote => OpFacts::of("promote").told(),
+            EntryOp::Merge => OpFacts::of("merge").told(),
+            EntryOp::Discard => OpFacts::of("discard").told_without_head(),
+            EntryOp::Rename => OpFacts::of("rename").label("renamed_from").told_without_head(),
+            EntryOp::Config => OpFacts::of("config").label("setting"),
+            EntryOp::Resolve => OpFacts::of("resolve").label("id"),
+            EntryOp::Refuse => OpFacts::of("refuse").told_without_head(),
+            EntryOp::User => OpFacts::of("user"),
+            EntryOp::Files => OpFacts::of("files"),
+            EntryOp::Clock => OpFacts::of("clock"),
+            EntryOp::Owner => OpFacts::of("owner"),
+            EntryOp::Purge => OpFacts::of("purge"),
+            EntryOp::Archive => OpFacts::of("archive").label("last_archived"),
+            EntryOp::Embedder => OpFacts::of("embedder").label("embedder"),
+            EntryOp::Revert => OpFacts::of("revert"),
+            EntryOp::KeptDropped => OpFacts::of("kept_dropped"),
+            EntryOp::Import => OpFacts::of("import").label("imported"),
+            EntryOp::Append => OpFacts::of("append"),
+            EntryOp::ArchiveLog => OpFacts::of("archive_log").label("last_archived"),
+            EntryOp::LeaseLost => OpFacts::of("lease_lost").told_without_head(),
+            EntryOp::FreeAgent => OpFacts::of("free_agent").label("agent_name"),
+            EntryOp::BarAgent => OpFacts::of("bar_agent").label("agent_name"),
+            EntryOp::Propose => OpFacts::of("propose").told_without_head(),
+            EntryOp::Withdraw => OpFacts::of("withdraw").told_without_head(),
+            EntryOp::Approve => OpFacts::of("approve").label("proposal"),
+            EntryOp::Reject => OpFacts::of("reject").label("proposal"),
+        }
+    }
+
+    /// Returns the word that readers see.
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Returns the key of what an entry's label is.
+    pub(super) const fn label_key(self) -> &'static str {
+        self.facts().label_key
+    }
+
+    /// Returns whether the parent of the entry's branch is shown it, too.
+    pub const fn tells_parent(self) -> bool {
+        self.facts().tells_parent
+    }
+
+    /// Returns whether what the parent is shown leaves out the head.
+    pub(super) const fn hides_head(self) -> bool {
+        self.facts().hides_head
+    }
+}
