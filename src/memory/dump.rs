@@ -6,10 +6,9 @@ use serde::Deserialize;
 
 use super::catalog::Branch;
 use super::catalog::shared_log::SharedLogTotals;
-use super::command::log_record::Command;
 use super::command::record_change::SharedLogAppend;
 use super::command::record_input::RecordEdit;
-use super::transaction::shared_log::event_of;
+use super::transaction::shared_log::{AppendEntries, event_of};
 use super::{Actor, BranchId, Error, Memory, RecordError, Snapshot, Tree};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, Version};
@@ -115,7 +114,7 @@ impl Memory {
     /// has ended.
     pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<SharedLogImport<'_>, Error> {
         let growth = SharedLogAppend { totals: SharedLogTotals::default(), changes: Vec::new() };
-        let command = || Ok(Command::Append { owner, via: owner, growth });
+        let command = || Ok(AppendEntries { owner, via: owner, growth });
         let log = BranchId(self.transact(who, &[], command)?.entry.branch_id);
         Ok(SharedLogImport { memory: self, who: who.clone(), owner, log, batch: Vec::new() })
     }

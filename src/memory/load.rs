@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Error;
 use super::catalog::Catalog;
+use super::command::plan_context::PlanContext;
 use super::command::prepared::PreparedCommand;
 use super::history::{History, HistoryReader};
 use super::open::parse_log_record;
@@ -13,7 +14,6 @@ use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::transaction::clock::Moment;
-use super::transaction::prepare::{PlanContext, prepare};
 use super::transaction::transact::{LogTail, split};
 use crate::disk::Disk;
 use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
@@ -162,7 +162,7 @@ impl JournalReading<'_> {
         let segment = |name: &Hash| self.source.segments.get(name);
         let context =
             PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment, is_replayed: true };
-        let prepared = prepare(&context, &log_record).map_err(|error| match error.kind() {
+        let prepared = log_record.command.prepare(&context, &log_record).map_err(|error| match error.kind() {
             // These say nothing about the entry, so it is not called damaged.
             super::Kind::Io | super::Kind::Full | super::Kind::Quota | super::Kind::Descriptors => error,
             super::Kind::Damaged => self.first_wrong(error),
@@ -173,7 +173,7 @@ impl JournalReading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.journal_segments.extend(self.log_tail.count(&log_record.command, bytes.len(), prepared.counts.put));
+        self.journal_segments.extend(self.log_tail.count(&*log_record.command, bytes.len(), prepared.counts.put));
         self.catalog.apply(prepared.branch, prepared.op, prepared.steps, seq, log_record.time);
         // `push` needs to know how the branch stood before the entry.
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;

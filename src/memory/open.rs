@@ -8,7 +8,7 @@ use super::admission::Admission;
 use super::admission::disk_room::DiskRoom;
 use super::admission::reserve::{self, Reserve};
 use super::catalog::settings::Settings;
-use super::command::log_record::{Command, LogRecord};
+use super::command::log_record::LogRecord;
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::{Maintenance, purge_mark, unfinished};
@@ -19,6 +19,7 @@ use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
 use super::transaction::clock::{self, Moment};
+use super::transaction::commands::{MakeRoot, read_log_record};
 use super::transaction::leases::Leases;
 use super::transaction::shared_events::SharedEvents;
 use super::transaction::transact::LogTail;
@@ -171,8 +172,8 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        self.transact(&self.environment.owner, &[], || Ok(Command::Root("main".into(), Settings::default())))
-            .map(|_| ())
+        let command = || Ok(MakeRoot { name: "main".into(), settings: Settings::default() });
+        self.transact(&self.environment.owner, &[], command).map(|_| ())
     }
 }
 
@@ -351,5 +352,5 @@ pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
 
 /// Reads a command; kind `Damaged`, with the number of the entry, where it holds none.
 pub(super) fn parse_log_record(bytes: &[u8], seq: u64) -> Result<LogRecord, Error> {
-    LogRecord::from_bytes(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
+    read_log_record(bytes).map_err(|error| Error::damaged(format!("entry {seq} can't be read: {error}")))
 }

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use crate::memory::catalog::signals::SignalChange;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
-use crate::memory::command::record_change::RecordChange;
 use crate::memory::{Error, LimitError, Memory};
 use crate::sync::{Measure, Mutex, Reservation};
 use crate::workspace::Tree;
@@ -122,17 +121,10 @@ impl Memory {
     }
 
     /// Admits what a command leaves in memory, unless it gives something back. Kind `Full`.
-    pub(in crate::memory) fn admit_command(&self, command: &Command, bytes: usize) -> Result<(), Error> {
-        let grows = match command {
-            Command::Root(..)
-            | Command::Fork { .. }
-            | Command::Append { .. }
-            | Command::Bulk { .. }
-            | Command::Checkpoint { .. }
-            | Command::Config(..) => true,
-            Command::Commit(_, changes) => changes.iter().any(|change| matches!(change, RecordChange::Put { .. })),
-            _ => false,
-        };
-        if grows { Ok(self.admission.budget.admit(bytes as u64 + COMMAND_BYTES)?) } else { Ok(()) }
+    pub(in crate::memory) fn admit_command(&self, command: &dyn Command, bytes: usize) -> Result<(), Error> {
+        if !command.takes_memory() {
+            return Ok(());
+        }
+        Ok(self.admission.budget.admit(bytes as u64 + COMMAND_BYTES)?)
     }
 }

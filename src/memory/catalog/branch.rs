@@ -20,6 +20,13 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct BranchId(pub u64);
 
+impl BranchId {
+    /// Reads the stored form, a varint.
+    pub fn read(input: &mut Reader<'_>) -> Result<BranchId, CodecError> {
+        Ok(BranchId(input.number()?))
+    }
+}
+
 /// A named state of a branch.
 #[derive(Clone)]
 pub struct Checkpoint {

@@ -31,7 +31,7 @@ impl ImportedState {
     }
 
     /// Appends the stored form.
-    pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             ImportedState::Settings(settings) => {
                 settings.write(out.byte(1));
@@ -47,7 +47,7 @@ impl ImportedState {
     }
 
     /// Reads the stored form. [`CodecError::Code`] for what this version can't import.
-    pub(super) fn read(input: &mut Reader<'_>) -> Result<ImportedState, CodecError> {
+    pub fn read(input: &mut Reader<'_>) -> Result<ImportedState, CodecError> {
         match input.byte()? {
             1 => Ok(ImportedState::Settings(Settings::read(input)?)),
             2 => {

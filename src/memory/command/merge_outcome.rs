@@ -318,7 +318,7 @@ impl RollbackOutcome {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
-pub(super) mod samples {
+pub mod samples {
     use super::*;
     use crate::lineage::LostPart;
     use crate::workspace::{FileName, FileOp, TreeChange};

@@ -1,11 +1,11 @@
 //! Commands: what a caller asks for, checked for form; as a record of the log; and as a change that passed the rules.
 
-pub mod command_code;
 pub mod imported;
 pub mod log_entry;
 pub mod log_record;
 pub mod merge_kind;
 pub mod merge_outcome;
+pub mod plan_context;
 pub mod prepared;
 pub mod purge_selection;
 pub mod record_change;

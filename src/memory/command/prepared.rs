@@ -60,6 +60,23 @@ pub(in crate::memory) fn about(
     }
 }
 
+/// The entry of a command that concerns no branch.
+pub(in crate::memory) fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) -> PreparedCommand {
+    PreparedCommand {
+        op,
+        branch: BranchId(0),
+        path: "".into(),
+        parent: None,
+        base: Hash::ZERO,
+        head: Hash::ZERO,
+        recorded_head: None,
+        counts: Counts::default(),
+        detail,
+        labels: [user, "".into(), "".into()],
+        steps: vec![step],
+    }
+}
+
 impl PreparedCommand {
     /// Gives the entry its particulars, in the place of others.
     pub(in crate::memory) fn with_detail(mut self, detail: Detail) -> PreparedCommand {

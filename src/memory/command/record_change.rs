@@ -50,14 +50,14 @@ impl RecordChange {
 
 impl SharedLogAppend {
     /// Appends the stored form.
-    pub(super) fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
+    pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         self.totals.write(out).number(self.changes.len() as u64);
         self.changes.iter().for_each(|change| change.write(out));
         out
     }
 
     /// Reads the stored form back.
-    pub(super) fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
+    pub fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
         let totals = SharedLogTotals::read(input)?;
         let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
         Ok(SharedLogAppend { totals, changes })
@@ -76,7 +76,7 @@ mod flag {
 
 impl RecordChange {
     /// Appends the stored form: its flags first, which say what follows.
-    pub(super) fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Writer) {
         match self {
             RecordChange::Delete { id } => {
                 out.byte(0).text(id);
@@ -102,7 +102,7 @@ impl RecordChange {
     }
 
     /// Reads the stored form back. Content and id are taken as they are: they were checked before they were written.
-    pub(super) fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
+    pub fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         if flags == flag::CURSOR {
             return Ok(RecordChange::Cursor(SharedLogCursor::read(input)?));

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::record_patch::RecordPatch;
 use crate::memory::RecordError;
-use crate::vector::DIM_MAX;
+use crate::record::RecordContent;
+use crate::vector::{DIM_MAX, Metric};
 
 /// Largest document of a record, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
@@ -70,6 +71,27 @@ pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError
         None => Ok(()),
         Some(at) => Err(RecordError::NotFinite(at)),
     }
+}
+
+/// Checks the vector, where there is one, against what is fixed below a root branch, or against the first one.
+/// [`RecordError::Dimension`] or `ZeroVector` (under cosine), else as [`check_numbers`].
+pub(in crate::memory) fn check_vector(
+    dim: Option<usize>,
+    metric: Metric,
+    content: &RecordContent,
+    norm: f32,
+) -> Result<(), RecordError> {
+    let Some(vector) = &content.vector else { return Ok(()) };
+    check_numbers(vector)?;
+    if let Some(dim) = dim
+        && dim != vector.len()
+    {
+        return Err(RecordError::Dimension { found: vector.len(), expected: dim });
+    }
+    if metric == Metric::Cosine && norm == 0.0 {
+        return Err(RecordError::ZeroVector);
+    }
+    Ok(())
 }
 
 impl RecordInput {

@@ -10,8 +10,8 @@
 use serde_json::{Value, json};
 
 use crate::memory::catalog::{LineageStart, Revision};
-use crate::memory::command::log_record::Command;
 use crate::memory::history::{HistoryReader, MovedEntries};
+use crate::memory::transaction::commands::ArchiveEntries;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::{Hash, Time};
 
@@ -45,7 +45,7 @@ impl Memory {
     fn begin_lineage(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
-            self.execute(&mut writer, who.uid, Command::Archive(last, tip))?
+            self.execute(&mut writer, who.uid, ArchiveEntries { last, hash: tip })?
         };
         self.notify(change);
         Ok(entry.hash)

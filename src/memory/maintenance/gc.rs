@@ -11,8 +11,8 @@ use super::compact::CompactionPolicy;
 use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, LeaseState};
-use crate::memory::command::log_record::Command;
 use crate::memory::storage::manifest::Stored;
+use crate::memory::transaction::commands::{DiscardBranch, DropKept};
 use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, LimitError, Memory};
 use crate::object::{Hash, Time};
 
@@ -162,7 +162,7 @@ impl Memory {
                 return Err(BranchError::InUse.into());
             }
             path = Some(branch.path.to_string());
-            Ok(Command::Discard(branch.id))
+            Ok(DiscardBranch(branch.id))
         };
         self.give_room()?;
         match self.transact_in_room(who, &[Some(branch)], command) {
@@ -184,7 +184,7 @@ impl Memory {
         let told = Error::from(LimitError::KeptDropped);
         log::warn!("{told}; {}", told.hint());
         for (_, branch) in self.roots() {
-            let command = || Ok(Command::KeptDropped(branch));
+            let command = || Ok(DropKept(branch));
             if let Err(error) = self.transact_in_room(&self.environment.owner, &[Some(branch)], command) {
                 log::warn!("the lineage does not say so: {error}; {}", error.hint());
                 self.notify(BranchEvent::of_root(branch, KEPT_DROPPED));

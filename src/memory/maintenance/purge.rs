@@ -185,7 +185,7 @@ impl Memory {
             let mut writer = self.writer_with_nothing_pending()?;
             let time = self.next_time(&mut writer)?;
             let planned = purge.time_until(time);
-            let log_record = LogRecord { time, planned, uid: who.uid, command: purge.command() };
+            let log_record = LogRecord { time, planned, uid: who.uid, command: Box::new(purge.command()) };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 let after = purge.apply(catalog)?;
                 // Again, under the writer lock: another branch may have got something of it since.

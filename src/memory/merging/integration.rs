@@ -8,14 +8,98 @@ use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
-use crate::memory::command::log_record::LogRecord;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
+use crate::memory::command::merge_kind::{MergeKind, RevertedEntries};
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
 use crate::merge::{Action, Sides, decision_on};
-use crate::object::Hash;
+use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::Tree;
+
+/// States are merged.
+#[derive(Debug)]
+pub(in crate::memory) struct MergeBranches {
+    /// The branch that is merged, promoted, pulls, or takes back entries.
+    pub branch: BranchId,
+    pub merge: MergeKind,
+    pub outcome: Arc<MergeOutcome>,
+}
+
+pub(in crate::memory) const MERGE: CommandSpec = CommandSpec {
+    code: 8,
+    name: "merge",
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Merge, input)?)),
+};
+
+pub(in crate::memory) const PROMOTE: CommandSpec = CommandSpec {
+    code: 9,
+    name: "promote",
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Promote, input)?)),
+};
+
+pub(in crate::memory) const PULL: CommandSpec = CommandSpec {
+    code: 10,
+    name: "pull",
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Pull, input)?)),
+};
+
+pub(in crate::memory) const REVERT: CommandSpec = CommandSpec {
+    code: 26,
+    name: "revert",
+    read: |input| {
+        let (branch, entries) = (BranchId::read(input)?, RevertedEntries::read(input)?);
+        Ok(Box::new(MergeBranches::read(branch, MergeKind::Revert(entries), input)?))
+    },
+};
+
+impl MergeBranches {
+    fn read(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<MergeBranches, CodecError> {
+        Ok(MergeBranches { branch, merge, outcome: Arc::new(MergeOutcome::read(input, merge)?) })
+    }
+}
+
+impl Command for MergeBranches {
+    fn spec(&self) -> &'static CommandSpec {
+        match self.merge {
+            MergeKind::Merge => &MERGE,
+            MergeKind::Promote => &PROMOTE,
+            MergeKind::Pull => &PULL,
+            MergeKind::Revert(_) => &REVERT,
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0);
+        if let MergeKind::Revert(entries) = self.merge {
+            entries.write(out);
+        }
+        self.outcome.write(self.merge, out);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let merge_context = MergeContext::of(context, log_record);
+        let replayed = Integration::replay(&merge_context, self.branch, self.merge, &self.outcome)
+            .and_then(|integration| integration.prepare(context.catalog, log_record));
+        context.recorded(replayed, self.outcome.head)
+    }
+
+    fn commits_files_of(&self) -> Option<BranchId> {
+        (self.merge == MergeKind::Merge).then_some(self.branch)
+    }
+
+    fn outdates_plans_of(&self) -> Option<BranchId> {
+        (!self.merge.is_revert()).then_some(self.branch)
+    }
+
+    fn shared_event(&self) -> Option<SharedEvent<'_>> {
+        match self.merge {
+            MergeKind::Merge | MergeKind::Promote => Some(SharedEvent::Merged(self.branch, self.spec().name)),
+            MergeKind::Pull | MergeKind::Revert(_) => None,
+        }
+    }
+}
 
 /// A merge, promote or pull with the states that it leads to.
 pub struct Integration {
@@ -188,7 +272,6 @@ fn missing(found: String) -> Error {
 mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
-    use crate::memory::command::log_record::Command;
     use crate::memory::command::merge_outcome::RecordOutcomes;
     use crate::memory::merging::merge_budget::MergeBudget;
     use crate::memory::merging::merge_plan::MergePlan;
@@ -240,7 +323,13 @@ mod tests {
         records.push(RecordOutcome::Parent, None);
         (merged.records, merged.head) = (records, memory.catalog().branch(main).unwrap().state.head());
         let mut writer = memory.writer().unwrap();
-        memory.execute(&mut writer, 0, Command::Merge(child, MergeKind::Merge, Arc::new(merged))).unwrap();
+        memory
+            .execute(
+                &mut writer,
+                0,
+                MergeBranches { branch: child, merge: MergeKind::Merge, outcome: Arc::new(merged) },
+            )
+            .unwrap();
         drop(writer);
         assert_eq!(text_of(&memory, main), "of the parent");
         memory.sync().unwrap();
@@ -257,7 +346,8 @@ mod tests {
         let mut outcome = plan.outcome(&Arc::default()).unwrap();
         outcome.head = crate::object::Hash([1; 32]);
         let recorded = outcome.head;
-        let command = Command::Merge(child, MergeKind::Merge, Arc::new(outcome));
+        let (branch, merge) = (child, MergeKind::Merge);
+        let command = Box::new(MergeBranches { branch, merge, outcome: Arc::new(outcome) });
         let mut writer = memory.writer().unwrap();
         let time = memory.next_time(&mut writer).unwrap();
         let log_record = LogRecord { time, planned: plan.time, uid: 0, command };

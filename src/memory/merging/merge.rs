@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::gate_check::{SummaryCheck, check_gate};
+use super::integration::MergeBranches;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
@@ -15,7 +16,7 @@ use super::unit_use::UnitRetry;
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::BranchId;
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::object::Hash;
@@ -177,7 +178,7 @@ impl Memory {
             Err(in_use) => return Ok(MergeAttempt::Refused(in_use, Some(planned))),
         };
         let note: Arc<str> = note.into();
-        let command = Command::Merge(branch, merge, Arc::new(planned.outcome(&note)?));
+        let command = Box::new(MergeBranches { branch, merge, outcome: Arc::new(planned.outcome(&note)?) });
         let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command };
         let (entry, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
             planned.prepare(catalog, log_record, note)

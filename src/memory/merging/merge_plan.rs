@@ -18,6 +18,7 @@ use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::merge_outcome::{BaseOutcome, MergeOutcome, StoredDecision};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, UnitConflict, plan_files};
@@ -35,6 +36,13 @@ pub struct MergeContext<'a> {
     pub packs: &'a dyn Packs,
     /// When it is done.
     pub time: Time,
+}
+
+impl<'a> MergeContext<'a> {
+    /// Returns that of a log record.
+    pub fn of(context: &PlanContext<'a>, log_record: &LogRecord) -> MergeContext<'a> {
+        MergeContext { catalog: context.catalog, packs: context.packs, time: log_record.planned }
+    }
 }
 
 /// A merge, promote or pull that was worked out.
@@ -334,9 +342,8 @@ impl MergePlan {
         planned.settings.merges_like(&present.settings)
     }
 
-    /// Works it out again for what has changed since, as far as that is possible, and else as a whole.
-    /// `PlanError::Exceeded` where it takes more than the budget; `PlanError::Failed` where a branch has ended or what
-    /// differs can't be read.
+    /// Works it out again for what has changed since, as far as that is possible, and else as a whole. Fails with
+    /// `PlanError::Exceeded` beyond the budget.
     pub fn replan(
         &self,
         context: MergeContext<'_>,
@@ -344,7 +351,6 @@ impl MergePlan {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
-        // An old plan refers to files that a compaction has removed since.
         let is_compacted = self.rewrites != context.catalog.rewrites;
         if is_compacted || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);

@@ -11,15 +11,51 @@ use crate::lineage::{Counts, Decision, Detail, EntryOp};
 use crate::memory::catalog::shared_log::log_entry_number;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, CatalogChange, Checkpoint};
 use crate::memory::command::log_entry::purged_content;
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::storage::trees::stored;
 use crate::memory::{BranchError, Error};
-use crate::object::{Hash, Time};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::Version;
 use crate::segment::{Row, Segment, SegmentError};
 use crate::workspace::PurgedFiles;
+
+/// Records and files go for good, from a branch and all that hold the same.
+#[derive(Debug)]
+pub(in crate::memory) struct PurgeItems {
+    pub branch: BranchId,
+    pub selection: Arc<PurgeSelection>,
+}
+
+pub(in crate::memory) const PURGE: CommandSpec =
+    CommandSpec { code: 23, name: "purge", read: |input| Ok(Box::new(PurgeItems::read(input)?)) };
+
+impl PurgeItems {
+    fn read(input: &mut Reader<'_>) -> Result<PurgeItems, CodecError> {
+        Ok(PurgeItems { branch: BranchId::read(input)?, selection: Arc::new(PurgeSelection::read(input)?) })
+    }
+}
+
+impl Command for PurgeItems {
+    fn spec(&self) -> &'static CommandSpec {
+        &PURGE
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.selection.write(out.number(self.branch.0));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let mut purge = Purge::new(self.branch, self.selection.clone(), log_record.planned);
+        purge.prepare(context.catalog, log_record)
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
 
 /// An earlier state, and which it is.
 type KeyedState = (StateKey, RetainedState);
@@ -99,8 +135,8 @@ impl Purge {
     }
 
     /// Returns the command.
-    pub fn command(&self) -> Command {
-        Command::Purge(self.branch, self.selection.clone())
+    pub fn command(&self) -> PurgeItems {
+        PurgeItems { branch: self.branch, selection: self.selection.clone() }
     }
 
     /// Returns when directories change: not after a time, as a clock that was set back may have it.

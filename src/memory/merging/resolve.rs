@@ -4,11 +4,53 @@ use std::sync::Arc;
 
 use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
-use crate::lineage::{Decision, Side};
-use crate::memory::catalog::{BranchId, Catalog, Resolution};
-use crate::memory::command::log_record::Command;
+use crate::lineage::{Decision, Detail, EntryOp, Side};
+use crate::memory::catalog::{BranchId, Catalog, CatalogChange, Resolution};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, Error, Memory, MergeError};
+use crate::object::{CodecError, Reader, Writer};
+
+/// A conflict between two versions is resolved.
+#[derive(Debug)]
+pub(in crate::memory) struct ResolveConflict {
+    pub branch: BranchId,
+    /// The record, or the file as `files/PATH`.
+    pub id: Arc<str>,
+    /// The side chosen, and the versions that it was chosen between.
+    pub resolution: Resolution,
+}
+
+pub(in crate::memory) const RESOLVE: CommandSpec =
+    CommandSpec { code: 15, name: "resolve", read: |input| Ok(Box::new(ResolveConflict::read(input)?)) };
+
+impl ResolveConflict {
+    fn read(input: &mut Reader<'_>) -> Result<ResolveConflict, CodecError> {
+        let (branch, id, resolution) = (BranchId::read(input)?, input.text()?.into(), Resolution::read(input)?);
+        Ok(ResolveConflict { branch, id, resolution })
+    }
+}
+
+impl Command for ResolveConflict {
+    fn spec(&self) -> &'static CommandSpec {
+        &RESOLVE
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.resolution.write(out.number(self.branch.0).text(&self.id));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        context.catalog.parent(branch)?;
+        let text = if self.resolution.side == Side::Child { "child" } else { "parent" };
+        let detail = Detail { label: Some(self.id.clone()), text: Some(text.into()), ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Resolve(branch.id, self.id.clone(), self.resolution.clone())))
+    }
+}
 
 /// A conflict and how somebody resolves it.
 #[derive(Clone)]
@@ -36,7 +78,7 @@ impl Memory {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = resolved;
-        self.transact(who, &[Some(branch)], || Ok(Command::Resolve { branch, id, resolution })).map(drop)
+        self.transact(who, &[Some(branch)], || Ok(ResolveConflict { branch, id, resolution })).map(drop)
     }
 
     /// Finds a conflict that waits in a merge or else in a pull, or else one that one of them decides by itself.
@@ -92,7 +134,7 @@ impl Memory {
             let followed = self.followed(&catalog, (branch, merge), resolved.collect())?;
             let mut writer = self.writer()?;
             for ResolvedConflict { uid, id, resolution } in followed {
-                self.execute(&mut writer, uid, Command::Resolve { branch, id, resolution })?;
+                self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
             }
         }
         Ok(())

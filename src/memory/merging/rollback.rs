@@ -8,14 +8,75 @@ use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, SourceState, StateSource};
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::merge_outcome::RollbackOutcome;
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, MergeError};
 use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files, unit_paths};
-use crate::object::Time;
+use crate::object::{CodecError, Reader, Time, Writer};
 use crate::workspace::{Tree, TreePatch};
+
+/// The patterns of the files that go back, each beginning with `files/`, and what is done to them.
+pub(in crate::memory) type FilesOutcome = (Vec<Arc<str>>, Arc<RollbackOutcome>);
+
+/// A branch, or some of its files, goes back to an earlier state.
+#[derive(Debug)]
+pub(in crate::memory) struct RollBack {
+    pub branch: BranchId,
+    pub source: StateSource,
+    /// For some files only.
+    pub files: Option<FilesOutcome>,
+}
+
+pub(in crate::memory) const ROLLBACK: CommandSpec = CommandSpec {
+    code: 7,
+    name: "rollback",
+    read: |input| Ok(Box::new(RollBack { branch: BranchId::read(input)?, source: read_source(input)?, files: None })),
+};
+
+pub(in crate::memory) const ROLLBACK_FILES: CommandSpec =
+    CommandSpec { code: 19, name: "rollback_files", read: |input| Ok(Box::new(RollBack::read_of_files(input)?)) };
+
+impl RollBack {
+    fn read_of_files(input: &mut Reader<'_>) -> Result<RollBack, CodecError> {
+        let (branch, source, patterns) = (BranchId::read(input)?, read_source(input)?, read_texts(input)?);
+        Ok(RollBack { branch, source, files: Some((patterns, Arc::new(RollbackOutcome::read(input)?))) })
+    }
+}
+
+fn read_source(input: &mut Reader<'_>) -> Result<StateSource, CodecError> {
+    StateSource::read(input)?.ok_or(CodecError::Code(0))
+}
+
+impl Command for RollBack {
+    fn spec(&self) -> &'static CommandSpec {
+        if self.files.is_some() { &ROLLBACK_FILES } else { &ROLLBACK }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.source.write(out.number(self.branch.0));
+        if let Some((patterns, outcome)) = &self.files {
+            outcome.write(write_texts(patterns, out));
+        }
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let merge_context = MergeContext::of(context, log_record);
+        let Some((patterns, outcome)) = &self.files else {
+            let rollback = Rollback::new(merge_context, self.branch, &self.source, None, usize::MAX)?;
+            return rollback.prepare(context.catalog, log_record);
+        };
+        let replayed = Rollback::replay(merge_context, self.branch, &self.source, patterns, outcome)
+            .and_then(|rollback| rollback.prepare(context.catalog, log_record));
+        context.recorded(replayed, outcome.head)
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
 
 /// A rollback that was worked out.
 pub struct Rollback {
@@ -26,7 +87,7 @@ pub struct Rollback {
     /// The entry that took the checkpoint: another one may get its label.
     checkpoint_seq: u64,
     /// For some files only: the patterns, and what is done to those.
-    files: Option<(Vec<Arc<str>>, Arc<RollbackOutcome>)>,
+    files: Option<FilesOutcome>,
     state: BranchVersion,
     /// The base that the branch gets back, where it had another one: a merge then deletes nothing that a pull had brought.
     base: Option<Arc<BranchVersion>>,
@@ -108,14 +169,8 @@ impl Rollback {
     }
 
     /// Returns what the log holds of it.
-    pub fn command(&self) -> Command {
-        let (branch, source) = (self.branch.id, self.source.clone());
-        match &self.files {
-            None => Command::Rollback(branch, source),
-            Some((patterns, outcome)) => {
-                Command::RollbackFiles { branch, source, patterns: patterns.clone(), outcome: outcome.clone() }
-            }
-        }
+    pub fn command(&self) -> RollBack {
+        RollBack { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
     }
 
     /// Returns the branch whose files it changes, with the files that it then has.
@@ -302,7 +357,7 @@ mod tests {
         let head = memory.catalog().branch(main).unwrap().state.head();
         let outcome = RollbackOutcome { head, count: 0, files: TreePatch::default(), base: TreePatch::default() };
         let (patterns, outcome) = (vec!["files/a".into()], Arc::new(outcome));
-        memory.execute(&mut writer, 0, Command::RollbackFiles { branch, source, patterns, outcome }).unwrap();
+        memory.execute(&mut writer, 0, RollBack { branch, source, files: Some((patterns, outcome)) }).unwrap();
         drop(writer);
         assert_eq!(text_of(&memory, main), b"behind");
         memory.sync().unwrap();

@@ -6,13 +6,62 @@ use std::sync::Arc;
 
 use crate::branch::{BranchVersion, touched_at_most};
 use crate::lineage::{Counts, Detail, EntryOp, ITEMS_MAX};
+use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about, fix};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Error, RecordError};
-use crate::object::Time;
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::segment::{Segment, SegmentError};
+
+/// Many records are written, which are in a segment, and others deleted.
+#[derive(Debug)]
+pub(super) struct CommitSegment {
+    pub branch: BranchId,
+    pub segment: Hash,
+    /// The ids that go.
+    pub deletes: Vec<Arc<str>>,
+    /// How far the branch has read the shared log from then on, where that changes.
+    pub cursor: Option<SharedLogCursor>,
+}
+
+pub(super) const BULK: CommandSpec =
+    CommandSpec { code: 4, name: "bulk", read: |input| Ok(Box::new(CommitSegment::read(input)?)) };
+
+impl CommitSegment {
+    fn read(input: &mut Reader<'_>) -> Result<CommitSegment, CodecError> {
+        let (branch, segment, deletes) = (BranchId::read(input)?, input.hash()?, read_texts(input)?);
+        let cursor = if input.byte()? == 1 { Some(SharedLogCursor::read(input)?) } else { None };
+        Ok(CommitSegment { branch, segment, deletes, cursor })
+    }
+}
+
+impl Command for CommitSegment {
+    fn spec(&self) -> &'static CommandSpec {
+        &BULK
+    }
+
+    fn write(&self, out: &mut Writer) {
+        write_texts(&self.deletes, out.number(self.branch.0).hash(&self.segment)).byte(u8::from(self.cursor.is_some()));
+        self.cursor.iter().fold(out, |out, cursor| cursor.write(out));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (catalog, segment) = (context.catalog, (context.segment)(&self.segment)?);
+        let bulk = Bulk::new(catalog, self.branch, segment, &self.deletes, log_record.planned)?;
+        bulk.prepare(catalog, log_record, self.cursor)
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn segment(&self) -> Option<Hash> {
+        Some(self.segment)
+    }
+}
 
 /// A commit of many records, worked out.
 pub struct Bulk {
@@ -111,10 +160,15 @@ impl Bulk {
         Ok(row < self.segment.rows() && self.segment.id(row)? == id)
     }
 
-    /// Returns the entry of the commit and what it changes in a catalog in which this holds. Fails with `Error::Gone`
-    /// where the branch has ended since, and with `RecordError::BulkDimension` where another branch has fixed a
-    /// dimension meanwhile.
-    pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+    /// Returns the entry of the commit and what it changes in a catalog in which this holds.
+    /// `cursor` is how far the branch has read its shared log from then on. Fails with `Error::Gone` where the branch has
+    /// ended since, and with `RecordError::BulkDimension` where another branch has fixed a dimension meanwhile.
+    pub fn prepare(
+        &self,
+        catalog: &Catalog,
+        log_record: &LogRecord,
+        cursor: Option<SharedLogCursor>,
+    ) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         // Another branch may have fixed the dimension since the plan was made.
         check_dimension(catalog, branch, &self.segment)?;
@@ -123,8 +177,8 @@ impl Bulk {
         prepared = prepared.with_detail(Detail::of_items(self.first_ids()?));
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
         fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
-        if let Command::Bulk { cursor: Some(cursor), .. } = &log_record.command {
-            prepared = prepared.step(CatalogChange::Cursor(branch.id, *cursor));
+        if let Some(cursor) = cursor {
+            prepared = prepared.step(CatalogChange::Cursor(branch.id, cursor));
         }
         Ok(prepared.with_state(self.state.clone()))
     }

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::prepare::{PlanContext, prepare};
 use super::transact::LogTail;
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::CatalogChange;
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, of_store};
 use crate::memory::{Actor, ClockError, Environment, Error, Memory};
-use crate::object::Time;
+use crate::object::{Time, Writer};
 
 const DAY_NANOS: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -50,6 +53,25 @@ pub(in crate::memory) fn warning(last: Time, now: Time) -> Option<String> {
              right, unmount and run engramfs clock STORE --reset"
         )
     })
+}
+
+/// Times follow the clock again, from this command's own on.
+#[derive(Debug)]
+pub(super) struct ResetClock;
+
+pub(super) const CLOCK: CommandSpec = CommandSpec { code: 20, name: "clock", read: |_| Ok(Box::new(ResetClock)) };
+
+impl Command for ResetClock {
+    fn spec(&self) -> &'static CommandSpec {
+        &CLOCK
+    }
+
+    fn write(&self, _: &mut Writer) {}
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (user, step) = (context.catalog.user(log_record.uid), CatalogChange::Clock(log_record.time));
+        Ok(of_store(EntryOp::Clock, Detail::default(), user, step))
+    }
 }
 
 impl Memory {
@@ -102,16 +124,7 @@ impl Memory {
             if writer.time <= now {
                 return Ok(report);
             }
-            let (seq, log_record) =
-                (writer.seq + 1, LogRecord { time: now, planned: now, uid: who.uid, command: Command::Clock });
-            let segment = |name: &_| self.storage.segments.get(name);
-            let prepare = |catalog: &_, log_record: &_| {
-                prepare(
-                    &PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment, is_replayed: false },
-                    log_record,
-                )
-            };
-            self.execute_planned(&mut writer, log_record, prepare)?.1
+            self.execute_at(&mut writer, now, who.uid, Box::new(ResetClock))?.1
         };
         self.notify(change);
         report["clock"] = self.clock_state().into();

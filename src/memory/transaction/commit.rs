@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::bulk::Bulk;
+use super::bulk::{Bulk, CommitSegment};
+use super::commands::CommitRecords;
 use super::corrections::{ResolvedEdits, ResolvedVersion};
-use super::prepare::check_vector;
+use super::rollback::Receipt;
 use super::shared_log::cursor_at;
-use super::write::Receipt;
 use crate::branch::{BranchVersion, check_record_id};
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::{DiskReservation, bulk_cost_of, cost_of};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::record_change::RecordChange;
-use crate::memory::command::record_input::RecordEdit;
+use crate::memory::command::record_input::{RecordEdit, check_vector};
 use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, REVALIDATED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
@@ -135,7 +135,7 @@ impl Memory {
                 changes.push(RecordChange::Cursor(cursor_at(&self.catalog(), branch, entry)?));
             }
             // Only an error ends this without an entry; `holds` tells the two cases apart below.
-            if holds { Ok(Command::Commit(branch, changes)) } else { Err(BranchError::Moves.into()) }
+            if holds { Ok(CommitRecords { branch, changes }) } else { Err(BranchError::Moves.into()) }
         };
         match self.transact_in_room(who, &[Some(branch)], command) {
             Err(_) if !holds => Ok(None),
@@ -221,12 +221,13 @@ impl Memory {
                 bulk = newer;
             }
             let cursor = cursor.map(|entry| cursor_at(&self.catalog(), branch, entry)).transpose()?;
-            let (time, command) =
-                (self.next_time(&mut writer)?, Command::Bulk { branch, segment: name, deletes, cursor });
+            let time = self.next_time(&mut writer)?;
+            let command = Box::new(CommitSegment { branch, segment: name, deletes, cursor });
             // The clock may have been set back since it was planned.
             let log_record = LogRecord { time, planned: bulk.time.min(time), uid: who.uid, command };
-            let (entry, change) =
-                self.execute_planned(&mut writer, log_record, |catalog, log_record| bulk.prepare(catalog, log_record))?;
+            let (entry, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
+                bulk.prepare(catalog, log_record, cursor)
+            })?;
             drop(writer);
             self.notify(change);
             return Ok(Some(entry));
@@ -248,7 +249,7 @@ impl Memory {
         }
         if records.is_empty() {
             let changes = deletes.iter().map(|id| RecordChange::Delete { id: id.clone() }).collect();
-            return self.transact(who, &[Some(branch)], || Ok(Command::Commit(branch, changes))).map(drop);
+            return self.transact(who, &[Some(branch)], || Ok(CommitRecords { branch, changes })).map(drop);
         }
         self.check_records(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
         let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
@@ -277,7 +278,7 @@ impl Memory {
             let state = self.catalog().branch(branch)?.state.clone();
             is_there = state.find(record.id())?.map_or(Ok(false), |row| record.is_version(&row))?;
             let delete = RecordChange::Delete { id: record.id().into() };
-            if is_there { Ok(Command::Commit(branch, vec![delete])) } else { Err(BranchError::Moves.into()) }
+            if is_there { Ok(CommitRecords { branch, changes: vec![delete] }) } else { Err(BranchError::Moves.into()) }
         };
         match self.transact_in_room(who, &[Some(branch)], command) {
             Err(_) if !is_there => Ok(false),

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
-use crate::lineage::{Detail, ITEMS_MAX};
+use crate::lineage::ITEMS_MAX;
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
-use crate::memory::command::log_record::{COMMAND_BYTES, Command};
+use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::allow_waiting;
@@ -26,9 +26,9 @@ const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 /// What was done to a branch's files since its last entry.
 pub(in crate::memory) struct Pending {
     /// Who did it.
-    uid: u32,
+    pub(super) uid: u32,
     /// The files before.
-    before: Tree,
+    pub(super) before: Tree,
     /// What was worked out of it so far.
     counted: Option<CountedChanges>,
     /// Operations on the branch when that was, or when the first came.
@@ -55,7 +55,7 @@ impl Pending {
 
     /// Returns how many paths differ between the files before and after, and the first of them; one that was changed, and
     /// changed again after the count was worked out, may count twice.
-    fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
+    pub(super) fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
         let Some(done) = &self.counted else { return counted(&self.before, after) };
         let (count, more) = counted(&done.after, after);
         let is_new = |path: &Arc<str>| !done.first.contains(path);
@@ -316,22 +316,6 @@ impl Memory {
             log_tail.unsealed_bytes += content.len() as u64;
         }
         Ok((after, outcome))
-    }
-
-    /// Makes one entry of what was done to a branch's files since its last one.
-    pub(in crate::memory) fn commit_pending(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
-        let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
-        let (uid, before) = (pending.uid, pending.before.clone());
-        // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
-        let Some(after) = self.catalog().branches.get(&branch).map(|branch| branch.state.clone()) else {
-            log_tail.pending.remove(&branch);
-            return Ok(());
-        };
-        let (count, paths) = pending.count(after.files());
-        let paths = Detail::of_items(paths).items;
-        self.execute(log_tail, uid, Command::Files(branch, count, paths))?;
-        self.merging.acks.note_written(branch, uid, &before, after.files());
-        Ok(())
     }
 
     /// Works out what takes long of what was done to a branch's files, so that committing it takes little.

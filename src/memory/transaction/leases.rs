@@ -9,9 +9,12 @@ use std::sync::Weak;
 use super::files::split_code;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
+use crate::lineage::EntryOp;
 use crate::memory::admission::disk_room::cost_of;
-use crate::memory::catalog::{BranchId, Catalog, LeaseState};
-use crate::memory::command::log_record::{COMMAND_BYTES, Command};
+use crate::memory::catalog::{BranchId, Catalog, CatalogChange, LeaseState};
+use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{Reader, Time, Writer};
 use crate::sync::{Mutex, allow_waiting};
@@ -53,6 +56,33 @@ impl Leases {
     /// Adds a holder; false where there is none yet.
     fn join(&self, branch: BranchId) -> bool {
         self.0.lock().get_mut(&branch).map(|held| held.holders += 1).is_some()
+    }
+}
+
+/// Nobody holds the lease of a branch any longer.
+#[derive(Debug)]
+pub(super) struct LoseLease(pub BranchId);
+
+pub(super) const LEASE_LOST: CommandSpec =
+    CommandSpec { code: 48, name: "lease_lost", read: |input| Ok(Box::new(LoseLease(BranchId::read(input)?))) };
+
+impl Command for LoseLease {
+    fn spec(&self) -> &'static CommandSpec {
+        &LEASE_LOST
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.0.0);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.0)?;
+        let lost = CatalogChange::Lease(branch.id, LeaseState::Lost(log_record.time));
+        Ok(about(context.catalog, log_record, branch, EntryOp::LeaseLost).step(lost))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
     }
 }
 
@@ -106,7 +136,7 @@ impl Memory {
         let Some(owner) = is_lost() else { return Ok(()) };
         let owner = Actor { uid: owner, gid: 0, name: self.catalog().user(owner) };
         // Under the lock again: somebody may have taken it.
-        let command = || is_lost().map(|_| Command::LeaseLost(branch)).ok_or_else(|| BranchError::InUse.into());
+        let command = || is_lost().map(|_| LoseLease(branch)).ok_or_else(|| BranchError::InUse.into());
         self.give_room()?;
         match self.transact_in_room(&owner, &[], command) {
             Err(_) if is_lost().is_none() => Ok(()),

@@ -1,23 +1,19 @@
 //! The one way in which anything changes: plan, sign, append to the journal, swap the catalog.
 //!
-//! `prepare` applies the rules, `transact` appends; `commit`, `write` and `files` are what callers use.
+//! `commands` has what can be done, with its rules, `transact` appends it; `commit`, `rollback` and `files` plan what takes more.
 
-mod agents;
-mod archive_log;
 pub mod batch;
 pub mod bulk;
 pub mod clock;
+pub mod commands;
 mod commit;
 pub mod contents;
 mod corrections;
 pub mod files;
-pub mod import;
 pub mod leases;
-pub mod prepare;
-pub mod proposals;
+pub mod rollback;
 pub mod shared_events;
 pub mod shared_log;
 pub mod signals;
 pub mod transact;
-pub mod write;
 pub mod writer;

@@ -12,8 +12,7 @@ use crate::lineage::SignedEntry;
 use crate::memory::catalog::shared_log::log_entry_number;
 use crate::memory::catalog::signals::{Publisher, Signal, Signals};
 use crate::memory::catalog::{Branch, BranchId};
-use crate::memory::command::log_record::Command;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::log_record::{Command, SharedEvent};
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::{Error, Memory, SignalError};
 use crate::object::Time;
@@ -239,7 +238,7 @@ impl Memory {
     }
 
     /// Returns what is to be known before a command of those who share its log, if it is anything to them.
-    pub(in crate::memory) fn shared_event_context(&self, command: &Command) -> Option<SharedEventContext> {
+    pub(in crate::memory) fn shared_event_context(&self, command: &dyn Command) -> Option<SharedEventContext> {
         let catalog = self.catalog();
         let of = |branch: BranchId, is_announced: &dyn Fn(&Branch, &Branch) -> bool| {
             let branch = catalog.branch(branch).ok()?;
@@ -247,16 +246,15 @@ impl Memory {
             let (path, is_announced) = (branch.path.clone(), is_announced(branch, owner));
             Some(SharedEventContext { owner: LogOwner::of(owner), path, is_announced, signals: owner.signals.clone() })
         };
-        match command {
-            Command::Append { via, .. } => of(*via, &|_, _| true),
+        match command.shared_event()? {
+            SharedEvent::Appended(via, _) => of(via, &|_, _| true),
             // Its own log, if it has one, ends with it; who hears of the merge has that of the parent.
-            Command::Merge(child, MergeKind::Merge | MergeKind::Promote, _) => {
-                let parent = catalog.branch(*child).ok()?.parent?;
+            SharedEvent::Merged(child, _) => {
+                let parent = catalog.branch(child).ok()?.parent?;
                 let context = of(parent, &|parent, owner| parent.id == owner.id)?;
-                Some(SharedEventContext { path: catalog.branch(*child).ok()?.path.clone(), ..context })
+                Some(SharedEventContext { path: catalog.branch(child).ok()?.path.clone(), ..context })
             }
-            Command::Config(branch, ..) | Command::Discard(branch) => of(*branch, &|_, _| false),
-            _ => None,
+            SharedEvent::Changed(branch) => of(branch, &|_, _| false),
         }
     }
 
@@ -264,14 +262,15 @@ impl Memory {
     pub(in crate::memory) fn note_shared_events(
         &self,
         SharedEventContext { owner, path, is_announced, signals }: &SharedEventContext,
-        command: &Command,
+        command: &dyn Command,
         entry: &SignedEntry,
     ) {
         let (signed, counts) = (&entry.entry, entry.entry.counts);
         let by = EventOrigin { time: signed.time, branch: path, agent: &signed.agent, uid: signed.uid };
-        match command {
-            Command::Append { growth, .. } => {
-                for change in &growth.changes {
+        let event = command.shared_event();
+        match event {
+            Some(SharedEvent::Appended(_, changes)) => {
+                for change in changes {
                     if let RecordChange::Put { id, content, .. } = change
                         && let Some(number) = log_entry_number(id)
                     {
@@ -280,14 +279,13 @@ impl Memory {
                     }
                 }
             }
-            Command::Merge(_, kind, _) if *is_announced => {
-                let event = if *kind == MergeKind::Merge { "merge" } else { "promote" };
+            Some(SharedEvent::Merged(_, event)) if *is_announced => {
                 let (put, deleted, files) = (counts.put, counts.deleted, counts.files);
                 self.note_event(*owner, event, &by, About::Merge { entry: signed.seq, put, deleted, files });
             }
             _ => {}
         }
-        if !matches!(command, Command::Append { .. }) && !signals.is_empty() {
+        if !matches!(event, Some(SharedEvent::Appended(..))) && !signals.is_empty() {
             self.note_ended_signals(*owner, signals, "session", signed.time);
         }
     }
@@ -323,7 +321,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::catalog::signals::SignalLifetime;
-    use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordEdit, RecordInput};
 
     fn lines(share: u64) -> EventLines {
         let budget = Arc::new(Budget::default());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::commands::provenance;
 use super::files::split_code;
-use super::prepare::{PlanContext, check_vector, provenance};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
@@ -15,9 +15,11 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::{OWN_LOG, SharedLogCursor, event_record_id, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::{EVENT_KEY, SharedLogEntryInput, write_entry_line};
-use crate::memory::command::log_record::{COMMAND_BYTES, Command, LogRecord};
+use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord, SharedEvent};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about, fix, labels};
 use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
+use crate::memory::command::record_input::check_vector;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 use crate::record::{Provenance, RecordContent, Version};
@@ -51,6 +53,50 @@ impl AppendReceipt {
     }
 }
 
+/// Entries are appended to a shared log.
+#[derive(Debug)]
+pub(in crate::memory) struct AppendEntries {
+    /// The branch whose log it is.
+    pub owner: BranchId,
+    /// The branch through which they come.
+    pub via: BranchId,
+    /// What comes.
+    pub growth: SharedLogAppend,
+}
+
+pub(super) const APPEND: CommandSpec =
+    CommandSpec { code: 32, name: "append", read: |input| Ok(Box::new(AppendEntries::read(input)?)) };
+
+impl AppendEntries {
+    fn read(input: &mut Reader<'_>) -> Result<AppendEntries, CodecError> {
+        let (owner, via) = (BranchId::read(input)?, BranchId::read(input)?);
+        Ok(AppendEntries { owner, via, growth: SharedLogAppend::read(input)? })
+    }
+}
+
+impl Command for AppendEntries {
+    fn spec(&self) -> &'static CommandSpec {
+        &APPEND
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.growth.write(out.number(self.owner.0).number(self.via.0));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (owner, via) = (context.catalog.branch(self.owner)?, context.catalog.branch(self.via)?);
+        prepare_append(context, log_record, (owner, via), &self.growth)
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn shared_event(&self) -> Option<SharedEvent<'_>> {
+        Some(SharedEvent::Appended(self.via, &self.growth.changes))
+    }
+}
+
 impl Memory {
     /// Appends entries to a branch's shared log, as one atomic batch, in the name of who writes through the branch.
     ///
@@ -74,7 +120,7 @@ impl Memory {
             if nothing_new {
                 return Err(BranchError::Moves.into());
             }
-            Ok(Command::Append { owner: catalog.log_owner(branch)?.id, via, growth })
+            Ok(AppendEntries { owner: catalog.log_owner(branch)?.id, via, growth })
         };
         match self.transact_in_room(who, &[], command) {
             Err(_) if nothing_new => Ok(receipt),

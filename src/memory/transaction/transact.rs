@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::clock::Moment;
+use super::commands::read_log_record;
 use super::files::Pending;
-use super::prepare::{PlanContext, prepare};
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
@@ -13,7 +13,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
 use crate::object::{self, Context, Hash, Time};
@@ -102,19 +102,14 @@ impl LogTail {
 
     /// Counts a command that was appended or read back, with the bytes of its log record and the records that it puts:
     /// what a seal is worth, and what is pending no more. Returns the segment that only this log record names.
-    pub fn count(&mut self, command: &Command, bytes: usize, put: u64) -> Option<Hash> {
+    pub fn count(&mut self, command: &dyn Command, bytes: usize, put: u64) -> Option<Hash> {
         self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
-        match command {
-            Command::Files(branch, ..) | Command::Discard(branch) | Command::Merge(branch, MergeKind::Merge, _) => {
-                self.pending.remove(branch);
-                None
-            }
-            Command::Bulk { segment, .. } => {
-                self.unsealed_bytes += put * BULK_ROW_BYTES;
-                Some(*segment)
-            }
-            _ => None,
+        if let Some(branch) = command.commits_files_of() {
+            self.pending.remove(&branch);
         }
+        let segment = command.segment()?;
+        self.unsealed_bytes += put * BULK_ROW_BYTES;
+        Some(segment)
     }
 
     /// Moves behind an entry.
@@ -168,22 +163,22 @@ impl Memory {
     /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what `command` sees
     /// and what is done. What was done to the files of `branches` becomes entries first. Fails as `command` does, and
     /// then there is no entry.
-    pub(in crate::memory) fn transact(
+    pub(in crate::memory) fn transact<C: Command>(
         &self,
         who: &Actor,
         branches: &[Option<BranchId>],
-        command: impl FnOnce() -> Result<Command, Error>,
+        command: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let _room = self.take_room(cost_of(0, 0))?;
         self.transact_in_room(who, branches, command)
     }
 
     /// Like [`Memory::transact`], for who found room for it, or gives room back.
-    pub(in crate::memory) fn transact_in_room(
+    pub(in crate::memory) fn transact_in_room<C: Command>(
         &self,
         who: &Actor,
         branches: &[Option<BranchId>],
-        command: impl FnOnce() -> Result<Command, Error>,
+        command: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
         let (entry, change) = {
             let mut writer = self.writer_for(who, branches)?;
@@ -223,33 +218,31 @@ impl Memory {
         }
     }
 
-    /// Writes down the name of a uid that was never seen before.
-    fn register_user(&self, log_tail: &mut LogTail, who: &Actor) -> Result<(), Error> {
-        if !self.catalog().users.contains_key(&who.uid) {
-            self.execute(log_tail, who.uid, Command::User(who.name.clone()))?;
-        }
-        Ok(())
-    }
-
     /// Works out what a command changes, and does it. Fails with `ClockError` where the clock was set by more than a
-    /// day since the last write, or no later time is left, and else as `prepare` and [`Memory::execute_planned`] do.
+    /// day since the last write, or no later time is left, and else as `Command::prepare` and [`Memory::execute_planned`] do.
     pub(in crate::memory) fn execute(
         &self,
         log_tail: &mut LogTail,
         uid: u32,
-        command: Command,
+        command: impl Command,
     ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
-        let time = match &command {
-            Command::Files(..) => self.time_of_pending(log_tail),
-            _ => self.next_time(log_tail)?,
-        };
+        let time = self.next_time(log_tail)?;
+        self.execute_at(log_tail, time, uid, Box::new(command))
+    }
+
+    /// The same with the time that the entry is to have.
+    pub(in crate::memory) fn execute_at(
+        &self,
+        log_tail: &mut LogTail,
+        time: Time,
+        uid: u32,
+        command: Box<dyn Command>,
+    ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let seq = log_tail.seq + 1;
         self.execute_planned(log_tail, LogRecord { time, planned: time, uid, command }, |catalog, log_record| {
-            let segment = |name: &Hash| self.storage.segments.get(name);
-            prepare(
-                &PlanContext { catalog, seq, packs: &self.storage.trees, segment: &segment, is_replayed: false },
-                log_record,
-            )
+            let (packs, segment) = (&self.storage.trees, |name: &Hash| self.storage.segments.get(name));
+            let context = PlanContext { catalog, seq, packs, segment: &segment, is_replayed: false };
+            log_record.command.prepare(&context, log_record)
         })
     }
 
@@ -264,27 +257,29 @@ impl Memory {
     ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let journal = log_tail.writable()?;
         let prepared = prepare(&self.catalog(), &log_record)?;
-        let bytes = log_record.to_bytes();
-        self.admit_command(&log_record.command, bytes.len())?;
+        let (command, bytes) = (&*log_record.command, log_record.to_bytes());
+        debug_assert!(
+            read_log_record(&bytes).is_ok_and(|read| read.to_bytes() == bytes),
+            "{command:?} could not be read back"
+        );
+        self.admit_command(command, bytes.len())?;
         let signed =
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
         // From here on the request can't be repeated on another thread, so this one may block.
         allow_waiting();
         // Every check comes before the append: once the frame is written, the command has happened.
-        self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], log_record.command.frees_room())?;
-        if let Some(segment) = log_tail.count(&log_record.command, bytes.len(), prepared.counts.put) {
+        self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], command.frees_room())?;
+        if let Some(segment) = log_tail.count(command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
-        if let Command::Discard(branch)
-        | Command::Merge(branch, MergeKind::Merge | MergeKind::Promote | MergeKind::Pull, _) = &log_record.command
-        {
-            self.merging.acks.forget_branch(*branch);
-            self.merging.planner.forget(*branch);
+        if let Some(branch) = command.outdates_plans_of() {
+            self.merging.acks.forget_branch(branch);
+            self.merging.planner.forget(branch);
         }
         let (branch, op) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
-        let context = self.shared_event_context(&log_record.command);
+        let context = self.shared_event_context(command);
         // Kept, so that what goes is dropped with no lock held.
         let previous = {
             let catalog = self.catalog();
@@ -293,7 +288,7 @@ impl Memory {
         };
         let (signed, files) = self.apply(log_tail, prepared, signed);
         if let Some(context) = context {
-            self.note_shared_events(&context, &log_record.command, &signed);
+            self.note_shared_events(&context, command, &signed);
         }
         Ok((signed, BranchEvent { branch, parent, op, files, previous }))
     }

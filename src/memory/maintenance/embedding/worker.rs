@@ -8,7 +8,7 @@ use super::EmbedderSlot;
 use super::collect::{EmbeddingGoal, EmbeddingTask};
 use crate::embed::{EmbedError, EmbedderIdentity, TextKind, agrees};
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
-use crate::memory::command::log_record::Command;
+use crate::memory::transaction::commands::RecordEmbedder;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::record::DerivedVector;
@@ -315,8 +315,8 @@ impl Memory {
     /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails as any change may, and with
     /// `Gone` where the root branch has ended.
     pub(super) fn record_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
-        let text = record.to_text().into();
-        self.transact(&self.environment.owner, &[Some(root)], || Ok(Command::Embedder(root, text))).map(drop)
+        let command = || Ok(RecordEmbedder { root, value: record.to_text().into() });
+        self.transact(&self.environment.owner, &[Some(root)], command).map(drop)
     }
 }
 

@@ -9,14 +9,48 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::shared_log::{SharedLogTotals, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::write_entry_line;
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about, labels};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
-use crate::object::Hash;
+use crate::object::{Hash, Writer};
+
+/// Entries of a shared log are archived.
+#[derive(Debug)]
+pub(super) struct ArchiveLog {
+    /// The branch whose log it is.
+    pub owner: BranchId,
+    /// What the log holds then.
+    pub totals: SharedLogTotals,
+}
+
+pub(super) const ARCHIVE_LOG: CommandSpec = CommandSpec {
+    code: 33,
+    name: "archive_log",
+    read: |input| Ok(Box::new(ArchiveLog { owner: BranchId::read(input)?, totals: SharedLogTotals::read(input)? })),
+};
+
+impl Command for ArchiveLog {
+    fn spec(&self) -> &'static CommandSpec {
+        &ARCHIVE_LOG
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.totals.write(out.number(self.owner.0));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        prepare(context.catalog, log_record, context.catalog.branch(self.owner)?, (self.totals, None))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
 
 /// The entries of a log behind those that are archived.
-pub(super) struct UnarchivedEntries {
+struct UnarchivedEntries {
     /// The last entry of it.
     last_number: u64,
     state: BranchVersion,
@@ -67,7 +101,7 @@ impl Memory {
             let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
             let live = live.caught_up(log)?;
             let time = self.next_time(&mut writer)?;
-            let command = Command::ArchiveLog { owner: branch, totals };
+            let command = Box::new(ArchiveLog { owner: branch, totals });
             let log_record = LogRecord { time, planned: time, uid: who.uid, command };
             let (_, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 prepare(catalog, log_record, catalog.branch(branch)?, (totals, Some(live)))
@@ -95,7 +129,7 @@ impl Memory {
         }
         let (bytes, archived_bytes) = (bytes_between(log, 0, entries)?, bytes_between(log, 0, archived)?);
         let totals = SharedLogTotals { entries, bytes, archived, archived_bytes };
-        let entry = self.transact(who, &[], || Ok(Command::ArchiveLog { owner, totals }))?;
+        let entry = self.transact(who, &[], || Ok(ArchiveLog { owner, totals }))?;
         Ok(entry.entry.head)
     }
 }
@@ -131,7 +165,7 @@ fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
 /// Returns the entry, and what it changes; what stays is collected where it was not before. Fails with `Error::Damaged`
 /// where the branch has no log, with `Error::Gone` where the catalog lacks the log's branch, and where an entry can't
 /// be read.
-pub(super) fn prepare(
+fn prepare(
     catalog: &Catalog,
     log_record: &LogRecord,
     owner: &Branch,

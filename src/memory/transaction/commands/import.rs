@@ -3,20 +3,69 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::user::NameUser;
 use crate::branch::check_name;
 use crate::lineage::{Detail, EntryOp};
 use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::agents::{AGENT_NAMES_MAX, AgentHolder};
 use crate::memory::catalog::settings::{Setting, check};
 use crate::memory::catalog::shared_log::parse_closed_name;
-use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
+use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::imported::ImportedState;
-use crate::memory::command::log_record::{Command, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, AgentError, BranchError, Error, Memory, SharedLogError};
+use crate::object::Writer;
 
 /// The largest number that a closed log may bring, so that later ones have room.
 const CLOSED_SEQ_MAX: u64 = u64::MAX >> 1;
+
+/// A branch gets something that it had in the store that it comes from.
+#[derive(Debug)]
+pub(super) struct ImportBranch {
+    pub branch: BranchId,
+    pub state: ImportedState,
+}
+
+pub(super) const IMPORT: CommandSpec = CommandSpec {
+    code: 28,
+    name: "import",
+    read: |input| Ok(Box::new(ImportBranch::new(BranchId::read(input)?, ImportedState::read(input)?))),
+};
+
+impl ImportBranch {
+    pub fn new(branch: BranchId, state: ImportedState) -> ImportBranch {
+        ImportBranch { branch, state }
+    }
+}
+
+impl Command for ImportBranch {
+    fn spec(&self) -> &'static CommandSpec {
+        &IMPORT
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.state.write(out.number(self.branch.0));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        let (label, text) = self.state.label();
+        let detail = Detail { label: Some(label.into()), text, ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Import).with_detail(detail);
+        let step = match &self.state {
+            ImportedState::Settings(settings) => CatalogChange::Settings(branch.id, settings.clone()),
+            ImportedState::Agent(name, holder) => CatalogChange::Agent(branch.id, name.clone(), *holder),
+            ImportedState::ClosedLog(name) if branch.closed_logs.contains_key(name) => {
+                return Err(BranchError::Exists(name.to_string()).into());
+            }
+            ImportedState::ClosedLog(name) => CatalogChange::CloseLog(branch.id, name.clone()),
+            ImportedState::LogAtBase(entry) => CatalogChange::LogAtBase(branch.id, *entry),
+        };
+        Ok(prepared.step(step))
+    }
+}
 
 impl Memory {
     /// Has a uid have the name that another store knows it by, 200 bytes of one line at most; else kind `Invalid`.
@@ -28,7 +77,7 @@ impl Memory {
         if self.catalog().user(uid) == who.name {
             return Ok(());
         }
-        let (_, change) = self.execute(&mut writer, uid, Command::User(who.name))?;
+        let (_, change) = self.execute(&mut writer, uid, NameUser { name: who.name })?;
         drop(writer);
         self.notify(change);
         Ok(())
@@ -59,7 +108,7 @@ impl Memory {
             return Ok(());
         }
         // Worked out again under the lock, since settings that are not imported may have changed.
-        let command = || Ok(Command::Import(branch, ImportedState::Settings(settings()?.1)));
+        let command = || Ok(ImportBranch::new(branch, ImportedState::Settings(settings()?.1)));
         self.transact(who, &[Some(branch)], command).map(drop)
     }
 
@@ -91,7 +140,7 @@ impl Memory {
         let gone = present.keys().filter(|name| !wanted.contains_key(*name)).map(|name| (name.clone(), None));
         let other = wanted.iter().filter(|(name, holder)| present.get(*name) != Some(holder));
         for (name, holder) in gone.chain(other.map(|(name, holder)| (name.clone(), Some(*holder)))) {
-            self.transact(who, &[], || Ok(Command::Import(root, ImportedState::Agent(name, holder))))?;
+            self.transact(who, &[], || Ok(ImportBranch::new(root, ImportedState::Agent(name, holder))))?;
         }
         Ok(())
     }
@@ -101,7 +150,7 @@ impl Memory {
     /// Kind `Invalid` for anything but `NAME@SEQ`, `Exists` where there is one of that name.
     pub(in crate::memory) fn import_closed_log(&self, who: &Actor, owner: BranchId, name: &str) -> Result<(), Error> {
         check_closed_name(name)?;
-        self.transact(who, &[], || Ok(Command::Import(owner, ImportedState::ClosedLog(name.into())))).map(drop)
+        self.transact(who, &[], || Ok(ImportBranch::new(owner, ImportedState::ClosedLog(name.into())))).map(drop)
     }
 
     /// Has a branch have got its base when an entry was the last one of its shared log. Kind `Invalid` behind its end.
@@ -112,7 +161,7 @@ impl Memory {
             if entry > totals.entries {
                 return Err(SharedLogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
             }
-            Ok(Command::Import(branch, ImportedState::LogAtBase(entry)))
+            Ok(ImportBranch::new(branch, ImportedState::LogAtBase(entry)))
         };
         self.transact(who, &[], command).map(drop)
     }
@@ -125,28 +174,6 @@ pub fn check_closed_name(text: &str) -> Result<(), Error> {
     let (name, seq) = parse_closed_name(text).ok_or_else(bad)?;
     check_name(name).map_err(|_| bad())?;
     if seq > CLOSED_SEQ_MAX || format!("{name}@{seq}") != text { Err(bad().into()) } else { Ok(()) }
-}
-
-/// Works out what is taken over of another store's branch. Kind `Exists` for a closed log whose name is taken.
-pub(super) fn prepare(
-    catalog: &Catalog,
-    log_record: &LogRecord,
-    branch: &Branch,
-    state: &ImportedState,
-) -> Result<PreparedCommand, Error> {
-    let (label, text) = state.label();
-    let detail = Detail { label: Some(label.into()), text, ..Detail::default() };
-    let prepared = about(catalog, log_record, branch, EntryOp::Import).with_detail(detail);
-    let step = match state {
-        ImportedState::Settings(settings) => CatalogChange::Settings(branch.id, settings.clone()),
-        ImportedState::Agent(name, holder) => CatalogChange::Agent(branch.id, name.clone(), *holder),
-        ImportedState::ClosedLog(name) if branch.closed_logs.contains_key(name) => {
-            return Err(BranchError::Exists(name.to_string()).into());
-        }
-        ImportedState::ClosedLog(name) => CatalogChange::CloseLog(branch.id, name.clone()),
-        ImportedState::LogAtBase(entry) => CatalogChange::LogAtBase(branch.id, *entry),
-    };
-    Ok(prepared.step(step))
 }
 
 #[cfg(test)]

@@ -1,0 +1,49 @@
+//! Moving older entries out of the lineage.
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::Error;
+use crate::memory::catalog::{CatalogChange, LineageStart};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, of_store};
+use crate::object::{Hash, Writer};
+
+/// Entries up to a number are in a file of their own.
+#[derive(Debug)]
+pub struct ArchiveEntries {
+    /// The number of the last of them.
+    pub last: u64,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+pub(super) const ARCHIVE: CommandSpec = CommandSpec {
+    code: 22,
+    name: "archive",
+    read: |input| Ok(Box::new(ArchiveEntries { last: input.number()?, hash: input.hash()? })),
+};
+
+impl Command for ArchiveEntries {
+    fn spec(&self) -> &'static CommandSpec {
+        &ARCHIVE
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.last).hash(&self.hash);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (last, hash) = (self.last, self.hash);
+        if last < context.catalog.start.first || last >= context.seq {
+            return Err(Error::NoEntry(last));
+        }
+        let (label, text) = (Some(last.to_string().into()), Some(hash.to_string().into()));
+        let step = CatalogChange::Begin(LineageStart { first: last + 1, prev: hash });
+        let user = context.catalog.user(log_record.uid);
+        Ok(of_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, step))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,160 @@
+//! Taking and deleting checkpoints.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, check_label};
+use crate::memory::command::log_entry::SharedLogEntryInput;
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::record_change::SharedLogAppend;
+use crate::memory::transaction::shared_log::{plan_append, prepare_append};
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::{CodecError, Reader, Writer};
+
+/// A checkpoint is taken.
+#[derive(Debug)]
+pub(super) struct TakeCheckpoint {
+    pub branch: BranchId,
+    /// The checkpoint's name.
+    pub label: Arc<str>,
+    /// What is said about it.
+    pub text: Arc<str>,
+    /// What that becomes in the shared log.
+    pub log: Option<SharedLogAppend>,
+}
+
+/// A checkpoint is deleted.
+#[derive(Debug)]
+pub(super) struct DeleteCheckpoint {
+    pub branch: BranchId,
+    pub label: Arc<str>,
+}
+
+pub(super) const CHECKPOINT: CommandSpec =
+    CommandSpec { code: 5, name: "checkpoint", read: |input| Ok(Box::new(TakeCheckpoint::read(input)?)) };
+
+pub(super) const UNCHECKPOINT: CommandSpec = CommandSpec {
+    code: 6,
+    name: "uncheckpoint",
+    read: |input| Ok(Box::new(DeleteCheckpoint { branch: BranchId::read(input)?, label: input.text()?.into() })),
+};
+
+impl TakeCheckpoint {
+    fn read(input: &mut Reader<'_>) -> Result<TakeCheckpoint, CodecError> {
+        let (branch, label, text) = (BranchId::read(input)?, input.text()?.into(), input.text()?.into());
+        let log = if input.byte()? == 1 { Some(SharedLogAppend::read(input)?) } else { None };
+        Ok(TakeCheckpoint { branch, label, text, log })
+    }
+}
+
+impl Command for TakeCheckpoint {
+    fn spec(&self) -> &'static CommandSpec {
+        &CHECKPOINT
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).text(&self.label).text(&self.text).byte(u8::from(self.log.is_some()));
+        self.log.iter().fold(out, |out, log| log.write(out));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (catalog, label, text) = (context.catalog, &self.label, &self.text);
+        let branch = catalog.branch(self.branch)?;
+        context.check_name(label)?;
+        if branch.checkpoints.contains_key(label) {
+            return Err(BranchError::CheckpointExists(label.to_string()).into());
+        }
+        let text_detail = (!text.is_empty()).then(|| text.clone());
+        let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
+        let checkpoint = Checkpoint::of(branch, text, log_record.time);
+        let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
+        let prepared = prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
+        let Some(growth) = &self.log else { return Ok(prepared) };
+        let logged = prepare_append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
+        Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::step))
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Command for DeleteCheckpoint {
+    fn spec(&self) -> &'static CommandSpec {
+        &UNCHECKPOINT
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).text(&self.label);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        branch.checkpoint(&self.label)?;
+        let detail = Detail { label: Some(self.label.clone()), ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, self.label.clone())))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
+
+impl Memory {
+    /// Takes a checkpoint; `text` says why, and is appended to the shared log, too, unless it is blank.
+    ///
+    /// Kind `Exists` where the label is taken, `Invalid` where it is none, `TooLarge` for a text over 64 KiB, and, with a text,
+    /// `Denied` for who does not own the branch.
+    pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
+        // Not where commands are replayed: labels of earlier versions go on.
+        check_label(label)?;
+        let text = text.filter(|text| !text.trim().is_empty());
+        let entry = text.map(|text| SharedLogEntryInput::of_text(text.to_owned())).transpose()?;
+        self.take_checkpoint(who, branch, (label, text), entry.as_ref())
+    }
+
+    /// Takes a checkpoint without an entry in the shared log, as where one is taken again. Kind `Exists` where the
+    /// label is taken, `Invalid` where it is none.
+    pub fn import_checkpoint(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        label: &str,
+        text: Option<&str>,
+    ) -> Result<(), Error> {
+        check_label(label)?;
+        self.take_checkpoint(who, branch, (label, text), None)
+    }
+
+    fn take_checkpoint(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        (label, text): (&str, Option<&str>),
+        entry: Option<&SharedLogEntryInput>,
+    ) -> Result<(), Error> {
+        let command = || {
+            let log = match entry {
+                Some(entry) => {
+                    let catalog = self.catalog().clone();
+                    Some(plan_append(&catalog, who.uid, catalog.branch(branch)?, std::slice::from_ref(entry))?.0)
+                }
+                None => None,
+            };
+            Ok(TakeCheckpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
+        };
+        let _room = self.take_room(cost_of(text.map_or(0, |text| text.len() as u64), 0))?;
+        self.transact_in_room(who, &[Some(branch)], command).map(drop)
+    }
+
+    /// Deletes a checkpoint. Kind `NotFound` where the branch has none of that label.
+    pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
+        self.give_room()?;
+        let command = || Ok(DeleteCheckpoint { branch, label: label.into() });
+        self.transact_in_room(who, &[Some(branch)], command).map(drop)
+    }
+}

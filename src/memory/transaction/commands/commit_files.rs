@@ -1,0 +1,76 @@
+//! Making an entry of operations on files that are in the journal already.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::BranchId;
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::transaction::transact::LogTail;
+use crate::memory::{Error, Memory};
+use crate::object::{CodecError, Reader, Writer};
+
+/// Files were changed by operations.
+#[derive(Debug)]
+pub(super) struct CommitFiles {
+    pub branch: BranchId,
+    /// So many paths differ.
+    pub count: u64,
+    /// The first of them.
+    pub paths: Vec<Arc<str>>,
+}
+
+pub(super) const FILES: CommandSpec =
+    CommandSpec { code: 18, name: "files", read: |input| Ok(Box::new(CommitFiles::read(input)?)) };
+
+impl CommitFiles {
+    fn read(input: &mut Reader<'_>) -> Result<CommitFiles, CodecError> {
+        Ok(CommitFiles { branch: BranchId::read(input)?, count: input.number()?, paths: read_texts(input)? })
+    }
+}
+
+impl Command for CommitFiles {
+    fn spec(&self) -> &'static CommandSpec {
+        &FILES
+    }
+
+    fn write(&self, out: &mut Writer) {
+        write_texts(&self.paths, out.number(self.branch.0).number(self.count));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Files);
+        let mut prepared = prepared.with_detail(Detail::of_items(self.paths.iter().cloned()));
+        prepared.counts.files = self.count;
+        Ok(prepared)
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+
+    fn commits_files_of(&self) -> Option<BranchId> {
+        Some(self.branch)
+    }
+}
+
+impl Memory {
+    /// Makes one entry of what was done to a branch's files since its last one.
+    pub(in crate::memory) fn commit_pending(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
+        let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
+        let (uid, before) = (pending.uid, pending.before.clone());
+        // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
+        let Some(after) = self.catalog().branches.get(&branch).map(|branch| branch.state.clone()) else {
+            log_tail.pending.remove(&branch);
+            return Ok(());
+        };
+        let (count, paths) = pending.count(after.files());
+        let paths = Detail::of_items(paths).items;
+        let time = self.time_of_pending(log_tail);
+        self.execute_at(log_tail, time, uid, Box::new(CommitFiles { branch, count, paths }))?;
+        self.merging.acks.note_written(branch, uid, &before, after.files());
+        Ok(())
+    }
+}

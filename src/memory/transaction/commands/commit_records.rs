@@ -1,0 +1,103 @@
+//! Writing and deleting records.
+
+use std::sync::Arc;
+
+use crate::branch::{BranchVersion, check_record_id};
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::Error;
+use crate::memory::catalog::{BranchId, CatalogChange};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::command::record_change::RecordChange;
+use crate::memory::command::record_input::check_vector;
+use crate::object::{CodecError, Reader, Time, Writer};
+use crate::record::{Provenance, Version};
+use crate::segment::Row;
+
+/// Records are written and deleted.
+#[derive(Debug)]
+pub struct CommitRecords {
+    /// The branch.
+    pub branch: BranchId,
+    /// What changes, in order.
+    pub changes: Vec<RecordChange>,
+}
+
+pub(super) const COMMIT: CommandSpec =
+    CommandSpec { code: 3, name: "commit", read: |input| Ok(Box::new(CommitRecords::read(input)?)) };
+
+impl CommitRecords {
+    fn read(input: &mut Reader<'_>) -> Result<CommitRecords, CodecError> {
+        let (branch, count) = (BranchId::read(input)?, input.length()?);
+        let changes = (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
+        Ok(CommitRecords { branch, changes })
+    }
+}
+
+impl Command for CommitRecords {
+    fn spec(&self) -> &'static CommandSpec {
+        &COMMIT
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).number(self.changes.len() as u64);
+        self.changes.iter().for_each(|change| change.write(out));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let catalog = context.catalog;
+        let branch = catalog.branch(self.branch)?;
+        let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
+        let settings = catalog.shared_settings(branch)?;
+        let (mut dim, metric) = (settings.dim(), settings.metric());
+        let mut state = (*branch.state).clone();
+        for change in &self.changes {
+            match change {
+                RecordChange::Cursor(cursor) => prepared.steps.push(CatalogChange::Cursor(branch.id, *cursor)),
+                RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
+                RecordChange::Put { id, content, vector_stale, from } => {
+                    check_record_id(id)?;
+                    let created = created(&state, log_record.time, from.as_deref().unwrap_or(id))?;
+                    let provenance =
+                        Provenance { vector_stale: *vector_stale, ..provenance(log_record, &prepared, created) };
+                    let version = Version::new(id.clone(), content.clone(), provenance);
+                    check_vector(dim, metric, content, version.norm)?;
+                    dim = dim.or(content.vector.as_ref().map(|vector| vector.len()));
+                    state.put(Row::Unsealed(Arc::new(version)))?;
+                    prepared.counts.put += 1;
+                }
+            }
+        }
+        fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
+        let detail = Detail::of_items(self.changes.iter().filter_map(RecordChange::id).cloned());
+        Ok(prepared.with_detail(detail).with_state(state))
+    }
+
+    fn frees_room(&self) -> bool {
+        self.changes.iter().all(|change| matches!(change, RecordChange::Delete { .. }))
+    }
+
+    fn takes_memory(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, RecordChange::Put { .. }))
+    }
+}
+
+/// When the record was first written: a replacement keeps it.
+fn created(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
+    Ok(match state.find(id)? {
+        Some(old) => old.provenance()?.created,
+        None => now,
+    })
+}
+
+/// Returns what a version says of who writes it; its vector is not stale.
+pub(in crate::memory::transaction) fn provenance(
+    log_record: &LogRecord,
+    prepared: &PreparedCommand,
+    created: Time,
+) -> Provenance {
+    let [agent, session, task] = prepared.labels.clone();
+    let (modified, branch, uid) = (log_record.time, prepared.path.clone(), log_record.uid);
+    Provenance { created, modified, branch, agent, session, task, uid, vector_stale: false }
+}

@@ -1,0 +1,64 @@
+//! Throwing a branch away.
+
+use crate::lineage::EntryOp;
+use crate::memory::catalog::{BranchId, CatalogChange};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::merging::merge_plan;
+use crate::memory::transaction::shared_log;
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::Writer;
+
+/// A branch is thrown away.
+#[derive(Debug)]
+pub struct DiscardBranch(pub BranchId);
+
+pub(super) const DISCARD: CommandSpec =
+    CommandSpec { code: 11, name: "discard", read: |input| Ok(Box::new(DiscardBranch(BranchId::read(input)?))) };
+
+impl Command for DiscardBranch {
+    fn spec(&self) -> &'static CommandSpec {
+        &DISCARD
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.0.0);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let catalog = context.catalog;
+        let branch = catalog.branch(self.0)?;
+        if branch.parent.is_none() && &*branch.name == "main" {
+            return Err(BranchError::MainStays.into());
+        }
+        merge_plan::without_children(branch)?;
+        shared_log::check_archived(catalog, branch)?;
+        Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+
+    fn commits_files_of(&self) -> Option<BranchId> {
+        Some(self.0)
+    }
+
+    fn outdates_plans_of(&self) -> Option<BranchId> {
+        Some(self.0)
+    }
+
+    fn shared_event(&self) -> Option<SharedEvent<'_>> {
+        Some(SharedEvent::Changed(self.0))
+    }
+}
+
+impl Memory {
+    /// Throws a branch away. Kind `NotEmpty` while it has child branches, or its own log has entries that were not archived;
+    /// `NotPermitted` for `main`.
+    pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
+        self.give_room()?;
+        self.transact_in_room(who, &[Some(branch)], || Ok(DiscardBranch(branch))).map(drop)
+    }
+}

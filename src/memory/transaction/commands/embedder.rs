@@ -1,0 +1,48 @@
+//! Having the vectors of an embedder count below a root branch.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::settings::{Setting, check};
+use crate::memory::catalog::{BranchId, CatalogChange, EmbedderRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::{Error, SettingError};
+use crate::object::Writer;
+
+/// The vectors of a root branch's embedder count from now on.
+#[derive(Debug)]
+pub struct RecordEmbedder {
+    /// The root branch.
+    pub root: BranchId,
+    /// What is remembered of the embedder, as a setting's value.
+    pub value: Arc<str>,
+}
+
+pub(super) const EMBEDDER: CommandSpec = CommandSpec {
+    code: 25,
+    name: "embedder",
+    read: |input| Ok(Box::new(RecordEmbedder { root: BranchId::read(input)?, value: input.text()?.into() })),
+};
+
+impl Command for RecordEmbedder {
+    fn spec(&self) -> &'static CommandSpec {
+        &EMBEDDER
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.root.0).text(&self.value);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.root)?;
+        check(Setting::Embedder, &self.value)?;
+        let derived = || SettingError::Derived(Setting::Embedder.name());
+        let record = EmbedderRecord::parse_head(&self.value).ok_or_else(derived)?;
+        let text = format!("{} {}", record.dim, record.identity).into();
+        let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Set(branch.root, Setting::Embedder, self.value.clone())))
+    }
+}

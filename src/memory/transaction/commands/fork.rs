@@ -1,0 +1,146 @@
+//! Forking a branch.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::admission::quota::Usage;
+use crate::memory::catalog::{Branch, BranchId, CatalogChange, Revision, StateSource, with_owner, without_orphans};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::merging::find_state::FoundState;
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::{CodecError, Reader, Writer};
+
+/// A branch is forked.
+#[derive(Debug)]
+pub(super) struct ForkBranch {
+    pub parent: BranchId,
+    /// The new branch's name.
+    pub name: Arc<str>,
+    /// The state of the parent it starts from, or the present one.
+    pub from: Option<StateSource>,
+    /// Whose it is; nothing for whoever forks.
+    pub owner: Option<u32>,
+}
+
+pub(super) const FORK: CommandSpec =
+    CommandSpec { code: 2, name: "fork", read: |input| Ok(Box::new(ForkBranch::read(input)?)) };
+
+impl ForkBranch {
+    fn read(input: &mut Reader<'_>) -> Result<ForkBranch, CodecError> {
+        let (parent, name, from) = (BranchId::read(input)?, input.text()?.into(), StateSource::read(input)?);
+        // One more than the owner's number, or 0 for none.
+        let owner = input.number()?.checked_sub(1).map(|uid| u32::try_from(uid).map_err(|_| CodecError::Number));
+        Ok(ForkBranch { parent, name, from, owner: owner.transpose()? })
+    }
+}
+
+impl Command for ForkBranch {
+    fn spec(&self) -> &'static CommandSpec {
+        &FORK
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.parent.0).text(&self.name);
+        match &self.from {
+            None => out.byte(0),
+            Some(source) => source.write(out),
+        };
+        out.number(self.owner.map_or(0, |uid| u64::from(uid) + 1));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (catalog, name) = (context.catalog, &self.name);
+        context.check_name(name)?;
+        let parent = catalog.branch(self.parent)?;
+        if parent.children.contains_key(name) {
+            return Err(BranchError::Exists(format!("{}/{name}", parent.path)).into());
+        }
+        let from_state = self.from.as_ref().map(|source| catalog.source(parent, source)).transpose()?;
+        let state = without_orphans(from_state.as_ref().map_or(&parent.state, |from| &from.state));
+        let ended = match &self.from {
+            Some(StateSource::Ended(entry)) => catalog.retained.ended.get(entry),
+            _ => None,
+        };
+        // Root brings a branch back for whom it belonged to.
+        let whoever = ended.filter(|_| log_record.uid == 0).map_or(log_record.uid, |ended| ended.uid);
+        let owner = self.owner.unwrap_or(whoever);
+        let state = with_owner(&state, ended.map_or(parent.uid, |ended| ended.uid), owner);
+        let mut branch = Branch::new(BranchId(context.seq), name.clone(), Some(parent), state, owner, log_record.time);
+        if let Some(cursor) = from_state.as_ref().and_then(|from| from.cursor) {
+            branch.cursor = cursor;
+        }
+        if let (Some(ended), Some(from)) = (ended, from_state) {
+            // The base comes back as well, so that the branch's own edits can still be merged.
+            (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
+        }
+        let text = (owner != log_record.uid).then(|| owner.to_string().into());
+        let label = self.from.as_ref().and_then(StateSource::label).cloned();
+        let detail = Detail { label, text, ..Detail::default() };
+        let prepared = about(catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Memory {
+    /// Forks a branch as it is now, or as it was at the checkpoint `from`.
+    ///
+    /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
+    /// `Invalid` where it is not a name, `Quota` where a branch above may have no more, and for `from` those of
+    /// [`Memory::find_state`].
+    pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
+        let from = from.map(|text| self.find_state(parent, &Revision::parse(text)?)).transpose()?;
+        self.fork_from(who, parent, name, from.as_ref(), None)
+    }
+
+    /// Forks a branch as it is now, or from a state that was found, for whoever forks or another user, whose branch it is
+    /// from the beginning. Who may is not asked here.
+    ///
+    /// Kind `Exists` where the name is taken, `Invalid` where it is not a name, `Quota` where a branch above may have no more.
+    pub fn fork_from(
+        &self,
+        who: &Actor,
+        parent: BranchId,
+        name: &str,
+        from: Option<&FoundState>,
+        owner: Option<u32>,
+    ) -> Result<BranchId, Error> {
+        self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
+        let from = from.map(|state| state.source.clone());
+        let command = || Ok(ForkBranch { parent, name: name.into(), from, owner });
+        Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, Kind, OpenMode};
+    use crate::object::{Hash, Time};
+
+    /// A name may be reserved by a later release than the one that gave it to a branch.
+    #[test]
+    fn a_name_that_is_reserved_by_now_can_be_replayed_and_not_given() {
+        let environment = Environment::real(Actor { uid: 0, gid: 0, name: "root".into() });
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let catalog = memory.catalog().clone();
+        let segment = |name: &Hash| memory.storage.segments.get(name);
+        let fork = |is_replayed| {
+            let packs = &memory.storage.trees;
+            let context = PlanContext { catalog: &catalog, seq: 9, packs, segment: &segment, is_replayed };
+            let (parent, name) = (catalog.roots["main"], "vectors".into());
+            let command = Box::new(ForkBranch { parent, name, from: None, owner: None });
+            let log_record = LogRecord { time: Time(1), planned: Time(1), uid: 0, command };
+            log_record.command.prepare(&context, &log_record)
+        };
+        assert!(fork(true).is_ok());
+        assert_eq!(fork(false).err().map(|error| error.kind()), Some(Kind::Invalid));
+    }
+}

@@ -1,0 +1,94 @@
+//! Permission bits of a branch's directory, and whose the branch is.
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::agents::AgentHolder;
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{BranchId, CatalogChange};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_u32};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::{Actor, Error, Memory};
+use crate::object::Writer;
+
+/// A branch's directory gets permission bits.
+#[derive(Debug)]
+pub(super) struct ChangeMode {
+    pub branch: BranchId,
+    pub bits: u32,
+}
+
+/// A branch belongs to another user from now on.
+#[derive(Debug)]
+pub(super) struct ChangeOwner {
+    pub branch: BranchId,
+    pub uid: u32,
+}
+
+pub(super) const MODE: CommandSpec = CommandSpec {
+    code: 14,
+    name: "mode",
+    read: |input| Ok(Box::new(ChangeMode { branch: BranchId::read(input)?, bits: read_u32(input)? })),
+};
+
+pub(super) const OWNER: CommandSpec = CommandSpec {
+    code: 21,
+    name: "owner",
+    read: |input| Ok(Box::new(ChangeOwner { branch: BranchId::read(input)?, uid: read_u32(input)? })),
+};
+
+impl Command for ChangeMode {
+    fn spec(&self) -> &'static CommandSpec {
+        &MODE
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).number(u64::from(self.bits));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        let (label, text) = (Some("mode".into()), Some(format!("{:04o}", self.bits).into()));
+        let detail = Detail { label, text, ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Mode(branch.id, self.bits)))
+    }
+}
+
+impl Command for ChangeOwner {
+    fn spec(&self) -> &'static CommandSpec {
+        &OWNER
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).number(u64::from(self.uid));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (catalog, uid) = (context.catalog, self.uid);
+        let branch = catalog.branch(self.branch)?;
+        let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
+        let prepared = about(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
+        let prepared = prepared.step(CatalogChange::Owner(branch.id, uid));
+        // The name of its agent goes with its settings.
+        let agent = branch.settings.get(Setting::Agent);
+        let holder = catalog.branches.get(&branch.root).and_then(|root| root.agents.get(agent));
+        if holder == Some(&AgentHolder::User(branch.uid)) {
+            let holder = CatalogChange::Agent(branch.root, agent.clone(), Some(AgentHolder::User(uid)));
+            return Ok(prepared.step(holder));
+        }
+        Ok(prepared)
+    }
+}
+
+impl Memory {
+    /// Gives a branch's directory permission bits, the lower 12 of `mode`. Kind `Gone` where the branch has ended.
+    pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
+        self.transact(who, &[Some(branch)], || Ok(ChangeMode { branch, bits: mode & 0o7777 })).map(drop)
+    }
+
+    /// Gives a branch to another user, with what its owner has in `files/` and others may read. Who may is not asked here.
+    /// Kind `Gone` where the branch has ended.
+    pub fn chown(&self, who: &Actor, branch: BranchId, uid: u32) -> Result<(), Error> {
+        self.transact(who, &[Some(branch)], || Ok(ChangeOwner { branch, uid })).map(drop)
+    }
+}

@@ -1,0 +1,203 @@
+//! Proposing a branch's state to its parent, taking that back, and what approvers say of it.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, Review};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::{Actor, Error, Memory, MergeError, ProposalError};
+use crate::object::{CodecError, Hash, Reader, Time, Writer};
+
+/// Bytes of what may be said of a proposal.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// What an approver says of a branch's proposal.
+#[derive(Clone, Copy, Debug)]
+pub struct ReviewRequest<'a> {
+    /// The name of the branch that proposes.
+    pub name: &'a str,
+    /// The hash of the plan that is meant.
+    pub plan: Hash,
+    /// Whether it is approved of.
+    pub approves: bool,
+    /// Why, or why not.
+    pub text: &'a str,
+}
+
+/// A branch proposes its state to its parent, in place of what it proposed before.
+#[derive(Debug)]
+pub(super) struct Propose {
+    pub branch: BranchId,
+    /// What is said about it.
+    pub text: Arc<str>,
+}
+
+/// A branch takes back what it proposes.
+#[derive(Debug)]
+pub(super) struct Withdraw(pub BranchId);
+
+/// Somebody says what a branch should do with what a branch below it proposes, in place of what he said before. Whether
+/// he may is asked before.
+#[derive(Debug)]
+pub(super) struct ReviewProposal {
+    /// The branch that would get it.
+    pub parent: BranchId,
+    /// The branch that proposes.
+    pub child: BranchId,
+    /// What is said.
+    pub review: Review,
+}
+
+pub(super) const PROPOSE: CommandSpec = CommandSpec {
+    code: 56,
+    name: "propose",
+    read: |input| Ok(Box::new(Propose { branch: BranchId::read(input)?, text: input.text()?.into() })),
+};
+
+pub(super) const WITHDRAW: CommandSpec =
+    CommandSpec { code: 57, name: "withdraw", read: |input| Ok(Box::new(Withdraw(BranchId::read(input)?))) };
+
+pub(super) const REVIEW: CommandSpec =
+    CommandSpec { code: 58, name: "review", read: |input| Ok(Box::new(ReviewProposal::read(input)?)) };
+
+impl Command for Propose {
+    fn spec(&self) -> &'static CommandSpec {
+        &PROPOSE
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).text(&self.text);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.branch)?;
+        let frozen = Checkpoint::of(branch, &self.text, log_record.time);
+        let detail = Detail { text: nonempty_text(&self.text), ..Detail::default() };
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
+        Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
+    }
+}
+
+impl Command for Withdraw {
+    fn spec(&self) -> &'static CommandSpec {
+        &WITHDRAW
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.0.0);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let branch = context.catalog.branch(self.0)?;
+        let prepared = about(context.catalog, log_record, branch, EntryOp::Withdraw);
+        Ok(prepared.step(CatalogChange::Proposal(branch.id, None)))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
+
+impl ReviewProposal {
+    fn read(input: &mut Reader<'_>) -> Result<ReviewProposal, CodecError> {
+        let (parent, child) = (BranchId::read(input)?, BranchId::read(input)?);
+        Ok(ReviewProposal { parent, child, review: Review::read(input)? })
+    }
+}
+
+impl Command for ReviewProposal {
+    fn spec(&self) -> &'static CommandSpec {
+        &REVIEW
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.review.write(out.number(self.parent.0).number(self.child.0));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (parent, child) = (context.catalog.branch(self.parent)?, context.catalog.branch(self.child)?);
+        let review = &self.review;
+        let op = if review.approves { EntryOp::Approve } else { EntryOp::Reject };
+        let (label, text, plan) = (Some(child.name.clone()), nonempty_text(&review.text), Some(review.plan));
+        let detail = Detail { label, text, plan, ..Detail::default() };
+        let prepared = about(context.catalog, log_record, parent, op).with_detail(detail);
+        let review = Review { time: log_record.time, ..review.clone() };
+        Ok(prepared.step(CatalogChange::Review(child.id, log_record.uid, review)))
+    }
+}
+
+impl Memory {
+    /// Freezes the present state of a branch and offers it to the branch's parent, in place of what it proposed before.
+    /// Returns the entry's hash.
+    ///
+    /// What was said of the proposal before holds only where the content is the same.
+    ///
+    /// Kind `Invalid` for a root branch, `TooLarge` for a text over 4 KiB.
+    pub fn propose(&self, who: &Actor, branch: BranchId, text: &str) -> Result<Hash, Error> {
+        check_text(text)?;
+        let command = || {
+            let catalog = self.catalog();
+            catalog.parent(catalog.branch(branch)?)?;
+            Ok(Propose { branch, text: text.into() })
+        };
+        Ok(self.transact(who, &[Some(branch)], command)?.hash)
+    }
+
+    /// Takes back what a branch proposes. Kind `NotFound` where it proposes nothing.
+    pub fn withdraw(&self, who: &Actor, branch: BranchId) -> Result<Hash, Error> {
+        let command = || self.catalog().branch(branch)?.proposed().map(|_| Withdraw(branch));
+        Ok(self.transact(who, &[], command)?.hash)
+    }
+
+    /// Approves of what a branch below `parent` proposes, or is against it, in place of what the caller said before.
+    ///
+    /// Kind `NotFound` where no branch of that name proposes anything, `NotPermitted` for whoever owns that branch, `Denied` for
+    /// anybody but an approver, `Busy` where the plan is another one by now.
+    pub fn review(&self, who: &Actor, parent: BranchId, request: ReviewRequest<'_>) -> Result<Hash, Error> {
+        check_text(request.text)?;
+        let child = self.reviewed(who, parent, request.name)?;
+        let planned = self.plan_of_proposal(child)?;
+        if planned.hash != request.plan {
+            return Err(MergeError::PlanChanged { wanted: request.plan, found: planned.hash }.into());
+        }
+        let command = || {
+            if self.reviewed(who, parent, request.name)? != child {
+                return Err(ProposalError::Missing(request.name.to_owned()).into());
+            }
+            let (approves, plan, text) = (request.approves, request.plan, request.text.into());
+            // Filled in when the command is prepared: a review has its entry's time.
+            let review = Review { approves, plan, heads: planned.heads(), time: Time::default(), text };
+            Ok(ReviewProposal { parent, child, review })
+        };
+        Ok(self.transact(who, &[], command)?.hash)
+    }
+
+    /// Returns the branch of that name whose proposal somebody may say something of.
+    fn reviewed(&self, who: &Actor, parent: BranchId, name: &str) -> Result<BranchId, Error> {
+        let catalog = self.catalog().clone();
+        let parent = catalog.branch(parent)?;
+        let child = parent.children.get(name).and_then(|child| catalog.branches.get(child));
+        let child = child.ok_or_else(|| ProposalError::Missing(format!("{}/{name}", parent.path)))?;
+        child.proposed()?;
+        if child.uid == who.uid {
+            return Err(ProposalError::Own(child.path.to_string()).into());
+        }
+        if !parent.settings.approvers().contains(&who.uid) {
+            return Err(ProposalError::NotApprover { uid: who.uid, path: parent.path.to_string() }.into());
+        }
+        Ok(child.id)
+    }
+}
+
+fn check_text(text: &str) -> Result<(), Error> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(ProposalError::Text(TEXT_BYTES_MAX).into());
+    }
+    Ok(())
+}
+
+fn nonempty_text(text: &Arc<str>) -> Option<Arc<str>> {
+    (!text.is_empty()).then(|| text.clone())
+}

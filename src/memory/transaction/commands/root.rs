@@ -1,0 +1,63 @@
+//! Making a root branch.
+
+use std::sync::Arc;
+
+use crate::lineage::EntryOp;
+use crate::memory::catalog::settings::Settings;
+use crate::memory::catalog::{Branch, BranchId, CatalogChange};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::{Actor, BranchError, Error, Memory};
+use crate::object::Writer;
+
+/// A root branch is made.
+#[derive(Debug)]
+pub struct MakeRoot {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The settings that root branches have at that time.
+    pub settings: Settings,
+}
+
+pub(super) const ROOT: CommandSpec = CommandSpec {
+    code: 1,
+    name: "root",
+    read: |input| Ok(Box::new(MakeRoot { name: input.text()?.into(), settings: Settings::read(input)? })),
+};
+
+impl Command for MakeRoot {
+    fn spec(&self) -> &'static CommandSpec {
+        &ROOT
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.settings.write(out.text(&self.name));
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        context.check_name(&self.name)?;
+        if context.catalog.roots.contains_key(&self.name) {
+            return Err(BranchError::Exists(self.name.to_string()).into());
+        }
+        let (id, name) = (BranchId(context.seq), self.name.clone());
+        let mut branch = Branch::new(id, name, None, Arc::default(), log_record.uid, log_record.time);
+        branch.settings = self.settings.clone();
+        let prepared = about(context.catalog, log_record, &branch, EntryOp::Root);
+        Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Memory {
+    /// Makes an empty root branch.
+    ///
+    /// Kind `Exists` where a root branch has that name, `Invalid` where no branch can have the name: 1 to 64 bytes.
+    pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
+        let command = || Ok(MakeRoot { name: name.into(), settings: Settings::default() });
+        Ok(BranchId(self.transact(who, &[], command)?.entry.branch_id))
+    }
+}

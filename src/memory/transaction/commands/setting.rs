@@ -1,0 +1,125 @@
+//! Giving a setting a value.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::admission::disk_room::cost_of;
+use crate::memory::catalog::agents::AgentHolder;
+use crate::memory::catalog::settings::{Setting, check, parse_duration};
+use crate::memory::catalog::{BranchId, CatalogChange};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::transaction::shared_log;
+use crate::memory::{Actor, Error, Memory, SettingError};
+use crate::object::{CodecError, Reader, Writer};
+
+/// A setting gets a value.
+#[derive(Debug)]
+pub(super) struct ChangeSetting {
+    pub branch: BranchId,
+    pub setting: Setting,
+    pub value: Arc<str>,
+}
+
+pub(super) const CONFIG: CommandSpec =
+    CommandSpec { code: 13, name: "config", read: |input| Ok(Box::new(ChangeSetting::read(input)?)) };
+
+impl ChangeSetting {
+    fn read(input: &mut Reader<'_>) -> Result<ChangeSetting, CodecError> {
+        let (branch, setting) = (BranchId::read(input)?, Setting::from_code(input.byte()?)?);
+        Ok(ChangeSetting { branch, setting, value: input.text()?.into() })
+    }
+}
+
+impl Command for ChangeSetting {
+    fn spec(&self) -> &'static CommandSpec {
+        &CONFIG
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.number(self.branch.0).byte(self.setting.code()).text(&self.value);
+    }
+
+    fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let (catalog, setting) = (context.catalog, self.setting);
+        let branch = catalog.branch(self.branch)?;
+        if setting == Setting::Embedder {
+            return Err(SettingError::Derived(setting.name()).into());
+        }
+        // Rules were parsed before the command was made.
+        let is_checked = setting == Setting::Rules;
+        let value = if is_checked { self.value.clone() } else { check(setting, &self.value)?.into() };
+        if setting == Setting::Keep
+            && let Some(parent) = branch.parent.and_then(|id| catalog.branches.get(&id))
+            && parse_duration(&value)
+                .is_ok_and(|keep| parent.settings.duration(Setting::Keep).is_some_and(|most| keep > most))
+        {
+            let most = parent.settings.get(Setting::Keep).to_string();
+            return Err(SettingError::AboveParent { setting: setting.name(), most }.into());
+        }
+        if setting == Setting::Log {
+            shared_log::check_setting(catalog, branch, value.as_ref())?;
+        }
+        let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
+        if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
+            return Err(SettingError::Fixed(setting.name()).into());
+        }
+        let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
+        let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+        let is_new_agent = setting == Setting::Agent
+            && !value.is_empty()
+            && !catalog.branch(branch.root)?.agents.contains_key(&*value);
+        let prepared = prepared.step(CatalogChange::Set(target.id, setting, value.clone()));
+        // Whoever uses a name first has it.
+        let holder = CatalogChange::Agent(branch.root, value, Some(AgentHolder::User(branch.uid)));
+        Ok(if is_new_agent { prepared.step(holder) } else { prepared })
+    }
+
+    fn frees_room(&self) -> bool {
+        matches!(self.setting, Setting::Keep | Setting::Ttl)
+    }
+
+    fn takes_memory(&self) -> bool {
+        true
+    }
+
+    fn shared_event(&self) -> Option<SharedEvent<'_>> {
+        Some(SharedEvent::Changed(self.branch))
+    }
+}
+
+impl Memory {
+    /// Gives a setting a value, of which line ends behind it are no part.
+    ///
+    /// Kind `Invalid` where the setting has no such value, `NotPermitted` for [`Setting::Embedder`] and for an agent's name
+    /// that is another's or barred, `Busy` where vectors or entries of the log have fixed it.
+    pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
+        if setting == Setting::Embedder {
+            return Err(SettingError::Derived(setting.name()).into());
+        }
+        // Rules take a while to parse, so not under the lock.
+        let value = check(setting, value)?;
+        let command = || {
+            if setting == Setting::Agent && !value.is_empty() {
+                let catalog = self.catalog();
+                catalog.check_agent(catalog.branch(branch)?, &value)?;
+            }
+            Ok(ChangeSetting { branch, setting, value: value.as_str().into() })
+        };
+        let shortens = {
+            let catalog = self.catalog();
+            let before = catalog.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
+            matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
+        };
+        // So that what is kept can be let go of on a full disk.
+        let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(cost_of(0, 0))?) };
+        self.transact_in_room(who, &[Some(branch)], command)?;
+        let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
+        if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
+            // Parse now, without the writer lock, so that no holder of the lock has to.
+            settings.rules();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The names of users, which their entries carry.
+
+use std::sync::Arc;
+
+use crate::lineage::{Detail, EntryOp};
+use crate::memory::catalog::CatalogChange;
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::plan_context::PlanContext;
+use crate::memory::command::prepared::{PreparedCommand, of_store};
+use crate::memory::transaction::transact::LogTail;
+use crate::memory::{Actor, Error, Memory};
+use crate::object::Writer;
+
+/// A user is seen for the first time, or has another name.
+#[derive(Debug)]
+pub(super) struct NameUser {
+    pub name: Arc<str>,
+}
+
+pub(super) const USER: CommandSpec =
+    CommandSpec { code: 17, name: "user", read: |input| Ok(Box::new(NameUser { name: input.text()?.into() })) };
+
+impl Command for NameUser {
+    fn spec(&self) -> &'static CommandSpec {
+        &USER
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.text(&self.name);
+    }
+
+    fn prepare(&self, _: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
+        let detail = Detail { text: Some(self.name.clone()), ..Detail::default() };
+        let step = CatalogChange::User(log_record.uid, self.name.clone());
+        Ok(of_store(EntryOp::User, detail, self.name.clone(), step))
+    }
+
+    fn frees_room(&self) -> bool {
+        true
+    }
+}
+
+impl Memory {
+    /// Writes down the name of a uid that was never seen before.
+    pub(in crate::memory::transaction) fn register_user(
+        &self,
+        log_tail: &mut LogTail,
+        who: &Actor,
+    ) -> Result<(), Error> {
+        if !self.catalog().users.contains_key(&who.uid) {
+            self.execute(log_tail, who.uid, NameUser { name: who.name.clone() })?;
+        }
+        Ok(())
+    }
+}
