@@ -7,7 +7,7 @@ use engramfs::vector::Metric;
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let (line, lines) = text.split_once('\n').unwrap_or((text, ""));
     let Ok(query) = Query::parse(line) else { return };
-    for metric in [Metric::Cosine, Metric::L2, Metric::Dot] {
+    for metric in Metric::ALL {
         let answers = engramfs_fuzz::branches(&engramfs_fuzz::records(lines.lines())).map(|state| {
             let result = engramfs_fuzz::answer(state, metric, &query).map_err(|error| error.to_string())?;
             Ok::<_, String>(

@@ -69,20 +69,11 @@ impl<'a> VectorSpace<'a> {
 
     /// Returns what a step of a node's code is worth, and its size.
     fn factor(&self, node: u32) -> (f32, f32) {
-        let source = self.source(node);
-        match self.metric {
-            Metric::Cosine if source.norm > 0.0 => ((f64::from(source.scale) / f64::from(source.norm)) as f32, 0.0),
-            Metric::Cosine => (0.0, 0.0),
-            Metric::L2 => (source.scale, source.norm),
-            Metric::Dot => (source.scale, source.missing),
-        }
+        let (weight, size) = self.source(node).factors(self.metric);
+        (weight as f32, size)
     }
 
     /// Puts the distances from one node to others into `out.found`: 0 or more, never NaN.
-    ///
-    /// The inner product is not a distance: a row may be nearer to another than to itself. So each
-    /// row is given one more dimension that brings it to the length of the longest (Bachrach and
-    /// others, 2014). A query has 0 there, so that its products, and their order, stay.
     pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {
         out.rows.clear();
         out.rows.extend(others.iter().map(|&other| self.nodes[other as usize]));
@@ -101,11 +92,7 @@ impl<'a> VectorSpace<'a> {
         // The factors first, so that both ways give the same bits.
         let product = f64::from(product) * (f64::from(a) * f64::from(b));
         let (a_size, b_size) = (f64::from(a_size), f64::from(b_size));
-        let distance = match self.metric {
-            Metric::Cosine => 1.0 - product,
-            Metric::L2 => a_size * a_size + b_size * b_size - 2.0 * product,
-            Metric::Dot => f64::from(self.longest) * f64::from(self.longest) - product - a_size * b_size,
-        };
+        let distance = self.metric.apart(product, a_size, b_size, f64::from(self.longest));
         distance.clamp(0.0, f64::from(f32::MAX)) as f32
     }
 }

@@ -134,7 +134,7 @@ fn resolve_query(
         }
     };
     let vector = vector.filter(|_| mode != Mode::Text).map(|vector| PreparedVector::new(metric, vector));
-    if metric == Metric::Cosine && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
+    if metric.needs_direction() && vector.as_ref().is_some_and(|vector| vector.norm() == 0.0) {
         return Err(SearchError::ZeroVector);
     }
     Ok(ResolvedQuery { vector, text: text.filter(|_| mode != Mode::Vector), mode, reason })

@@ -37,7 +37,7 @@ const REFERENCE_EF_PER_K: f32 = 2.4;
 /// few lie within the slack, more where many do.
 const ROWS_PER_CANDIDATE: u64 = 48;
 /// The same where a walk keeps `ef` whatever they score.
-const ROWS_PER_CANDIDATE_OF_DOT: u64 = 32;
+const ROWS_PER_CANDIDATE_WITHOUT_SLACK: u64 = 32;
 
 /// How many versions before its turn the code of one is asked for; the version itself as many before.
 const VERSIONS_AHEAD: usize = 16;
@@ -80,7 +80,7 @@ fn ef_default(metric: Metric) -> usize {
 /// a crowd needs many candidates and one that stands alone few (Al-Jazzazi and others, "Distance
 /// adaptive beam search", 2025).
 fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
-    if metric == Metric::Dot {
+    if !metric.is_distance() {
         return Beam::new(ef);
     }
     let slack = SLACK_AT_REFERENCE + SLACK_PER_E_FOLD * (ef as f32 / (REFERENCE_EF_PER_K * k as f32)).ln();
@@ -223,7 +223,8 @@ impl Scan<'_> {
         if exact || segment.graph(query.metric()).is_none() {
             return Ok(false);
         }
-        let per_candidate = if query.metric() == Metric::Dot { ROWS_PER_CANDIDATE_OF_DOT } else { ROWS_PER_CANDIDATE };
+        let per_candidate =
+            if query.metric().is_distance() { ROWS_PER_CANDIDATE } else { ROWS_PER_CANDIDATE_WITHOUT_SLACK };
         Ok(walk_pays(self.rows_of(layer), segment.rows(), ef, per_candidate))
     }
 

@@ -115,13 +115,9 @@ pub struct CoarseSource<'a> {
 
 impl CoarseSource<'_> {
     /// Returns what a step is worth, before the coarse code's own share, and the size.
-    fn factors(&self, metric: Metric) -> (f64, f32) {
-        match metric {
-            Metric::Cosine if self.norm > 0.0 => (f64::from(self.scale) / f64::from(self.norm), 0.0),
-            Metric::Cosine => (0.0, 0.0),
-            Metric::L2 => (f64::from(self.scale), self.norm),
-            Metric::Dot => (f64::from(self.scale), self.missing),
-        }
+    #[must_use]
+    pub fn factors(&self, metric: Metric) -> (f64, f32) {
+        metric.factors(self.scale, self.norm, self.missing)
     }
 
     /// Writes the row's coarse copy.
@@ -224,7 +220,7 @@ impl CoarseQuery {
         let excess = NIBBLE_BIAS * source.bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>();
         // The error of each dimension is by chance, so that of the whole goes with the root.
         let (error, size) = (QUANTIZATION_ERROR / (source.bytes.len().max(1) as f64).sqrt(), f64::from(size));
-        let error = if metric == Metric::L2 { 2.0 * error * size * size } else { error };
+        let error = metric.estimate_error(error, size);
         Self { metric, bytes, excess, weight, size, error, kernels: kernels::best() }
     }
 
@@ -259,12 +255,7 @@ impl CoarseQuery {
     #[inline]
     pub fn score_farther(&self, score: f32, times: f32) -> f32 {
         let (near, times) = (f64::from(score), f64::from(times));
-        let far = match self.metric {
-            // The square of the distance is 2 (1 - score).
-            Metric::Cosine => 1.0 - (1.0 - near).max(0.0) * times * times - self.error,
-            Metric::L2 => -(near * near * times * times + self.error).sqrt(),
-            Metric::Dot => f64::from(f32::MIN),
-        };
+        let far = self.metric.score_farther(near, times, self.error);
         score.min(far as f32)
     }
 
@@ -273,11 +264,7 @@ impl CoarseQuery {
     #[expect(clippy::manual_clamp, reason = "clamp would keep NaN")]
     fn score(&self, product: i32, (weight, size): (f32, f32)) -> f32 {
         let product = f64::from(product - self.excess) * self.weight * f64::from(weight);
-        let size = f64::from(size);
-        let score = match self.metric {
-            Metric::Cosine | Metric::Dot => product + self.size * size,
-            Metric::L2 => 0.0 - (self.size * self.size + size * size - 2.0 * product).max(0.0).sqrt(),
-        };
+        let score = self.metric.estimate(product, self.size, f64::from(size));
         // In this form NaN, which only damaged factors make, becomes the least of all; and minus
         // zero becomes zero, so that equal numbers have equal bits.
         (score as f32).max(f32::MIN).min(f32::MAX) + 0.0

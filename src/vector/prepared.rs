@@ -106,11 +106,7 @@ impl PreparedVector {
         if !self.is_safe(row_norm) {
             return self.score_wide(row);
         }
-        match self.metric {
-            Metric::Cosine => (self.kernels.dot(&self.vector, row) / (self.norm * row_norm)).clamp(-1.0, 1.0),
-            Metric::L2 => 0.0 - self.kernels.l2_squared(&self.vector, row).sqrt(),
-            Metric::Dot => self.kernels.dot(&self.vector, row),
-        }
+        self.metric.score(self.kernels, (&self.vector, self.norm), (row, row_norm))
     }
 
     /// Returns the distance that belongs to a score: smaller is better.
@@ -118,11 +114,7 @@ impl PreparedVector {
     /// 1 minus the similarity for cosine, the euclidean distance for l2, minus the product for dot.
     #[must_use]
     pub fn distance(&self, score: f32) -> f32 {
-        match self.metric {
-            Metric::Cosine => 1.0 - score,
-            // Subtracting from zero, where negating would make a minus zero.
-            Metric::L2 | Metric::Dot => 0.0 - score,
-        }
+        self.metric.distance(score)
     }
 
     /// Compares with the code of one row.
@@ -147,28 +139,10 @@ impl PreparedVector {
     pub fn bounds(&self, row: Compared) -> (f32, f32) {
         let row_norm = row.norm;
         if !self.is_safe(row_norm) {
-            return self.range();
+            return self.metric.range();
         }
-        let (product, off) = (self.product(row), self.product_error(row.residual, row_norm));
-        let (a, b) = (f64::from(self.norm), f64::from(row_norm));
-        match self.metric {
-            Metric::Cosine => {
-                let per_length = 1.0 / (a * b);
-                let (middle, off) = (product * per_length, off * per_length + self.rounding);
-                (below(middle - off).max(-1.0), above(middle + off).min(1.0))
-            }
-            Metric::L2 => {
-                let middle = a * a + b * b - 2.0 * product;
-                let off = 2.0 * off + (a * a + b * b) * self.rounding;
-                let near = (middle - off).max(0.0) * (1.0 - self.rounding) - UNDERFLOW;
-                let far = (middle + off).max(0.0) * (1.0 + self.rounding) + UNDERFLOW;
-                (below(-far.sqrt()), above(-near.max(0.0).sqrt()).min(0.0))
-            }
-            Metric::Dot => {
-                let off = off + a * b * self.rounding + UNDERFLOW;
-                (below(product - off), above(product + off))
-            }
-        }
+        let product = (self.product(row), self.product_error(row.residual, row_norm));
+        self.metric.bounds(product, (f64::from(self.norm), f64::from(row_norm)), self.rounding)
     }
 
     /// Returns the inner product of this vector's code and a row's code.
@@ -198,33 +172,12 @@ impl PreparedVector {
     #[cold]
     fn score_wide(&self, row: &[f32]) -> f32 {
         assert_eq!(self.vector.len(), row.len(), "both vectors have one dimension");
-        match self.metric {
-            Metric::Cosine => {
-                let lengths = (dot_wide(&self.vector, &self.vector) * dot_wide(row, row)).sqrt();
-                let similarity = if lengths > 0.0 { dot_wide(&self.vector, row) / lengths } else { 0.0 };
-                (similarity as f32).clamp(-1.0, 1.0)
-            }
-            Metric::L2 => {
-                let difference = |(&x, &y): (&f32, &f32)| f64::from(x) - f64::from(y);
-                let squares = self.vector.iter().zip(row).map(difference).map(|d| d * d);
-                to_f32(0.0 - squares.fold(0.0, |sum, square| sum + square).sqrt())
-            }
-            Metric::Dot => to_f32(dot_wide(&self.vector, row)),
-        }
-    }
-
-    /// Returns the bounds that hold for every row.
-    fn range(&self) -> (f32, f32) {
-        match self.metric {
-            Metric::Cosine => (-1.0, 1.0),
-            Metric::L2 => (f32::MIN, 0.0),
-            Metric::Dot => (f32::MIN, f32::MAX),
-        }
+        self.metric.score_wide(&self.vector, row)
     }
 }
 
 /// What up to 65,536 products in f32 can lose when they fall below the smallest f32.
-const UNDERFLOW: f64 = 1e-40;
+pub(super) const UNDERFLOW: f64 = 1e-40;
 
 /// Returns a bound on the relative error of a sum of products, its factors' lengths included.
 ///
@@ -248,12 +201,12 @@ pub(super) fn to_f32(x: f64) -> f32 {
 
 /// Returns an f32 that is not above `x`.
 #[inline]
-fn below(x: f64) -> f32 {
+pub(super) fn below(x: f64) -> f32 {
     (x as f32).next_down()
 }
 
 /// Returns an f32 that is not below `x`.
 #[inline]
-fn above(x: f64) -> f32 {
+pub(super) fn above(x: f64) -> f32 {
     (x as f32).next_up()
 }

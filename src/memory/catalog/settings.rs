@@ -125,7 +125,7 @@ impl Setting {
         match self {
             Setting::Strategy => Strategy::NewestWins.name(),
             Setting::Rules => DEFAULT_RULES,
-            Setting::Metric => "cosine",
+            Setting::Metric => Metric::default().name(),
             Setting::Gate => gate::OPEN,
             Setting::Keep => "30d",
             Setting::KeepEvery => "1m",
@@ -306,7 +306,7 @@ impl Settings {
 
     /// Returns the metric.
     pub fn metric(&self) -> Metric {
-        self.get(Setting::Metric).parse().unwrap_or(Metric::Cosine)
+        self.get(Setting::Metric).parse().unwrap_or_default()
     }
 
     /// Returns a duration setting in nanoseconds; none where it is unset.
@@ -374,7 +374,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Strategy if value.parse::<Strategy>().is_err() => {
             bad("child-wins, parent-wins, newest-wins, keep-both or manual")
         }
-        Setting::Metric if value.parse::<Metric>().is_err() => bad("cosine, l2 or dot"),
+        Setting::Metric if value.parse::<Metric>().is_err() => bad(Metric::NAMES),
         Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {
             bad("a number from 1 to 65536")
         }

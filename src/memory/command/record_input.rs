@@ -74,7 +74,7 @@ pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError
 }
 
 /// Checks the vector, where there is one, against what is fixed below a root branch, or against the first one.
-/// [`RecordError::Dimension`] or `ZeroVector` (under cosine), else as [`check_numbers`].
+/// [`RecordError::Dimension`] or `ZeroVector` (where the metric needs a direction), else as [`check_numbers`].
 pub(in crate::memory) fn check_vector(
     dim: Option<usize>,
     metric: Metric,
@@ -88,7 +88,7 @@ pub(in crate::memory) fn check_vector(
     {
         return Err(RecordError::Dimension { found: vector.len(), expected: dim });
     }
-    if metric == Metric::Cosine && norm == 0.0 {
+    if metric.needs_direction() && norm == 0.0 {
         return Err(RecordError::ZeroVector);
     }
     Ok(())

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Compared, PreparedVector, UNDERFLOW};
-use crate::vector::Metric;
+use super::{Compared, PreparedVector};
+use crate::vector::metric::SieveTerms;
 
 /// Lengths of queries and rows for which no term below leaves the range of f32, not even in its
 /// square; others pass untested.
@@ -68,25 +68,12 @@ impl PreparedVector {
         // computing the product here may lose.
         let lost = ROUNDING_SLACK * (a * more + q) * more;
         let (residual, norm) = ((a + q) * more + lost, q * more * more + lost);
-        match self.metric {
-            Metric::Cosine => {
-                let norm = norm + self.rounding * a - limit * a + ROUNDING_SLACK * (norm + limit.abs() * a);
-                self.of_terms(1.0, residual, norm, 0.0, 0.0)
-            }
-            Metric::L2 => {
-                let far = (limit * limit + UNDERFLOW) / (1.0 - self.rounding);
-                let square = self.rounding - 1.0 + ROUNDING_SLACK;
-                self.of_terms(2.0, 2.0 * residual, 2.0 * norm, square, a * a * square + far * (1.0 + ROUNDING_SLACK))
-            }
-            Metric::Dot => {
-                let norm = norm + self.rounding * a;
-                self.of_terms(1.0, residual, norm, 0.0, UNDERFLOW - limit + ROUNDING_SLACK * limit.abs())
-            }
-        }
+        self.of_terms(self.metric.sieve_terms((limit, a, self.rounding), (residual, norm), ROUNDING_SLACK))
     }
 
     /// Rounds the factors up; those of what is never negative get their own slack.
-    fn of_terms(&self, product: f32, residual: f64, norm: f64, square: f64, rest: f64) -> Sieve {
+    fn of_terms(&self, terms: SieveTerms) -> Sieve {
+        let SieveTerms { product, residual, norm, square, rest } = terms;
         Sieve {
             product: product * self.scale,
             residual: up(residual * (1.0 + ROUNDING_SLACK)),
@@ -106,6 +93,7 @@ fn up(x: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vector::Metric;
 
     #[test]
     fn no_factor_is_so_small_that_products_with_it_are_slow() {
