@@ -87,6 +87,13 @@ impl Tree {
         self.totals
     }
 
+    /// Returns about how many bytes of memory names and attributes take up that another tree has otherwise or not at all.
+    /// Costs what differs.
+    pub fn metadata_bytes_beyond(&self, other: &Tree) -> u64 {
+        let new = other.nodes.diff(&self.nodes).filter_map(|changed| changed.new);
+        new.map(|node| TreeTotals::of(node).metadata_bytes()).sum()
+    }
+
     /// Returns the number that the next inode gets; whatever has one not below it is newer than this tree.
     pub fn next_inode(&self) -> u64 {
         self.next_inode

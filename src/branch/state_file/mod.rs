@@ -15,6 +15,7 @@
 //!             branch u64 · entry u64 · time i64 · owner u32 · flags u32 (1 pinned) · step u32 · zeros u32
 //! ```
 
+mod anchors;
 mod read;
 mod write;
 
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use super::BranchVersion;
 use crate::object::Time;
 
+pub use anchors::AnchorState;
 pub use read::StateFile;
 pub use write::{WrittenStates, write_state_file};
 

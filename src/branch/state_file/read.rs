@@ -52,10 +52,10 @@ struct HeldIndex {
 }
 
 /// A row of the index.
-struct IndexRow {
-    info: StateInfo,
-    owner: u32,
-    step: u64,
+pub(super) struct IndexRow {
+    pub info: StateInfo,
+    pub owner: u32,
+    pub step: u64,
 }
 
 impl StateFile {
@@ -201,7 +201,7 @@ impl StateFile {
         Ok(low)
     }
 
-    fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
+    pub(super) fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
         let bytes = self.container.section(2)?.get(row * ROW_BYTES..(row + 1) * ROW_BYTES);
         let bytes = bytes.ok_or_else(|| self.container.damaged(2, "a row of the index is not there"))?;
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
@@ -214,7 +214,12 @@ impl StateFile {
         Ok(IndexRow { info, owner: half(24), step: u64::from(half(32)) })
     }
 
-    fn bytes_of(&self, step: u64) -> Result<&[u8], SegmentError> {
+    /// Returns the number of its steps.
+    pub(super) fn step_count(&self) -> Result<u64, SegmentError> {
+        Ok(self.container.section(1)?.len() as u64 / 8)
+    }
+
+    pub(super) fn bytes_of(&self, step: u64) -> Result<&[u8], SegmentError> {
         let (steps, ends) = (self.container.section(0)?, self.container.section(1)?);
         let end = |step: u64| {
             let at = usize::try_from(step).ok()?.checked_mul(8)?;
@@ -299,7 +304,7 @@ impl StateFile {
 }
 
 /// Reads over what a step's state is.
-fn skip_state(input: &mut Reader<'_>) -> Result<(), DeltaError> {
+pub(super) fn skip_state(input: &mut Reader<'_>) -> Result<(), DeltaError> {
     BranchVersion::skip_delta(input)?;
     if input.byte()? == code::CHANGED {
         Transfers::read(input)?;

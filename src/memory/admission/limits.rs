@@ -12,6 +12,8 @@ use crate::workspace::Tree;
 
 /// What a command takes in memory beside its bytes.
 const COMMAND_BYTES: u64 = 1024;
+/// Earlier states may take one in so many of the bytes that names and attributes of files may.
+const KEPT_SHARE: u64 = 4;
 
 /// What the names and attributes of files take, as it counts for each user.
 #[derive(Default)]
@@ -19,6 +21,14 @@ pub(in crate::memory) struct FilesHeld {
     users: Mutex<HashMap<u32, Reservation>>,
     /// Bytes that those of all users may take.
     limit_bytes: OnceLock<u64>,
+}
+
+impl FilesHeld {
+    /// Returns how many bytes those of earlier states may take beside those of branches: a fourth of what these may, or all
+    /// without a limit.
+    pub(in crate::memory) fn kept_limit_bytes(&self) -> u64 {
+        self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / KEPT_SHARE)
+    }
 }
 
 /// What signals take, as it counts for each user.

@@ -1,7 +1,8 @@
 //! States that stay readable for `config/keep`, and branches that have ended.
 //!
 //! States since the last seal are held in memory; a seal writes them to files, which are read when somebody asks for a state.
-//! [`Retention::select_retained`] decides for both which of them stay.
+//! [`Retention::select_retained`] decides for both which of them stay. Beside time, memory decides: see
+//! `maintenance::crowding`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct RetainedStates {
     /// Those that need not stay. Nobody finds them any more, and a seal that begins after that lets go of them: so an opening finds
     /// all that the log names, since what is named after a seal's beginning is in what it writes.
     pub outdated: Arc<HashSet<StateKey>>,
+    /// Those of them that go for the memory that they take: the next seal writes their files again, however few they are.
+    pub crowded_out: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
     /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its

@@ -151,8 +151,8 @@ pub enum LimitError {
         /// How much is held back.
         kept_kib: u64,
     },
-    /// Earlier states had to make room. Nothing was refused: this tells owners of it.
-    #[error("the store's disk is full, so the older half of the earlier states of all branches went")]
+    /// Earlier states had to make room on the disk or in memory. Nothing was refused: this tells owners of it.
+    #[error("earlier states went, the oldest first: the store's disk is full, or their files took too much memory")]
     KeptDropped,
     /// Names and attributes of files are kept in memory.
     #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
@@ -175,7 +175,8 @@ impl LimitError {
             LimitError::KeptDropped => Advice::new(
                 Kind::Full,
                 "kept_dropped",
-                "free space on the store's disk to keep more; kept_since in status says from when on states are kept",
+                "free space on the store's disk or mount with a larger --memory to keep more; kept_since in status says from \
+                 when on states are kept",
             ),
             LimitError::Disk { .. } | LimitError::Inodes { .. } => Advice::new(
                 Kind::Full,

@@ -108,6 +108,9 @@ impl Memory {
         if self.check_clock().is_ok() {
             self.drop_outdated(self.now())?;
         }
+        if self.drop_crowding_states()? {
+            self.announce_dropped_states();
+        }
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
         let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {
@@ -178,7 +181,7 @@ impl Memory {
         Ok(self.catalog.write().retained.drop_oldest())
     }
 
-    /// Tells the root branches that earlier states went for a full disk: in their lineage, or where not even an entry
+    /// Tells the root branches that earlier states went for a full disk, or for their memory: in their lineage, or where not even an entry
     /// has room, those who listen. Called with no lock held.
     pub(in crate::memory) fn announce_dropped_states(&self) {
         let told = Error::from(LimitError::KeptDropped);
@@ -194,13 +197,27 @@ impl Memory {
 
     /// Has nobody find earlier states that need not stay readable, and the next seal let go of them; returns how many.
     fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
-        let outdated = self.catalog().clone().outdated_states(now)?;
+        let mut outdated = self.catalog().clone().outdated_states(now)?;
         let count = outdated.len();
         let _writer = self.writer()?;
         let mut catalog = self.catalog.write();
+        // Nobody may find again what a seal is about to leave out.
+        outdated.extend(catalog.retained.crowded_out.iter());
         catalog.retained.outdated = Arc::new(outdated);
         catalog.forget_ended(now);
         Ok(count)
+    }
+
+    /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns whether there
+    /// were any. Fails where a file of states can't be read.
+    fn drop_crowding_states(&self) -> Result<bool, Error> {
+        let crowded_out = self.catalog().clone().crowding_states(self.admission.files_held.kept_limit_bytes())?;
+        let found = !crowded_out.is_empty();
+        let _writer = self.writer()?;
+        let mut catalog = self.catalog.write();
+        Arc::make_mut(&mut catalog.retained.outdated).extend(&crowded_out);
+        catalog.retained.crowded_out = Arc::new(crowded_out);
+        Ok(found)
     }
 
     /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog that the manifest names:

@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod compact;
+pub mod crowding;
 pub mod embedding;
 pub mod expiry;
 pub mod file_indexer;

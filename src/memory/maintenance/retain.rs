@@ -25,7 +25,7 @@ impl Catalog {
     /// Fails where a file of states can't be read or written. This catalog lacks the states that are in no file then,
     /// so work on a clone.
     pub(in crate::memory) fn write_retained(&mut self, blobs: &BlobStore) -> Result<bool, Error> {
-        let outdated = self.retained.outdated.clone();
+        let (outdated, crowded_out) = (self.retained.outdated.clone(), self.retained.crowded_out.clone());
         let mut files = self.retained.files.to_vec();
         let recent = std::mem::replace(&mut self.retained.recent, OrdMap::new());
         let mut is_changed = !recent.is_empty();
@@ -47,7 +47,9 @@ impl Catalog {
         for file in files.into_iter().rev() {
             let is_outdated = |info: &StateInfo| outdated.contains(&info.key);
             let gone = if outdated.is_empty() { 0 } else { file.infos()?.iter().filter(|it| is_outdated(it)).count() };
-            if gone == 0 || gone * OUTDATED_SHARE < file.count()? {
+            let is_crowded_out = |info: &StateInfo| crowded_out.contains(&info.key);
+            let must_go = !crowded_out.is_empty() && file.infos()?.iter().any(is_crowded_out);
+            if gone == 0 || (gone * OUTDATED_SHARE < file.count()? && !must_go) {
                 kept.push(file);
                 continue;
             }

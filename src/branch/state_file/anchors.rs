@@ -1,0 +1,79 @@
+//! Which states a file has need of which whole state.
+
+use std::sync::Arc;
+
+use super::read::skip_state;
+use super::{StateFile, StateKey, code};
+use crate::branch::{BranchVersion, DeltaError};
+use crate::object::{CodecError, Reader};
+
+/// A whole state that a file holds in memory, and whom it serves.
+pub struct AnchorState {
+    /// The whole state.
+    pub state: Arc<BranchVersion>,
+    /// Who owned the branch of the newest state that needs it.
+    pub owner: u32,
+    /// The states of the file that can't be read without it, oldest first. There is at least one.
+    pub needed_by: Vec<StateKey>,
+}
+
+/// The anchors, by their places, that a step rests on.
+#[derive(Clone, Copy)]
+struct Roots {
+    state: usize,
+    base: usize,
+}
+
+impl StateFile {
+    /// Returns the whole states that the file's states need. It reads the file once, and no state.
+    ///
+    /// [`DeltaError::Codec`] where a step refers to a later one or to no anchor.
+    pub fn anchors_in_use(&self) -> Result<Vec<AnchorState>, DeltaError> {
+        let roots = self.roots()?;
+        let whole_states = self.anchors().iter();
+        let mut anchors: Vec<AnchorState> =
+            whole_states.map(|state| AnchorState { state: state.clone(), owner: 0, needed_by: Vec::new() }).collect();
+        let rows = (0..self.count()?).map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
+        let mut rows: Vec<_> = rows.iter().collect();
+        rows.sort_by_key(|row| row.info.key.1);
+        for row in rows {
+            let Roots { state, base } = roots.get(place(row.step)?).copied().ok_or(CodecError::Number)?;
+            for root in [Some(state), Some(base).filter(|base| *base != state)].into_iter().flatten() {
+                let anchor = anchors.get_mut(root).ok_or(CodecError::Number)?;
+                anchor.owner = row.owner;
+                anchor.needed_by.push(row.info.key);
+            }
+        }
+        anchors.retain(|anchor| !anchor.needed_by.is_empty());
+        Ok(anchors)
+    }
+
+    /// Returns for each step the anchors at the ends of its references: they lead to earlier steps only.
+    fn roots(&self) -> Result<Vec<Roots>, DeltaError> {
+        let mut roots: Vec<Roots> = Vec::new();
+        for step in 0..self.step_count()? {
+            let earlier = |step: u64| roots.get(place(step)?).copied().ok_or(CodecError::Number);
+            let mut input = Reader::new(self.bytes_of(step)?);
+            let before = input.number()?.checked_sub(1);
+            let state = match before {
+                None => place(input.number()?)?,
+                Some(before) => {
+                    skip_state(&mut input)?;
+                    earlier(before)?.state
+                }
+            };
+            let base = match (input.byte()?, before) {
+                (code::BASE_OF_BEFORE, Some(before)) => earlier(before)?.base,
+                (code::BASE_ANCHOR, _) => place(input.number()?)?,
+                (code::BASE_STEP, _) => earlier(input.number()?)?.state,
+                (other, _) => return Err(CodecError::Code(other).into()),
+            };
+            roots.push(Roots { state, base });
+        }
+        Ok(roots)
+    }
+}
+
+fn place(number: u64) -> Result<usize, CodecError> {
+    usize::try_from(number).map_err(|_| CodecError::Number)
+}
