@@ -245,6 +245,20 @@ mod tests {
         assert_eq!((&*found[0].2, &*found[1].2), ("", "Title"));
     }
 
+    /// Returns whether a passage ends with a line, or one that is too long with a word, or else where no blank was near.
+    fn is_cut_well(text: &str, passage: &Range<usize>) -> bool {
+        let rest = text[passage.end..].trim_start_matches([' ', '\t', '\r']);
+        if rest.is_empty() || rest.starts_with('\n') {
+            return true;
+        }
+        let is_blank = |c: char| matches!(c, ' ' | '\t');
+        let start_of_line = text[..passage.end].rfind('\n').map_or(0, |end| end + 1);
+        let line_bytes = text[start_of_line..].split('\n').next().unwrap_or_default().len();
+        let half = text.ceil_char_boundary(passage.start + PASSAGE_BYTES_MAX / 2);
+        let has_blank = half < passage.end && text[half..passage.end].contains(is_blank);
+        line_bytes > PASSAGE_BYTES_MAX && (text[passage.end..].starts_with(is_blank) || !has_blank)
+    }
+
     #[test]
     fn long_lines_and_long_paragraphs_are_cut_and_nothing_but_blanks_is_lost() {
         let texts = [
@@ -252,6 +266,7 @@ mod tests {
             "wörd ".repeat(3_000),
             "a line of text\n".repeat(1_000),
             format!("{}\n\n\r\n{}", "é".repeat(1_999), "b c\n".repeat(700)),
+            format!("{} {} {}", "x".repeat(900), "y".repeat(900), "z".repeat(4_000)),
             "\u{feff}\n\n  \n".to_owned(),
             String::new(),
         ];
@@ -266,6 +281,7 @@ mod tests {
                     let line = text[..passage.range.start].bytes().filter(|byte| *byte == b'\n').count() + 1;
                     assert_eq!(passage.line as usize, line);
                     end = passage.range.end;
+                    assert!(is_cut_well(text, &passage.range), "{:?}", &text[passage.range.clone()]);
                 }
                 assert!(is_blank(&text[end..]));
             }
