@@ -158,3 +158,43 @@ impl Memory {
         self.transact_in_room(who, &[Some(branch)], command).map(drop)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, OpenMode, Revision};
+
+    /// Builds before the rule for labels took such checkpoints.
+    #[test]
+    fn a_checkpoint_whose_label_reads_as_an_entry_stays_and_comes_first() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = ForgetfulDisk::new();
+        let open = || {
+            let environment = Environment::real(who.clone());
+            Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
+        };
+        let mut memory = open();
+        let main = memory.root("main").unwrap();
+        let found = |memory: &Memory, name: &str| {
+            let found = memory.find_state(main, &Revision::parse(name).unwrap()).unwrap().to_json();
+            (found["entry"].to_string(), found["checkpoint"].as_str().unwrap().to_owned())
+        };
+        memory.checkpoint(&who, main, "v1", None).unwrap();
+        let label = found(&memory, "v1").0;
+        memory.take_checkpoint(&who, main, (&label, None), None).unwrap();
+        let newest = found(&memory, &label);
+        assert!(newest.1 == label && newest.0 != label, "{newest:?}");
+        // By its log record, then by the manifest.
+        for closes in [false, true] {
+            if closes {
+                memory.close().unwrap();
+            }
+            drop(memory);
+            memory = open();
+            assert_eq!((found(&memory, &label), found(&memory, &format!("@{label}")).1), (newest.clone(), "v1".into()));
+        }
+        memory.delete_checkpoint(&who, main, &label).unwrap();
+    }
+}
