@@ -45,6 +45,20 @@ fn init_makes_a_store_once_and_in_an_empty_folder_only() {
 }
 
 #[test]
+fn a_reserve_of_which_nothing_can_be_made_is_said_once() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    assert_eq!(run(&["gc", &store]).2, "", "a control");
+    fs::remove_dir_all(format!("{store}/reserve")).unwrap();
+    fs::write(format!("{store}/reserve"), "").unwrap();
+    let (code, _, said) = run(&["gc", &store]);
+    let warnings =
+        said.matches("of the reserve of 8388608 bytes for deletes and gc on a full disk 0 are there").count();
+    assert_eq!((code, warnings), (0, 1), "{said}");
+}
+
+#[test]
 fn a_backup_is_checked_and_becomes_a_store() {
     let folder = Folder::new();
     let (store, copy, back) = (folder.at("store"), folder.at("copy"), folder.at("back"));

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::disk::{Disk, FILLER_BYTES, filler};
 use crate::memory::Error;
@@ -31,6 +31,8 @@ pub(in crate::memory) struct Reserve {
     present_count: AtomicUsize,
     /// Grows with each change, so that a status can be compared with a later one.
     steps: AtomicU64,
+    /// Whether the log says that it is short, so that not each attempt to fill it says it again.
+    short_is_told: AtomicBool,
 }
 
 /// How much of the reserve is there, in bytes.
@@ -57,8 +59,15 @@ impl Reserve {
             length.is_ok_and(|length| length >= piece_bytes)
         };
         let there: BTreeSet<usize> = (0..pieces as usize).filter(is_there).collect();
-        let (present_count, steps) = (AtomicUsize::new(there.len()), AtomicU64::default());
-        Reserve { disk, pieces: pieces as usize, piece_bytes, present: Mutex::new(there), present_count, steps }
+        Reserve {
+            disk,
+            pieces: pieces as usize,
+            piece_bytes,
+            present_count: AtomicUsize::new(there.len()),
+            present: Mutex::new(there),
+            steps: AtomicU64::default(),
+            short_is_told: AtomicBool::default(),
+        }
     }
 
     /// Returns whether nothing of it is missing.
@@ -107,10 +116,16 @@ impl Reserve {
             })
         });
         self.note(there.len());
+        self.tell(made, there.len() > before);
+    }
+
+    /// Says in the log how much of it is there; that nothing more of it could be made, once until it is whole.
+    fn tell(&self, made: io::Result<()>, has_grown: bool) {
         let (bytes, wanted) = (self.bytes(), self.bytes_wanted());
+        let was_told = self.short_is_told.swap(made.is_err(), Ordering::AcqRel);
         match made {
             Ok(()) => log::info!("the reserve of {wanted} bytes for deletes and gc on a full disk is whole"),
-            Err(error) if there.len() == before => log::debug!("the reserve stays short: {error}"),
+            Err(error) if was_told && !has_grown => log::debug!("the reserve stays short: {error}"),
             Err(error) => log::warn!(
                 "of the reserve of {wanted} bytes for deletes and gc on a full disk {bytes} are there: {error}; free \
                  space on the store's disk"
