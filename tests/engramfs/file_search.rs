@@ -12,7 +12,7 @@ use engramfs::memory::{
 };
 
 use crate::files::write;
-use crate::support::{environment, main_of, open_on, put, verify, who};
+use crate::support::{Chance, environment, main_of, open_on, put, verify, who};
 
 /// Opens a store whose files are indexed in the background at once.
 fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
@@ -277,4 +277,18 @@ fn a_zero_byte_in_the_first_64_kib_makes_a_file_no_text_and_its_name_is_not_sear
     assert_eq!(found(&memory, main, "behind"), [""; 0], "a name is no text");
     let index = memory.status(&View::Branch(main)).unwrap()["index"].clone();
     assert_eq!((&index["files"], &index["files_indexed"]), (&3.into(), &3.into()), "what is no text counts as indexed");
+}
+
+#[test]
+fn an_index_of_more_than_16_mib_goes_to_a_file_without_a_seal() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let mut chance = Chance(7);
+    for (n, files) in [0, 0, 0, 1].into_iter().enumerate() {
+        let words: String = (0..180_000).map(|_| format!("{:x} ", chance.next() >> 20)).collect();
+        write(&memory, main, &format!("n{n}"), &words);
+        memory.wait_files_indexed();
+        assert_eq!(index_files(&disk).len(), files, "with {} files of 2 MiB of words", n + 1);
+    }
 }

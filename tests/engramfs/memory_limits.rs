@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, Setting};
+use engramfs::memory::{
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, Query, Setting, View,
+};
 
 use crate::support::{delete, main_of, open, put, who};
 
@@ -79,6 +81,8 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     let child = memory.fork(&who(), main, "child", None).unwrap();
     let inode = make(&memory, &who(), main, "file").unwrap();
     memory.edit(&who(), main, FileOp::Write { inode, offset: 0, bytes: vec![1; 5_000].into() }).unwrap();
+    let note = make(&memory, &who(), main, "note").unwrap();
+    memory.edit(&who(), main, FileOp::Write { inode: note, offset: 0, bytes: b"a heron".to_vec().into() }).unwrap();
     let megabyte = "x".repeat(1 << 20);
     let commit = |id: &str| memory.commit(&who(), main, vec![put(id, None, Some(&megabyte))]);
     commit("a").unwrap();
@@ -87,6 +91,11 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     assert_eq!((refused.kind(), refused.code()), (Kind::Full, "memory_full"), "{refused}");
     assert_eq!(memory.set(&who(), main, Setting::Task, "t").unwrap_err().code(), "memory_full");
     assert_eq!(memory.fork(&who(), main, "more", None).unwrap_err().code(), "memory_full");
+    let found = |memory: &Memory| {
+        let answer = memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+        (answer.hits.len(), answer.reason)
+    };
+    assert_eq!(found(&memory), (0, Some("2 files are not indexed yet".to_owned())));
     memory.commit(&who(), main, vec![delete("a")]).unwrap();
     let attrs = Attrs { size: Some(10), ..Attrs::default() };
     memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
@@ -95,4 +104,5 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     memory.gc(&who(), None, false).unwrap();
     taken.store(0, Ordering::Relaxed);
     commit("c").unwrap();
+    assert_eq!(found(&memory), (1, None));
 }

@@ -192,3 +192,38 @@ fn hidden_paths(settings: &Settings) -> HiddenPaths {
     let settings = settings.clone();
     HiddenPaths { rules, hides: Some(Arc::new(move |path| settings.rules().of(path).noindex)) }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode};
+
+    #[test]
+    fn of_views_the_512_that_were_asked_last_are_kept() {
+        let (kept, none) = (FileViews::default(), HiddenPaths { rules: "".into(), hides: None });
+        let view = |number| View::Branch(BranchId(number));
+        let put = |number| kept.put(&view(number), Arc::new(VisibleFiles::none(none.clone())));
+        (0..512).for_each(put);
+        assert!(kept.get(&view(0)).is_some());
+        put(512);
+        let gone: Vec<u64> = (0..=512).filter(|number| kept.get(&view(*number)).is_none()).collect();
+        assert_eq!(gone, [1]);
+    }
+
+    #[test]
+    fn a_fork_shares_what_is_kept_of_its_parent() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let name = FileName::new(b"a").unwrap();
+        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        memory.edit(&who, main, op).unwrap();
+        let fork = memory.fork(&who, main, "x", None).unwrap();
+        let [of_main, of_fork] =
+            [main, fork].map(|branch| memory.visible_files(&View::Branch(branch)).unwrap().unwrap());
+        assert!(Arc::ptr_eq(&of_main, &of_fork));
+    }
+}
