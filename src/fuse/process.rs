@@ -106,7 +106,10 @@ fn limit_of(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use rustix::process::{Rlimit, setrlimit};
+
     use super::*;
 
     #[test]
@@ -125,6 +128,18 @@ mod tests {
         assert_eq!(limit_of("0::/", read), None);
         assert_eq!(limit_of("4:cpu,memory:/c", read), Some(70));
         assert_eq!(limit_of("5:cpu:/c", read), None);
+    }
+
+    #[test]
+    fn a_limit_of_address_space_counts() {
+        let before = getrlimit(Resource::As);
+        // More than any machine has, so that no other test is refused memory.
+        let limit = before.maximum.unwrap_or(u64::MAX).min(1 << 50);
+        setrlimit(Resource::As, Rlimit { current: Some(limit), ..before }).unwrap();
+        let found = address_space();
+        setrlimit(Resource::As, before).unwrap();
+        assert_eq!(found, Some(limit));
+        assert!(available_memory() <= machine().unwrap());
     }
 
     #[test]

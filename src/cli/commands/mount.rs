@@ -62,6 +62,11 @@ fn memory_size(text: &str) -> Result<u64, String> {
     if size < MEMORY_BYTES_MIN { Err(format!("a server needs {}M at least", MEMORY_BYTES_MIN >> 20)) } else { Ok(size) }
 }
 
+/// Returns how much memory the server takes of what there is, unless it is told.
+fn default_memory(available: u64) -> u64 {
+    (available / 2).max(MEMORY_BYTES_MIN)
+}
+
 /// Serves a store at a directory until it is unmounted. In the background the parent's part ends in here, when the
 /// mount answers or its start failed.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
@@ -127,7 +132,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
     // Before the store is opened: a model that can't be read leaves it alone.
     let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
     let memory = site.open(args.read_only)?;
-    let limit = args.memory.unwrap_or_else(|| (fuse::available_memory() / 2).max(MEMORY_BYTES_MIN));
+    let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory()));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
         remark(format_args!("engramfs: warning: {reason}"));
     }
@@ -173,4 +178,15 @@ fn serve_store(
     filesystem.set_kernel(None);
     filesystem.end();
     Ok(ended?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_takes_half_of_the_memory_there_is_and_32_mib_at_least() {
+        assert_eq!([8 << 30, 64 << 20, 1 << 20].map(default_memory), [4 << 30, 32 << 20, 32 << 20]);
+        assert!(memory_size("32M") == Ok(32 << 20) && memory_size("31M").is_err());
+    }
 }
