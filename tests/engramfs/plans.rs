@@ -223,3 +223,27 @@ fn a_result_counts_what_is_put_and_what_is_deleted_apart() {
         assert_eq!((counts.put, counts.deleted), (2, 1), "{merge:?}");
     }
 }
+
+/// What the parent has already does not change it, and a directory is counted by the entry of the branch alone.
+#[test]
+fn files_are_counted_as_the_receiving_branch_changes_and_directories_by_other_entries_alone() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for (path, bytes) in [("a", "child"), ("new/deep/b", "b"), ("same", "s")] {
+        write(&memory, fork, path, bytes);
+    }
+    write(&memory, main, "same", "s");
+    write(&memory, main, "of/parent", "p");
+    let pull = dry(&memory, fork, MergeKind::Pull).counts;
+    assert_eq!((pull.put, pull.deleted, pull.files), (0, 0, 1), "the file in of/");
+    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    let counted = |op: &str, branch: &str| {
+        let lines = memory.lineage_lines(main, false).unwrap();
+        let mut entries = lines.iter().rev().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let newest = entries.find(|entry| entry["op"] == op && entry["branch"] == branch);
+        newest.unwrap()["counts"]["files"].clone()
+    };
+    assert_eq!((counted("promote", "main/x"), counted("files", "main/x")), (2.into(), 5.into()));
+}
