@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeTerms, RevertVerb, Revision, Setting,
-    View,
+    ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -250,4 +250,54 @@ fn of_many_states_the_newest_stay_and_one_of_each_while() {
     assert_eq!(find(commits[700]).unwrap_err().code(), "not_kept");
     memory.close().unwrap();
     verify(&disk).unwrap();
+}
+
+/// Each head is in one place alone.
+#[test]
+fn a_hash_is_looked_up_in_all_that_a_branch_was_its_merged_children_and_its_parent() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let commit =
+        |branch, id: &str, text: &str| memory.commit(&who(), branch, vec![put(id, None, Some(text))]).unwrap().head;
+    let base = commit(main, "r", "base");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let closed = Viewer { reads: &|_| false, bytes_max: u64::MAX };
+    let is_shown =
+        |head, viewer| memory.show(fork, ShowTarget::Hash(head), viewer).map(|shown| shown.to_line()).is_ok();
+    memory.set(&who(), fork, Setting::Keep, "0s").unwrap();
+    let dropped = commit(fork, "r", "dropped");
+    let checkpoint = commit(fork, "r", "checkpoint");
+    memory.checkpoint(&who(), fork, "v1", None).unwrap();
+    memory.set(&who(), fork, Setting::Keep, "30d").unwrap();
+    let present = commit(fork, "r", "present");
+    assert_eq!([dropped, base, checkpoint, present].map(|head| is_shown(head, closed)), [false, true, true, true]);
+    commit(fork, "s", "later");
+    assert!(is_shown(present, closed), "an earlier state");
+    let child = memory.fork(&who(), fork, "y", None).unwrap();
+    let of_child = commit(child, "t", "of the child");
+    commit(fork, "s", "meanwhile");
+    assert!(!is_shown(of_child, Viewer::OF_STORE), "a child that goes on");
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    assert!(is_shown(of_child, closed), "a child that was merged");
+    let of_parent = [commit(main, "r", "before"), commit(main, "r", "now")];
+    assert_eq!(of_parent.map(|head| (is_shown(head, Viewer::OF_STORE), is_shown(head, closed))), [(true, false); 2]);
+}
+
+#[test]
+fn a_file_is_shown_by_the_hash_of_its_bytes_too_and_as_text_where_it_is_some() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "text", "words");
+    write(&memory, main, "bytes", "words");
+    let inode = memory.files(&View::Branch(main)).unwrap().resolve(b"bytes").unwrap();
+    memory.edit(&who(), main, FileOp::Write { inode, offset: 0, bytes: vec![0xff].into() }).unwrap();
+    for (name, bytes, text) in [("text", &b"words"[..], Value::from("words")), ("bytes", b"\xffords", Value::Null)] {
+        let tree = memory.files(&View::Branch(main)).unwrap();
+        let node = tree.node(tree.resolve(name.as_bytes()).unwrap()).unwrap();
+        for hash in [node.hash().unwrap(), node.content_hash().unwrap()] {
+            let shown = memory.show(main, ShowTarget::Hash(hash), Viewer::OF_STORE).unwrap();
+            let line: Value = serde_json::from_str(&shown.line).unwrap();
+            assert_eq!((shown.content.as_deref(), &line["text"]), (Some(bytes), &text), "{name}");
+        }
+    }
 }
