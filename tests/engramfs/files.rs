@@ -234,6 +234,37 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
 }
 
 #[test]
+fn a_merge_keeps_modes_and_times_and_gives_joined_content_its_own_time() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for path in ["taken", "joined"] {
+        write(&memory, main, path, "1\n2\n3\n4\n5\n");
+    }
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let numbers = |branch, path: &str| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
+    let set = |branch, path, attrs| {
+        memory.edit(&who(), branch, FileOp::SetAttr { inode: numbers(branch, path), attrs }).unwrap()
+    };
+    set(main, "taken", Attrs { uid: Some(1001), ..Attrs::default() });
+    for (time, path) in [(7, "new"), (8, "taken"), (9, "joined")] {
+        write(&memory, fork, path, "child\n2\n3\n4\n5\n");
+        set(fork, path, Attrs { mtime: Some(Time(time)), ..Attrs::default() });
+    }
+    set(fork, "new", Attrs { mode: Some(0o640), ..Attrs::default() });
+    set(fork, "taken", Attrs { uid: Some(1002), ..Attrs::default() });
+    write(&memory, main, "joined", "1\n2\n3\n4\nparent\n");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "joined").unwrap(), "child\n2\n3\n4\nparent\n");
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let node = |path| tree.node(numbers(main, path)).unwrap();
+    assert_eq!((node("new").mode, node("new").mtime), (0o640, Time(7)));
+    assert_eq!((tree.owner(node("taken")), node("taken").mtime), (1001, Time(8)));
+    let merge = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+    let merge: serde_json::Value = serde_json::from_str(&merge).unwrap();
+    assert_eq!((&merge["op"], &merge["time"]), (&"merge".into(), &node("joined").mtime.to_string().into()));
+}
+
+#[test]
 fn what_lost_a_merge_is_read_again_by_its_hash() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
