@@ -59,7 +59,10 @@ fn a_command_sees_its_branch_alone_and_what_it_wrote_is_promoted() {
     );
     assert!(status["session"].as_str().unwrap().starts_with("run-"));
     assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "", "it was promoted, and lives on");
-    assert_eq!(run(&mount, "ann", &["--on-success", "keep"], "echo again > files/own; sleep 0").0, 0);
+    let more = ["--on-success", "keep", "--agent", "bee", "--session", "s-2"];
+    assert_eq!(run(&mount, "ann", &more, "echo again > files/own; sleep 0").0, 0);
+    let named = |status: &Value| ["agent", "session", "task"].map(|key| status[key].as_str().unwrap().to_owned());
+    assert_eq!(named(&mount.status("main/branches/ann")), ["bee", "s-2", ""], "as asked for, and no task");
     let own = fs::metadata(mount.at("main/branches/ann/files/own")).unwrap();
     assert_eq!((own.uid(), mount.has("main/files/own")), (3801, false));
 }
@@ -74,8 +77,9 @@ fn a_command_that_fails_leaves_its_branch_for_a_while_or_not_at_all() {
         (read(mount.at("main/branches/ann/config/ttl")).as_str(), mount.has("main/files/note")),
         ("24h\n", false)
     );
-    mount.sh("echo 2h > main/branches/ann/config/ttl");
+    mount.sh("echo 2h > main/branches/ann/config/ttl; echo bee > main/branches/ann/config/agent");
     assert_eq!(run(&mount, "ann", &[], "exit 1").0, 1);
+    assert_eq!(mount.status("main/branches/ann")["agent"], "bee", "whose agent is set keeps it");
     assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "2h\n", "whose ttl is set keeps it");
     let (code, out, _) = run(&mount, "bob", &["--on-failure", "discard"], "echo half > files/note; kill -9 $$");
     assert_eq!((code, &lines(&out)[0]["outcome"]), (1, &Value::from("discarded")));
