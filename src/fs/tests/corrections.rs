@@ -118,6 +118,12 @@ fn lines_of_text_become_records_of_their_own() {
     // Ids made within one millisecond are in no order.
     let texts: std::collections::BTreeSet<String> = ids.iter().map(text).collect();
     assert_eq!(texts, ["[a list]", "c", "last, without an end", "tea at four"].map(str::to_owned).into());
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    rig.write("main/ingest", "later").unwrap();
+    let is_given = |name: &String| name != "b.json";
+    let given: Vec<String> = rig.list("main/vectors").into_iter().filter(is_given).collect();
+    assert!(given.iter().all(|id| id.len() == 36 + ".json".len() && id[14..].starts_with('7')), "{given:?}");
+    assert_eq!(given.iter().max().map(text), Some("later".to_owned()), "they are in order of time");
 }
 
 #[test]
