@@ -1,4 +1,4 @@
-//! Files that expire.
+//! Files and branches that expire.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -121,4 +121,36 @@ fn files_that_a_merge_brought_expire_though_nothing_else_changes() {
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     NOW.fetch_add(3_601_000_000_000, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+}
+
+/// A living child keeps its parent, whatever their lifetimes are.
+#[test]
+fn branches_expire_children_before_parents_and_none_above_one_that_stays() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    let fork = |parent, name: &str, ttl: &str| {
+        let branch = memory.fork(&who(), parent, name, None).unwrap();
+        memory.set(&who(), branch, Setting::Ttl, ttl).unwrap();
+        branch
+    };
+    let gone = fork(main, "gone", "1h");
+    fork(fork(gone, "a", "1h"), "b", "1h");
+    let kept = fork(main, "kept", "1h");
+    fork(kept, "in-use", "");
+    fork(kept, "out-of-use", "1h");
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    let older = std::time::Duration::from_secs(7_200);
+    assert_eq!(memory.gc(&who(), Some(older), true).unwrap()["branches"], serde_json::json!([]));
+    let ended = serde_json::json!(["main/gone/a/b", "main/gone/a", "main/kept/out-of-use", "main/gone"]);
+    let found = memory.gc(&who(), None, false).unwrap()["branches"].clone();
+    let sorted = |value: &serde_json::Value| {
+        let mut paths: Vec<String> = value.as_array().unwrap().iter().map(|path| path.to_string()).collect();
+        paths.sort();
+        paths
+    };
+    assert_eq!(sorted(&found), sorted(&ended));
+    let place = |path: &str| found.as_array().unwrap().iter().position(|one| one == path).unwrap();
+    assert!(place("main/gone/a/b") < place("main/gone/a") && place("main/gone/a") < place("main/gone"));
+    assert!(memory.resolve("main/kept/in-use").is_ok() && memory.resolve("main/gone").is_err());
 }
