@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Environment, Hash, Memory, MergeKind, MergeTerms, OpenMode, ReviewRequest, Setting,
+    Actor, BranchId, Environment, Hash, Memory, MergeKind, MergeTerms, OpenMode, RevertVerb, ReviewRequest, Setting,
     SharedLogEntryInput, Time,
 };
 
@@ -268,4 +268,24 @@ fn the_word_of_who_is_no_approver_any_more_opens_no_gate() {
     assert_eq!(merge().map(drop).map_err(|error| error.code()), Err("gate_pending"));
     approvers("uid:10 uid:11");
     merge().unwrap();
+}
+
+#[test]
+fn pulls_reverts_writes_and_discards_pass_a_gate() {
+    let memory = open(&ForgetfulDisk::new(), &Arc::new(AtomicI64::new(1_700_000_000_000_000_000)));
+    let (main, who) = (main_of(&memory), user(OWNER));
+    let x = memory.fork(&who, main, "x", None).unwrap();
+    let below = memory.fork(&who, x, "below", None).unwrap();
+    for branch in [main, x] {
+        memory.set(&who, branch, Setting::Gate, "approval 1").unwrap();
+    }
+    let commit = |branch, id: &str| memory.commit(&who, branch, vec![put(id, None, Some("text"))]).unwrap();
+    commit(main, "a");
+    memory.merge(&who, x, MergeKind::Pull, false).unwrap();
+    commit(x, "b");
+    memory.undo(&who, x, RevertVerb::Undo, 1, false).unwrap();
+    commit(below, "c");
+    let refused = memory.merge(&who, below, MergeKind::Promote, false).unwrap_err();
+    assert_eq!(refused.code(), "gate_pending", "a control");
+    memory.discard(&who, below).unwrap();
 }
