@@ -219,6 +219,7 @@ fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     let ann = engramfs::memory::Actor { uid: 1001, gid: 1001, name: "ann".into() };
     let bob = engramfs::memory::Actor { uid: 1002, gid: 1002, name: "bob".into() };
     let x = memory.fork(&ann, main, "x", None).unwrap();
+    memory.checkpoint(&ann, x, "v1", None).unwrap();
     memory.discard(&ann, x).unwrap();
     let code =
         |who: &engramfs::memory::Actor, name: &str| memory.find_ended(who, main, name).map_err(|error| error.code());
@@ -226,6 +227,20 @@ fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     assert!(code(&ann, "x").is_ok() && code(&root, "x").is_ok());
     assert_eq!(code(&bob, "x").unwrap_err(), "no_such_state");
     assert_eq!(code(&ann, "y").unwrap_err(), "no_such_state");
+    for back_by in [&root, &ann] {
+        let found = memory.find_ended(back_by, main, "x").unwrap();
+        let back = memory.fork_from(back_by, main, "x", Some(&found), None).unwrap();
+        let info = memory.info(back).unwrap();
+        assert_eq!((info.uid, info.checkpoints), (1001, 0));
+        memory.checkpoint(&ann, back, "v1", None).unwrap();
+        memory.discard(&ann, back).unwrap();
+    }
+    // A merged one is found by the parent's owner, too.
+    let merged = memory.fork(&ann, main, "merged", None).unwrap();
+    memory.merge(&who(), merged, MergeKind::Merge, false).unwrap();
+    let found = memory.find_ended(&who(), main, "merged").unwrap();
+    let back = memory.fork_from(&who(), main, "merged", Some(&found), None).unwrap();
+    assert_eq!(memory.info(back).unwrap().uid, who().uid);
 }
 
 /// Only the newest thousand and the newest of each minute stay of a branch that is written all the time.
