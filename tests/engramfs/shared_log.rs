@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     Actor, BranchId, Document, Kind, Memory, MergeKind, Query, RecordEdit, Setting, SharedLogEntryInput,
-    SharedLogPosition, View,
+    SharedLogPosition, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -70,6 +70,16 @@ fn entries_have_numbers_without_gaps_and_say_who_wrote_them_through_which_branch
     let status = memory.status(&View::Branch(agent)).unwrap();
     assert_eq!((&status["log_entries"], &status["unread"]), (&3.into(), &3.into()));
     assert_eq!(status["records"], 0, "entries are no records of the branch");
+    // The last batch is the newest entry of the store.
+    let shown = |seq: u64| -> Value {
+        let shown = memory.show(main, ShowTarget::Entry(seq), Viewer::OF_STORE).unwrap();
+        serde_json::from_str(&shown.line).unwrap()
+    };
+    let [batch, before] = [0, 1].map(|age| shown(memory.version() - age));
+    assert_eq!([&batch["op"], &before["op"]], ["append", "append"]);
+    assert!(batch["head"].is_string() && batch["head"] != before["head"], "{batch}");
+    let has_batch = |branch| memory.lineage_lines(branch, false).unwrap().iter().any(|line| line.contains("append"));
+    assert!(!has_batch(main) && !has_batch(agent));
     drop(memory);
     verify(&disk).unwrap();
 }
