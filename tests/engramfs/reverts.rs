@@ -44,6 +44,14 @@ impl Rig {
         lines.iter().filter_map(seq).max().unwrap()
     }
 
+    /// Which entries the newest entry of the root branch took back.
+    fn taken_back(&self) -> String {
+        let line = self.memory.lineage_lines(self.main, false).unwrap().pop().unwrap();
+        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(entry["op"], "revert");
+        entry["checkpoint"].as_str().unwrap().to_owned()
+    }
+
     fn texts(&self, branch: BranchId) -> Vec<String> {
         texts(&self.memory, &View::Branch(branch)).into_iter().map(|(id, text)| format!("{id}={text}")).collect()
     }
@@ -117,7 +125,7 @@ fn a_revert_takes_back_one_entry_and_keeps_what_came_later() {
         (result.status, result.counts.deleted, &*result.reverted[0].entries),
         ("reverted", 1, &*wrong.to_string())
     );
-    assert_eq!(rig.texts(rig.main), ["a=one", "c=later"]);
+    assert_eq!((rig.texts(rig.main), rig.taken_back()), (vec!["a=one".into(), "c=later".into()], wrong.to_string()));
     // A revert of the revert brings it back.
     rig.revert(rig.main, rig.newest()).unwrap();
     assert_eq!(rig.texts(rig.main), ["a=one", "b=wrong", "c=later"]);
@@ -256,6 +264,8 @@ fn deletions_soon_after_each_other_are_undone_together() {
     }
     let result = rig.undo(rig.main).unwrap();
     assert_eq!((result.counts.put, result.reverted.len()), (50, 1));
+    let last = rig.newest() - 1;
+    assert_eq!(rig.taken_back(), format!("{}..{last}", last - 49));
     assert_eq!(rig.texts(rig.main).len(), 51);
     rig.undo(rig.main).unwrap();
     assert_eq!(rig.head(rig.main), before);
