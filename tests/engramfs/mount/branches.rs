@@ -340,7 +340,9 @@ fn a_branch_can_start_from_a_checkpoint() {
     let mount = forked();
     mount.ctl("main", "checkpoint v1 before the flood").unwrap();
     mount.put("main/vectors/c.json", "later");
+    save(mount.at("main/config/strategy"), "keep-both").unwrap();
     mount.ctl("main", "fork old from v1").unwrap();
+    assert_eq!(read(mount.at("main/branches/old/config/strategy")), "keep-both\n", "settings are those of now");
     assert_eq!(names(mount.at("main/branches/old/vectors")), ["a.json", "b.json"]);
     assert_eq!(errno(mount.ctl("main", "fork old from v1")), libc::EEXIST);
     assert_eq!(errno(mount.ctl("main", "fork older from v0")), libc::ENOENT);
