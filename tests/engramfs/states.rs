@@ -192,3 +192,21 @@ fn the_newest_state_at_a_time_is_never_one_of_another_branch() {
     assert_eq!([(1, 30), (2, 30), (3, 30)].map(|(branch, time)| newest(branch, time)), [Some(2), Some(3), None]);
     assert_eq!([9, 10, 19, 20].map(|time| newest(1, time)), [None, Some(1), Some(1), Some(2)]);
 }
+
+/// The entry of a promote gives both branches their state.
+#[test]
+fn a_state_behind_a_promote_is_found_by_its_entry_and_its_time_in_both_branches() {
+    let (memory, x) = made("x", &ForgetfulDisk::new());
+    memory.commit(&who(), main_of(&memory), vec![put("of main", None, Some("and more"))]).unwrap();
+    write(&memory, x, "promoted");
+    memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    let promote = newest(&memory, x);
+    assert_eq!(promote["op"], "promote");
+    for branch in [x, main_of(&memory)] {
+        for name in [promote["seq"].to_string(), promote["time"].as_str().unwrap().to_owned()] {
+            write(&memory, branch, "later");
+            memory.rollback(&who(), branch, &name).unwrap();
+            assert_eq!(text_of(&memory, branch), "promotedand more", "{name}");
+        }
+    }
+}
