@@ -247,3 +247,22 @@ fn files_are_counted_as_the_receiving_branch_changes_and_directories_by_other_en
     };
     assert_eq!((counted("promote", "main/x"), counted("files", "main/x")), (2.into(), 5.into()));
 }
+
+#[test]
+fn a_plan_of_a_pull_changes_with_all_that_the_parent_has_and_with_the_branchs_own_settings() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let mut plans = vec![dry(&memory, fork, MergeKind::Pull).plan];
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    assert_eq!(dry(&memory, fork, MergeKind::Pull).plan, plans[0], "what the parent has set counts for merges");
+    memory.set(&who(), fork, Setting::Strategy, "child-wins").unwrap();
+    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    memory.commit(&who(), main, vec![put("of main", None, Some("parent"))]).unwrap();
+    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    memory.commit(&who(), fork, vec![put("own", None, Some("child"))]).unwrap();
+    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    plans.sort();
+    plans.dedup();
+    assert_eq!(plans.len(), 4);
+}
