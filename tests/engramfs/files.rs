@@ -234,6 +234,37 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
 }
 
 #[test]
+fn a_rollback_brings_back_owners_times_and_links_also_of_what_never_merges() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "cache/** never\n** text").unwrap();
+    let edit = |op| memory.edit(&who(), main, op).unwrap().inode;
+    for folder in ["cache", "notes"] {
+        write(&memory, main, &format!("{folder}/a"), "before");
+        let (parent, name) = (folders(&memory, main, folder), FileName::new(b"b").unwrap());
+        let inode = memory.files(&View::Branch(main)).unwrap().lookup(parent, b"a").unwrap();
+        edit(FileOp::Link { inode, parent, name });
+        edit(FileOp::SetAttr { inode, attrs: Attrs { uid: Some(1001), mtime: Some(Time(7)), ..Attrs::default() } });
+    }
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    for folder in ["cache", "notes"] {
+        let parent = folders(&memory, main, folder);
+        let inode = memory.files(&View::Branch(main)).unwrap().lookup(parent, b"a").unwrap();
+        edit(FileOp::SetAttr { inode, attrs: Attrs { uid: Some(1002), ..Attrs::default() } });
+        edit(FileOp::Unlink { parent, name: FileName::new(b"b").unwrap(), keep: false });
+        write(&memory, main, &format!("{folder}/a"), "after");
+    }
+    memory.rollback(&who(), main, "v1").unwrap();
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    for folder in ["cache", "notes"] {
+        let [a, b] = ["a", "b"].map(|name| tree.resolve(format!("{folder}/{name}").as_bytes()).unwrap());
+        let node = tree.node(a).unwrap();
+        assert_eq!((a == b, node.nlink(), tree.owner(node), node.mtime), (true, 2, 1001, Time(7)), "{folder}");
+        assert_eq!(read(&memory, main, &format!("{folder}/b")).unwrap(), "before");
+    }
+}
+
+#[test]
 fn a_merge_keeps_modes_and_times_and_gives_joined_content_its_own_time() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);

@@ -210,3 +210,24 @@ fn a_state_behind_a_promote_is_found_by_its_entry_and_its_time_in_both_branches(
         }
     }
 }
+
+/// Both sides decide by time: the later of a change of the child and the delete that a rollback of the parent is.
+#[test]
+fn what_a_rollback_removes_counts_as_deleted_at_its_time() {
+    for child_is_later in [false, true] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        memory.checkpoint(&who(), main, "v1", None).unwrap();
+        write(&memory, main, "base");
+        let x = memory.fork(&who(), main, "x", None).unwrap();
+        if child_is_later {
+            memory.rollback(&who(), main, "v1").unwrap();
+        }
+        write(&memory, x, "of the child");
+        if !child_is_later {
+            memory.rollback(&who(), main, "v1").unwrap();
+        }
+        memory.merge(&who(), x, MergeKind::Merge, false).unwrap();
+        assert_eq!(text_of(&memory, main), if child_is_later { "of the child" } else { "" });
+    }
+}
