@@ -266,3 +266,41 @@ fn a_plan_of_a_pull_changes_with_all_that_the_parent_has_and_with_the_branchs_ow
     plans.dedup();
     assert_eq!(plans.len(), 4);
 }
+
+/// What both sides changed: alike, joined and differently.
+#[test]
+fn conflicts_list_all_that_both_sides_changed_and_a_result_what_differs() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "parent-wins").unwrap();
+    write(&memory, main, "joined", "1\n2\n3\n4\n5\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for (branch, side, lines) in [(fork, "child", "child\n2\n3\n4\n5\n"), (main, "parent", "1\n2\n3\n4\nparent\n")] {
+        memory.commit(&who(), branch, vec![put("same", None, Some("alike")), put("other", None, Some(side))]).unwrap();
+        write(&memory, branch, "joined", lines);
+    }
+    memory.commit(&who(), fork, vec![put("alone", None, Some("of one side"))]).unwrap();
+    memory.checkpoint(&who(), fork, "v1", None).unwrap();
+    let listed = |view: View| {
+        let bytes = memory.document(&view, Document::Conflicts).unwrap();
+        let lines = std::str::from_utf8(&bytes).unwrap().lines();
+        lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    let decisions = |lines: &[serde_json::Value]| -> BTreeMap<String, String> {
+        let name = |line: &serde_json::Value| line.get("id").or(line.get("path")).unwrap().as_str().unwrap().to_owned();
+        lines.iter().map(|line| (name(line), line["decision"].as_str().unwrap().to_owned())).collect()
+    };
+    let all = [("files/joined", "both"), ("other", "parent"), ("same", "both")];
+    let all = all.map(|(name, decision)| (name.to_owned(), decision.to_owned())).into();
+    let lines = listed(View::Branch(fork));
+    assert_eq!(decisions(&lines), all);
+    let other = lines.iter().find(|line| line["id"] == "other").unwrap();
+    assert!(other["base"].is_null(), "{other}");
+    assert_eq!((&other["child_text"], &other["parent_text"]), (&"child".into(), &"parent".into()), "{other}");
+    assert!(listed(View::Branch(main)).is_empty() && listed(View::Checkpoint(fork, "v1".into())).is_empty());
+    let result = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(result.conflicts.iter().map(|conflict| &*conflict.id).collect::<Vec<_>>(), ["other"]);
+    let entry = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+    let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
+    assert_eq!(decisions(entry["conflicts"].as_array().unwrap()), all);
+}
