@@ -164,6 +164,24 @@ fn a_rename_and_a_change_both_apply() {
     assert_eq!(plan.tree.resolve(b"e/z").unwrap(), inode(&parent, b"a"), "a moved file keeps its inode");
 }
 
+/// As savers replace a file. What both sides added at one path has no base.
+#[test]
+fn a_file_that_another_was_renamed_over_is_the_same_and_so_are_two_that_were_added_at_one_path() {
+    let [base, mut child, mut parent] = three();
+    child.write(".a.tmp", "changed").mv(".a.tmp", "a").write("new", "child");
+    parent.mv("a", "z").write("new", "parent");
+    for (strategy, new) in [(Strategy::ChildWins, "child"), (Strategy::ParentWins, "parent")] {
+        let plan = plan(&base, &child, &parent, strategy);
+        let shown = listing(&plan.tree);
+        let found: Vec<(&str, &str)> = shown.iter().map(|(path, bytes)| (&**path, &**bytes)).collect();
+        assert_eq!(found, [D, ("d/b", "b\n"), ("new", new), ("z", "changed")]);
+        let [decision] = &plan.both_changed.iter().filter(|it| &*it.path == b"new").collect::<Vec<_>>()[..] else {
+            panic!()
+        };
+        assert!(decision.base.is_none());
+    }
+}
+
 #[test]
 fn files_that_change_places_do_so() {
     let [base, mut child, mut parent] = three();
