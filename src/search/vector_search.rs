@@ -73,6 +73,11 @@ fn ef_default(metric: Metric) -> usize {
     }
 }
 
+/// Returns the `ef` for the best `k`: what the query gives, or the default one, and never less than `k`.
+fn ef_of(metric: Metric, k: usize, given: Option<usize>) -> usize {
+    given.unwrap_or(ef_default(metric).max(k.saturating_mul(EF_PER_K))).max(k)
+}
+
 /// Returns the beam of a walk for the best `k` that finds about as much as one that keeps `ef`,
 /// whatever they score, and looks at fewer rows for it.
 ///
@@ -181,7 +186,7 @@ impl Scan<'_> {
         floor: &mut Option<f32>,
     ) -> Result<bool, SearchError> {
         let (k, mut exact) = (pool.k(), true);
-        let ef = effort.ef.unwrap_or(ef_default(query.metric()).max(k.saturating_mul(EF_PER_K))).max(k);
+        let ef = ef_of(query.metric(), k, effort.ef);
         let ef_least = k.max(BEAM_NODES_MIN).min(ef);
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
         let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_DIVISOR).min(ef_least);
@@ -330,6 +335,17 @@ impl Scan<'_> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_walk_is_so_wide_by_default_and_never_narrower_than_the_hits_wanted() {
+        let widths = |metric| {
+            [(10, None), (100, None), (1_000, None), (10, Some(64)), (100, Some(64))]
+                .map(|(k, given)| ef_of(metric, k, given))
+        };
+        assert_eq!(widths(Metric::Cosine), [128, 300, 3_000, 64, 100]);
+        assert_eq!(widths(Metric::L2), widths(Metric::Cosine));
+        assert_eq!(widths(Metric::Dot), [512, 512, 3_000, 64, 100]);
+    }
 
     #[test]
     fn a_walk_follows_what_lies_little_farther_and_more_for_a_larger_ef() {
