@@ -28,6 +28,24 @@ fn a_fork_inherits_just_what_the_contract_says() {
 }
 
 #[test]
+fn each_setting_has_the_default_of_the_page() {
+    let page = include_str!("../../../../docs/SEMANTICS.md");
+    let (_, section) = page.split_once("\n## Settings\n").unwrap();
+    for setting in Setting::ALL.into_iter().filter(|setting| *setting != Setting::Rules) {
+        let name = format!("`{}`", setting.name());
+        let mut rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let (names, rest) = rows.find(|(names, _)| names.contains(&name)).unwrap();
+        let place = names.split(", ").position(|one| one == name).unwrap();
+        let defaults = rest.split([';', ':', '|']).next().unwrap().split(", ");
+        let expected = match defaults.map(str::trim).nth(place).unwrap() {
+            "empty" | "unset" | "the user's name" => "",
+            value => value.trim_matches('`'),
+        };
+        assert_eq!(setting.default_value(), expected, "{name}");
+    }
+}
+
+#[test]
 fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherited() {
     let own = Settings::default().with(Setting::Rules, "a text append");
     let fork = own.for_fork();
