@@ -1,7 +1,7 @@
 //! Queries to several places, and what a language makes of their words.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Memory, Query, RecordEdit, Setting, View};
+use engramfs::memory::{BranchId, Kind, Memory, Query, RecordEdit, Setting, View};
 use serde_json::{Value, json};
 
 use crate::support::{Chance, main_of, open, put, rounds, who};
@@ -35,6 +35,8 @@ fn two_places_are_ranked_as_one_that_holds_both() {
         let memory = open(&ForgetfulDisk::new()).unwrap();
         let [all, left, right] = ["all", "left", "right"].map(|name| memory.create_root(&who(), name).unwrap());
         let mut chance = Chance(seed);
+        let nowhere = Query::parse(r#"{"text":"x","scope":["nowhere"]}"#).unwrap();
+        assert_eq!(memory.ask(&View::Branch(all), &nowhere).unwrap_err().kind(), Kind::Invalid);
         for n in 0..300 {
             let edit = record(&mut chance, format!("r{n:03}"));
             let half = if chance.one_in(5) { right } else { left };
