@@ -174,6 +174,10 @@ fn a_proposal_ends_with_its_branch_or_name() {
     act(&mount, ANN, "mv main/branches/y main/branches/x").unwrap();
     let old = propose(&mount);
     ctl(&mount, BOB, "main", &format!("approve x {old}"));
+    let said = || page(&mount, BOB)["reviews"].as_array().unwrap().len();
+    assert_eq!(said(), 1);
+    assert_eq!((propose(&mount), said()), (old.clone(), 0), "proposing again takes back what was said");
+    ctl(&mount, BOB, "main", &format!("approve x {old}"));
     act(&mount, ANN, "rmdir main/branches/x").unwrap();
     assert_eq!(there().len(), 0);
     // Another branch of that name with the same content is another plan.
