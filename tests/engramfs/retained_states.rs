@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeTerms, RevertVerb, Revision, Setting,
-    ShowTarget, View, Viewer,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeTerms, RevertVerb, Revision,
+    Setting, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -315,4 +315,18 @@ fn a_file_is_shown_by_the_hash_of_its_bytes_too_and_as_text_where_it_is_some() {
             assert_eq!((shown.content.as_deref(), &line["text"]), (Some(bytes), &text), "{name}");
         }
     }
+}
+
+#[test]
+fn no_branch_is_set_to_keep_states_longer_than_its_parent() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Keep, "2d").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let keep = |value: &str| memory.set(&who(), fork, Setting::Keep, value);
+    assert_eq!(keep("49h").unwrap_err().kind(), Kind::Invalid);
+    keep("1h").unwrap();
+    keep("48h").unwrap();
+    memory.set(&who(), main, Setting::Keep, "60d").unwrap();
+    keep("49h").unwrap();
 }
