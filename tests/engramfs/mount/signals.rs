@@ -120,6 +120,8 @@ fn readers_see_the_old_value_or_the_new_and_never_an_empty_one() {
         }
     });
     assert_eq!(read(&path), "value 299");
+    mount.sh(": > main/shared/signals/k");
+    assert_eq!(read(&path), "value 299", "emptying alone changes nothing");
 }
 
 #[test]
@@ -168,6 +170,7 @@ fn a_lease_is_seen_by_the_parent_and_by_the_next_server_when_it_is_lost() {
     let lease = File::open(main.join("branches/a/lease")).unwrap();
     let status = || -> Value { serde_json::from_str(&read(main.join("branches/a/status"))).unwrap() };
     assert_eq!(status()["lease"]["held"], true);
+    assert_eq!(fs::metadata(main.join("branches/a/lease")).unwrap().mode() & 0o7777, 0o600);
     assert_eq!(lines(&read(main.join("branches.jsonl")))[0]["lease"]["held"], true);
     thread::sleep(Duration::from_millis(1100));
     fs::write(main.join("ctl"), "gc\n").unwrap();
