@@ -38,6 +38,11 @@ fn an_earlier_state_has_the_shape_of_a_branch_and_never_changes() {
     fs::write(mount.at("main/files/note.md"), "new\n").unwrap();
     mount.put("main/vectors/c.json", "apple, too");
 
+    fs::create_dir(mount.at("other")).unwrap();
+    mount.put("other/vectors/o.json", "apple of now");
+    let mut both = ask(&mount, "main", &value!({ "text": "apple", "at": entry, "scope": ["branch", "other"] }));
+    both.sort();
+    assert_eq!(both, ["a", "o"], "the other root branch as it is now");
     let old = |path: &str| mount.at(&format!("main/at/{entry}/{path}"));
     for seals in [false, true] {
         if seals {
