@@ -167,6 +167,7 @@ impl Catalog {
                 }
                 self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
             }
+            // Ends no session, as a new one that is set would: signals are imported after all settings.
             CatalogChange::Settings(id, settings) => self.touch(id, seq, |branch| branch.settings = settings),
             CatalogChange::CloseLog(id, name) => self.touch(id, seq, |branch| {
                 if let Some(log) = branch.log.take() {
