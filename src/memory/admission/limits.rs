@@ -19,6 +19,8 @@ const KEPT_SHARE: u64 = 4;
 #[derive(Default)]
 pub(in crate::memory) struct FilesHeld {
     users: Mutex<HashMap<u32, Reservation>>,
+    /// Bytes of it that only checkpoints, proposals and bases of forks hold, as of the last seal.
+    frozen_bytes: Mutex<HashMap<u32, u64>>,
     /// Bytes that those of all users may take.
     limit_bytes: OnceLock<u64>,
 }
@@ -28,6 +30,12 @@ impl FilesHeld {
     /// without a limit.
     pub(in crate::memory) fn kept_limit_bytes(&self) -> u64 {
         self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / KEPT_SHARE)
+    }
+
+    /// Returns what a user holds, and what all do.
+    fn of(&self, catalog: &Catalog, uid: u32) -> (u64, u64) {
+        let ((own, all), frozen) = (catalog.held.of(uid), self.frozen_bytes.lock());
+        (own + frozen.get(&uid).copied().unwrap_or_default(), all + frozen.values().sum::<u64>())
     }
 }
 
@@ -73,7 +81,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let (before, after) = (before.totals().metadata_bytes(), after.totals().metadata_bytes());
         let owner = catalog.branch(branch)?.uid;
-        let (own, all) = catalog.held.of(owner);
+        let (own, all) = self.admission.files_held.of(catalog, owner);
         let more = after.saturating_sub(before);
         let mut users = self.admission.files_held.users.lock();
         let held = users.entry(owner).or_insert_with(|| self.admission.budget.account(owner));
@@ -90,7 +98,7 @@ impl Memory {
 
     /// Counts again what the files of a user's branches take, after something that always works.
     pub(in crate::memory) fn recount_files(&self, catalog: &Catalog, owner: u32) {
-        let own = catalog.held.of(owner).0;
+        let (own, _) = self.admission.files_held.of(catalog, owner);
         let mut users = self.admission.files_held.users.lock();
         if let Some(held) = users.get_mut(&owner) {
             // What can't be admitted is counted by the next operation.
@@ -98,6 +106,19 @@ impl Memory {
             if own == 0 {
                 users.remove(&owner);
             }
+        }
+    }
+
+    /// Counts what only checkpoints, proposals and bases of forks hold of the names and attributes of files. Where no limit is
+    /// set nothing is counted.
+    pub(in crate::memory) fn recount_frozen_files(&self, catalog: &Catalog) {
+        if self.admission.files_held.limit_bytes.get().is_none() {
+            return;
+        }
+        let frozen = catalog.frozen_files();
+        let before = std::mem::replace(&mut *self.admission.files_held.frozen_bytes.lock(), frozen.clone());
+        for owner in before.into_keys().chain(frozen.into_keys()) {
+            self.recount_files(catalog, owner);
         }
     }
 

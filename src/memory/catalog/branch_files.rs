@@ -1,5 +1,7 @@
 //! The files of branches, in a version of the catalog, and what they take up in memory.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -92,6 +94,31 @@ impl Catalog {
         self
     }
 
+    /// Returns how much memory the names and attributes of files take that nothing but checkpoints, proposals and bases of forks
+    /// still holds, by the owners of these. Costs what differs from one such state of a branch to the next.
+    pub(in crate::memory) fn frozen_files(&self) -> HashMap<u32, u64> {
+        let mut frozen: HashMap<BranchId, Vec<(u64, u32, &BranchVersion)>> = HashMap::new();
+        for branch in self.branches.values() {
+            let own = branch.frozen().map(|frozen| (frozen.seq, branch.uid, &*frozen.state));
+            frozen.entry(branch.id).or_default().extend(own);
+            // The base is a state that the parent had.
+            if let Some(parent) = branch.parent {
+                frozen.entry(parent).or_default().push((branch.base_seq, branch.uid, &branch.base));
+            }
+        }
+        let mut bytes_by_user = HashMap::new();
+        for (id, mut states) in frozen {
+            states.sort_by_key(|(seq, ..)| Reverse(*seq));
+            let mut newer = self.branches.get(&id).map(|branch| &*branch.state);
+            for (_, uid, state) in states {
+                let beyond = newer.map_or(0, |newer| state.files().metadata_bytes_beyond(newer.files()));
+                *bytes_by_user.entry(uid).or_default() += beyond;
+                newer = Some(state);
+            }
+        }
+        bytes_by_user
+    }
+
     /// Gives a branch to another user, with its files also in checkpoints, and what they take up in memory. Earlier states are
     /// given to whoever owns it when they are read.
     pub(in crate::memory) fn change_owner(&mut self, id: BranchId, to: u32, seq: u64) {
@@ -136,7 +163,8 @@ impl Catalog {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
+    use crate::memory::{Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
+    use crate::workspace::XattrHow;
 
     #[test]
     fn a_user_holds_the_names_and_attributes_that_a_branch_has_beyond_its_base() {
@@ -161,5 +189,53 @@ mod tests {
         assert!(held() > one);
         memory.discard(&who, child).unwrap();
         assert_eq!(held(), one);
+    }
+
+    /// What a branch no longer has, others hold: forks of it, or checkpoints.
+    #[test]
+    fn what_only_forks_and_checkpoints_hold_counts_for_their_owner_until_they_go() {
+        let [root, ann] = [0, 1001].map(|uid| Actor { uid, gid: uid, name: format!("{uid}").into() });
+        for forks in [true, false] {
+            let disk = std::sync::Arc::new(ForgetfulDisk::new());
+            let environment = Environment { reserve_bytes: 0, ..Environment::real(root.clone()) };
+            let memory = Memory::open_on(disk, OpenMode::Create, None, environment).unwrap();
+            memory.limit_memory(64 << 20, true, Box::new(|_| 0));
+            let main = memory.root("main").unwrap();
+            let branch = memory.fork(&ann, main, "ann", None).unwrap();
+            let fill = |number: u32| {
+                let name = FileName::new(b"file").unwrap();
+                let make = Make::File;
+                let make =
+                    FileOp::Create { parent: FILES_ROOT, name: name.clone(), make, mode: 0o644, uid: 1001, gid: 0 };
+                let inode = memory.edit(&ann, branch, make)?.inode;
+                for number in 0..17 {
+                    let (name, value) = (format!("user.{number}").into_bytes(), vec![1; 60_000]);
+                    memory.edit(&ann, branch, FileOp::SetXattr { inode, name, value, how: XattrHow::Any })?;
+                }
+                let name_of = format!("it-{number}");
+                if forks {
+                    memory.fork(&ann, branch, &name_of, None).unwrap();
+                } else {
+                    memory.checkpoint(&ann, branch, &name_of, None).unwrap();
+                }
+                memory.edit(&ann, branch, FileOp::Unlink { parent: FILES_ROOT, name, keep: false }).unwrap();
+                memory.seal_and_reclaim().unwrap();
+                Ok::<_, EditError>(())
+            };
+            let refused = (0..40).find(|number| fill(*number).is_err());
+            assert!(refused.is_some_and(|number| (14..=16).contains(&number)), "{refused:?}");
+            for number in 0..8 {
+                if forks {
+                    let fork = memory.catalog().branch(branch).unwrap().children[format!("it-{number}").as_str()];
+                    memory.discard(&ann, fork).unwrap();
+                } else {
+                    memory.delete_checkpoint(&ann, branch, &format!("it-{number}")).unwrap();
+                }
+            }
+            memory.seal_and_reclaim().unwrap();
+            let name = FileName::new(b"file").unwrap();
+            let _ = memory.edit(&ann, branch, FileOp::Unlink { parent: FILES_ROOT, name, keep: false });
+            fill(100).unwrap();
+        }
     }
 }

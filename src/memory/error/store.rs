@@ -199,7 +199,8 @@ impl LimitError {
             LimitError::Memory(OverBudget { shared: false, .. }) => Advice::new(
                 Kind::Quota,
                 "memory_share",
-                "read or close what is open, or remove files from scratch/, temporaries from vectors/ and signals from shared/signals/",
+                "read or close what is open, or remove files, checkpoints and branches with many files, temporaries from \
+                 vectors/ and signals from shared/signals/",
             ),
         }
     }

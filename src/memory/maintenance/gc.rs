@@ -111,6 +111,7 @@ impl Memory {
         if self.drop_crowding_states()? {
             self.announce_dropped_states();
         }
+        self.recount_frozen_files(&self.catalog().clone());
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
         let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {
