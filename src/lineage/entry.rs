@@ -204,8 +204,8 @@ impl Detail {
     }
 }
 
-/// The strategies' names in entries.
-const STRATEGIES: [&str; 5] = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
+/// The names of merge strategies that an entry may have. A test of `merge::Strategy` holds them to be all.
+pub const STRATEGIES: [&str; 5] = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
 
 fn strategy_name(text: &str) -> Result<&'static str, CodecError> {
     STRATEGIES.into_iter().find(|name| *name == text).ok_or(CodecError::Text)

@@ -31,6 +31,9 @@ impl Strategy {
     pub const ALL: [Strategy; 5] =
         [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::KeepBoth, Strategy::Manual];
 
+    /// The words for all of them, as hints list them.
+    pub const NAMES: &str = "child-wins, parent-wins, newest-wins, keep-both or manual";
+
     /// Returns the strategy with the sides exchanged.
     pub fn with_sides_swapped(self) -> Strategy {
         match self {
@@ -87,6 +90,20 @@ impl FromStr for Strategy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_and_hints_know_the_words_of_all_strategies() {
+        let words = Strategy::ALL.map(Strategy::name);
+        let sorted = |mut words: Vec<&'static str>| {
+            words.sort_unstable();
+            words
+        };
+        assert_eq!(sorted(crate::lineage::STRATEGIES.to_vec()), sorted(words.to_vec()), "an opening reads them");
+        assert_eq!(
+            sorted(Strategy::NAMES.split([',', ' ']).filter(|it| !["", "or"].contains(it)).collect()),
+            sorted(words.to_vec())
+        );
+    }
 
     #[test]
     fn the_later_side_wins_and_a_tie_is_the_childs() {

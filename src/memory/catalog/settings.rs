@@ -371,9 +371,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Embedder if !value.is_empty() && EmbedderRecord::parse(value).is_none() => {
             bad("nothing: it is set by the store")
         }
-        Setting::Strategy if value.parse::<Strategy>().is_err() => {
-            bad("child-wins, parent-wins, newest-wins, keep-both or manual")
-        }
+        Setting::Strategy if value.parse::<Strategy>().is_err() => bad(Strategy::NAMES),
         Setting::Metric if value.parse::<Metric>().is_err() => bad(Metric::NAMES),
         Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {
             bad("a number from 1 to 65536")

@@ -88,8 +88,11 @@ impl RuleFault {
 }
 
 const KEY: &str = "write the key behind the kind, as in union event_id";
-const OPTIONS: &str = "write a strategy (child-wins, parent-wins, newest-wins, keep-both, manual), ttl=1h, write=uid:1001,gid:50, \
-                       append or noindex, each at most once";
+/// Returns what may stand behind a pattern and a kind.
+fn options() -> String {
+    let strategies = Strategy::NAMES;
+    format!("write a strategy ({strategies}), ttl=1h, write=uid:1001,gid:50, append or noindex, each at most once")
+}
 
 impl Rule {
     /// Parses one line that is neither blank nor a comment. The fault says what is wrong with which word, and what to
@@ -148,14 +151,14 @@ impl Rule {
         } else {
             return Err(RuleFault::new(
                 format_args!("'{}' is no option of a rule", truncated_for_message(word)),
-                OPTIONS,
+                options(),
             ));
         };
         match is_new {
             true => Ok(()),
             false => Err(RuleFault::new(
                 format_args!("'{}' says again what was said before", truncated_for_message(word)),
-                OPTIONS,
+                options(),
             )),
         }
     }
