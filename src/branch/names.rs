@@ -59,9 +59,9 @@ impl NameError {
     /// Returns what to do next.
     pub fn hint(&self) -> String {
         match self {
-            NameError::Length(..) => "choose another".into(),
+            NameError::Length(..) => "use 1 to 64 bytes".into(),
             NameError::Characters(..) => "use A-Z a-z 0-9 _ . - : @ and no dot in front".into(),
-            NameError::Taken(..) => "choose another".into(),
+            NameError::Taken(..) => "choose another; files and directories of a branch have such names already".into(),
             NameError::Ambiguous(..) => "put a word in it, as in v12, and no @ in front".into(),
             NameError::RecordId(..) => {
                 "use 1 to 200 bytes of UTF-8 without '/', NUL or control characters and no dot in front".into()
