@@ -163,7 +163,7 @@ impl Catalog {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
+    use crate::memory::{Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, View};
     use crate::workspace::XattrHow;
 
     #[test]
@@ -224,6 +224,13 @@ mod tests {
             };
             let refused = (0..40).find(|number| fill(*number).is_err());
             assert!(refused.is_some_and(|number| (14..=16).contains(&number)), "{refused:?}");
+            // It breaks no rule, so the lineage says nothing of it.
+            let (before, tree) = (memory.version(), memory.files(&View::Branch(branch)).unwrap());
+            let (inode, name) = (tree.resolve(b"file").unwrap(), b"user.more".to_vec());
+            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrHow::Any };
+            let refused = memory.edit(&ann, branch, set).unwrap_err();
+            assert!(matches!(refused, EditError::Refused(error) if error.code() == "memory_share"));
+            assert_eq!(memory.version(), before);
             for number in 0..8 {
                 if forks {
                     let fork = memory.catalog().branch(branch).unwrap().children[format!("it-{number}").as_str()];
