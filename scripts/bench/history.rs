@@ -1,7 +1,7 @@
 //! Earlier states and taking back, in process.
 
 use engramfs::memory::{
-    BranchId, Hash, Memory, MergeKind, MergeTerms, Query, RecordEdit, RecordInput, Revision, Setting, View,
+    BranchId, Hash, Memory, MergeKind, MergeOptions, Query, RecordEdit, RecordInput, Revision, Setting, View,
 };
 
 use crate::store::{bytes_of, edit, fill, open, who};
@@ -88,7 +88,7 @@ fn reverts() {
         write(main, 1);
         let entry = Revision::parse(&merge.to_string()).unwrap();
         micros(|| {
-            let done = memory.revert(&who(), main, &entry, MergeTerms::default(), false).unwrap();
+            let done = memory.revert(&who(), main, &entry, MergeOptions::default(), false).unwrap();
             assert_eq!((done.counts.put, done.conflicts.len()), (10_000, 0));
         })
     });

@@ -91,7 +91,7 @@ pub(super) trait NodeOperations {
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure>;
 
     /// Returns why the node can't be moved from one tree to another.
-    fn cannot_cross(&self) -> Result<Failure, Failure>;
+    fn cross_tree_refusal(&self) -> Result<Failure, Failure>;
 
     /// Returns where data or a hole begins from `offset` on, for the handle that asks. ENXIO behind the end.
     fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure>;
@@ -180,7 +180,7 @@ impl Filesystem {
         check_whiteout(flags)?;
         let node = self.operations(parent).find(name)?;
         self.check_target(&node, to)?;
-        Err(self.operations(&node).cannot_cross()?)
+        Err(self.operations(&node).cross_tree_refusal()?)
     }
 }
 

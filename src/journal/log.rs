@@ -47,9 +47,9 @@ impl UnflushedTail {
 }
 
 /// Fails the journal when a panic unwinds through a write. Callers `mem::forget` it once the write has returned.
-struct Writing<'a>(&'a AtomicBool);
+struct WriteGuard<'a>(&'a AtomicBool);
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
@@ -57,9 +57,9 @@ impl Drop for Writing<'_> {
 
 /// Fails the journal and wakes the waiters when a panic unwinds through a flush. Callers `mem::forget` it once the flush
 /// has returned.
-struct Flushing<'a>(&'a Journal);
+struct FlushGuard<'a>(&'a Journal);
 
-impl Drop for Flushing<'_> {
+impl Drop for FlushGuard<'_> {
     fn drop(&mut self) {
         let mut flush = self.0.flush();
         flush.is_running = false;
@@ -224,7 +224,7 @@ impl Journal {
         let flushed = self.flush().flushed_to;
         let header = frame::header(kind, flushed, covered, bytes(rest));
         tail.is_writing = true;
-        let writing = Writing(&self.has_failed);
+        let writing = WriteGuard(&self.has_failed);
         let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
         std::mem::forget(writing);
         tail.is_writing = false;
@@ -355,7 +355,7 @@ impl Journal {
         // If `sync` panics, the guard's drop fails the journal and wakes the waiters, who would otherwise wait for a
         // leader that is gone. After a return, an error too, the lines below do that; dropping the guard then would
         // fail a healthy journal.
-        let flushing = Flushing(self);
+        let flushing = FlushGuard(self);
         let result = self.file.sync();
         std::mem::forget(flushing);
         let mut flush = self.flush();

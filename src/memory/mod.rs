@@ -62,7 +62,7 @@ pub use maintenance::expiry::{OpenFiles, WritersHeld};
 pub use maintenance::gc::GUARD_PREFIX;
 pub use maintenance::purge::PurgeOptions;
 pub use merging::find_state::FoundState;
-pub use merging::merge::MergeTerms;
+pub use merging::merge::MergeOptions;
 pub use merging::merge_result::MergeResult;
 pub use open::OpenMode;
 pub use transaction::batch::IngestBatch;

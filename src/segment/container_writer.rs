@@ -52,7 +52,7 @@ impl<'a> ContainerWriter<'a> {
     /// Ends the section before and starts the next one; sections are numbered from 0 in this order. `SegmentError::Io`
     /// where the disk refuses a write; the file can't be finished then.
     pub fn begin(&mut self) -> Result<(), SegmentError> {
-        self.end()?;
+        self.end_section()?;
         self.align()?;
         self.open_section = Some(OpenSection { offset: self.length, hashes: Vec::new() });
         Ok(())
@@ -86,7 +86,7 @@ impl<'a> ContainerWriter<'a> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), SegmentError> {
+    fn end_section(&mut self) -> Result<(), SegmentError> {
         self.end_block()?;
         if let Some(open) = self.open_section.take() {
             self.footer.number(open.offset).number(self.length - open.offset);
@@ -129,7 +129,7 @@ impl<'a> ContainerWriter<'a> {
     /// give the same name; a file that has it is replaced by the equal one. `SegmentError::Io` where the disk refuses;
     /// the file may have its name all the same then.
     pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
-        self.end()?;
+        self.end_section()?;
         let mut footer = Writer::new();
         footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
         let footer = footer.finish();

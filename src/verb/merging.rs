@@ -5,7 +5,7 @@ use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
     VerbSpec,
 };
-use crate::memory::{Error, Hash, MergeKind, MergeTerms};
+use crate::memory::{Error, Hash, MergeKind, MergeOptions};
 
 /// A dry run tells of the parent.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
@@ -70,16 +70,16 @@ pub(super) const PULL: VerbSpec = VerbSpec {
 
 fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
-    let terms = terms(arguments);
+    let options = options(arguments);
     let result = match arguments.is_set(&DRY_RUN) {
-        true => memory.dry_run(actor, branch, kind, terms.plan)?,
-        false => memory.merge_if(actor, branch, kind, terms)?,
+        true => memory.dry_run(actor, branch, kind, options.plan)?,
+        false => memory.merge_if(actor, branch, kind, options)?,
     };
     Ok(VerbAnswer::Line(result.to_json()))
 }
 
-/// Returns the terms that the arguments name.
-pub(super) fn terms(arguments: &Arguments) -> MergeTerms {
+/// Returns the options that the arguments name.
+pub(super) fn options(arguments: &Arguments) -> MergeOptions {
     let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
-    MergeTerms { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeTerms::default() }
+    MergeOptions { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeOptions::default() }
 }

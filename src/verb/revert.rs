@@ -1,6 +1,6 @@
 //! `revert`, `undo` and `redo`: take back what was done to a branch, and keep what came later.
 
-use super::merging::{IF_PLAN, terms};
+use super::merging::{IF_PLAN, options};
 use super::spec::{DRY_RUN, Run};
 use super::{
     Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
@@ -63,7 +63,7 @@ const fn counted(name: &'static str, about: &'static str, examples: &'static str
 fn revert(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
     let entry = Revision::parse(arguments.required(&ENTRY))?;
-    let result = memory.revert(actor, branch, &entry, terms(arguments), arguments.is_set(&DRY_RUN))?;
+    let result = memory.revert(actor, branch, &entry, options(arguments), arguments.is_set(&DRY_RUN))?;
     Ok(VerbAnswer::Line(result.to_json()))
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Kind, Memory, MergeKind, MergeResult, MergeTerms, Query, RevertVerb, Revision, Setting, Side, View,
+    BranchId, Kind, Memory, MergeKind, MergeOptions, MergeResult, Query, RevertVerb, Revision, Setting, Side, View,
 };
 
 use crate::shrink::run_steps;
@@ -179,7 +179,7 @@ impl World {
         }
         let seq = history[1 + self.chance.below(history.len() - 1)].0;
         let entry = Revision::parse(&seq.to_string()).unwrap();
-        let revert = |dry| self.memory.revert(&who(), self.ids[&at], &entry, MergeTerms::default(), dry);
+        let revert = |dry| self.memory.revert(&who(), self.ids[&at], &entry, MergeOptions::default(), dry);
         let (dry, done) = (revert(true).unwrap(), revert(false));
         self.take_back(at, seq, seq, &dry, done);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeResult, MergeTerms, Setting,
+    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, MergeResult, Setting,
     ShowTarget, View, Viewer,
 };
 
@@ -103,7 +103,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
         memory.commit(&who(), fork, vec![put("a", None, Some(&format!("{merge:?}")))]).unwrap();
         memory.commit(&who(), main, vec![put("a", None, Some(&format!("of main {merge:?}")))]).unwrap();
         let entries = memory.lineage_lines(fork, false).unwrap().len();
-        let terms = MergeTerms { plan: Some(plan), ..MergeTerms::default() };
+        let terms = MergeOptions { plan: Some(plan), ..MergeOptions::default() };
         let error = memory.merge_if(&who(), fork, merge, terms).unwrap_err();
         assert_eq!((error.kind(), error.code()), (Kind::Busy, "plan_changed"));
         assert_eq!(memory.lineage_lines(fork, false).unwrap().len(), entries, "nothing was done");
@@ -112,7 +112,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
         let plan = Some(blocked.plan);
         memory.commit(&who(), main, vec![put("elsewhere", None, Some("main goes on"))]).unwrap();
         let plan = if merge == MergeKind::Pull { Some(dry(&memory, fork, merge).plan) } else { plan };
-        let done = memory.merge_if(&who(), fork, merge, MergeTerms { plan, ..MergeTerms::default() }).unwrap();
+        let done = memory.merge_if(&who(), fork, merge, MergeOptions { plan, ..MergeOptions::default() }).unwrap();
         assert_eq!(Some(done.plan), plan);
     }
 }

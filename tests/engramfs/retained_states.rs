@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeTerms, RevertVerb, Revision,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeOptions, RevertVerb, Revision,
     Setting, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn branch_step(memory: &Memory, branches: &mut Vec<BranchId>, step: usize, chanc
                 drop(memory.rollback(&who(), branch, &seq.to_string()));
             } else {
                 let entry = Revision::parse(&seq.to_string()).unwrap();
-                drop(memory.revert(&who(), branch, &entry, MergeTerms::default(), false));
+                drop(memory.revert(&who(), branch, &entry, MergeOptions::default(), false));
             }
         }
     }

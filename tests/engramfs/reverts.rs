@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeResult, MergeTerms, RevertVerb,
-    Revision, Setting, View,
+    Actor, BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeOptions, MergeResult,
+    RevertVerb, Revision, Setting, View,
 };
 
 use crate::support::{delete, main_of, open, put, texts, verify, who};
@@ -58,7 +58,7 @@ impl Rig {
 
     fn revert(&self, branch: BranchId, seq: u64) -> Result<MergeResult, Error> {
         let entry = Revision::parse(&seq.to_string()).unwrap();
-        self.memory.revert(&who(), branch, &entry, MergeTerms::default(), false)
+        self.memory.revert(&who(), branch, &entry, MergeOptions::default(), false)
     }
 
     fn undo(&self, branch: BranchId) -> Result<MergeResult, Error> {
@@ -150,7 +150,7 @@ fn what_was_changed_again_is_decided_by_the_strategy_of_the_branch() {
     let wrong = rig.set(rig.main, "a", "wrong");
     rig.set(rig.main, "a", "later");
     let entry = Revision::parse(&wrong.to_string()).unwrap();
-    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeTerms::default(), true).unwrap();
+    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeOptions::default(), true).unwrap();
     assert_eq!((dry.status, dry.conflicts.len()), ("blocked", 1));
     assert_eq!(rig.revert(rig.main, wrong).unwrap_err().code(), "conflicts");
     assert_eq!(rig.texts(rig.main), ["a=later"]);
@@ -171,8 +171,8 @@ fn a_poisoned_merge_goes_and_weeks_of_later_work_stay() {
     rig.write(rig.main, "other", "later\n");
     rig.memory.gc(&who(), None, false).unwrap();
     let entry = Revision::parse(&merge.to_string()).unwrap();
-    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeTerms::default(), true).unwrap();
-    let terms = MergeTerms { plan: Some(dry.plan), ..MergeTerms::default() };
+    let dry = rig.memory.revert(&who(), rig.main, &entry, MergeOptions::default(), true).unwrap();
+    let terms = MergeOptions { plan: Some(dry.plan), ..MergeOptions::default() };
     let result = rig.memory.revert(&who(), rig.main, &entry, terms, false).unwrap();
     assert_eq!((result.counts.put, result.counts.deleted, result.counts.files), (0, 2_000, 1));
     let left = rig.texts(rig.main);

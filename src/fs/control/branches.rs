@@ -9,7 +9,7 @@ use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::FsNode;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{BranchId, BranchInfo, MergeKind, MergeTerms, View};
+use crate::memory::{BranchId, BranchInfo, MergeKind, MergeOptions, View};
 use crate::sync::Deadline;
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
@@ -79,7 +79,7 @@ pub(super) fn rename(
 /// Merges a branch that is named by its directory; returns the result as JSON.
 fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
     check_no_uncommitted(handles, branch)?;
-    let terms = MergeTerms { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeTerms::default() };
+    let terms = MergeOptions { deadline: Some(Deadline::after(MERGE_TIME)), ..MergeOptions::default() };
     let outcome = mount.memory.merge_if(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
     mount.states.forget(branch.id);
     Ok(outcome.to_json())

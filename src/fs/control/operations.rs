@@ -194,7 +194,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         }
     }
 
-    fn cannot_cross(&self) -> Result<Failure, Failure> {
+    fn cross_tree_refusal(&self) -> Result<Failure, Failure> {
         Ok(match self.node {
             FsNode::Branch(branch) => branches::elsewhere(&self.fs.mount.memory.info(*branch)?),
             FsNode::Record(..) | FsNode::Temporary(..) | FsNode::Signal(..) => Errno::EXDEV.into(),

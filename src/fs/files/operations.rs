@@ -211,7 +211,7 @@ impl NodeOperations for FileOps<'_> {
         if self.inode == FILES_ROOT { Err(fixed(&self.node())) } else { Ok(()) }
     }
 
-    fn cannot_cross(&self) -> Result<Failure, Failure> {
+    fn cross_tree_refusal(&self) -> Result<Failure, Failure> {
         Ok(if self.inode == FILES_ROOT { fixed(&self.node()) } else { Errno::EXDEV.into() })
     }
 

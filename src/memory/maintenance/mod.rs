@@ -32,7 +32,7 @@ pub(in crate::memory) struct Maintenance {
     /// Indexes the words of files.
     pub file_indexer: file_indexer::FileIndexer,
     /// Has texts embedded.
-    pub embedding: embedding::Embedding,
+    pub embedding: embedding::Embedders,
     /// Checks blocks of files again.
     pub scrubber: scrub::Scrubber,
     /// Removes signals whose time is over.

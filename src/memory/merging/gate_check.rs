@@ -110,7 +110,8 @@ impl GateCheck<'_> {
     }
 }
 
-/// Refuses a merge that the gate of its parent does not let pass.
+/// Refuses a merge that the gate of its parent does not let pass, with the condition that is not met and what meets it. Fails
+/// too where the gate's rules or what the merge does can't be read.
 pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, now: Time) -> Result<(), Error> {
     if !plan.is_gated() {
         return Ok(());

@@ -33,9 +33,9 @@ pub(in crate::memory) const REVALIDATED_UNDER_LOCK_MAX: usize = 4096;
 /// Most bytes of contents that are merged under the lock when a plan is brought up to date.
 const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// On what terms a merge is done.
+/// How a merge is done.
 #[derive(Clone, Debug, Default)]
-pub struct MergeTerms {
+pub struct MergeOptions {
     /// How long the caller can wait; none waits for as long as it takes.
     pub deadline: Option<Deadline>,
     /// The plan that it has to have: the hash that a dry run returned.
@@ -72,11 +72,11 @@ impl Memory {
         if dry_run {
             self.dry_run(who, branch, merge, None)
         } else {
-            self.merge_if(who, branch, merge, MergeTerms::default())
+            self.merge_if(who, branch, merge, MergeOptions::default())
         }
     }
 
-    /// Like [`Memory::merge`], on terms. Kind `Busy`, code `merge_too_long`, where it is not worked out until the deadline:
+    /// Like [`Memory::merge`], with options. Kind `Busy`, code `merge_too_long`, where it is not worked out until the deadline:
     /// that goes on in the background, for the next try. Kind `Busy`, code `plan_changed`, and nothing happens, where
     /// the plan is another one than was asked for.
     pub fn merge_if(
@@ -84,13 +84,13 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         merge: MergeKind,
-        terms: MergeTerms,
+        options: MergeOptions,
     ) -> Result<MergeResult, Error> {
-        self.resolve_written_until(branch, terms.deadline)?;
+        self.resolve_written_until(branch, options.deadline)?;
         // With no lock held: room is made by a collection, which seals.
         let _room = self.take_room(cost_of(0, 0))?;
-        let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &terms.note };
-        match self.merge_when_closed(request, &terms)? {
+        let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &options.note };
+        match self.merge_when_closed(request, &options)? {
             MergeAttempt::Done(entry, change) => {
                 // The lock is let go of by now: a listener looks at the store itself.
                 self.notify(change);
@@ -102,17 +102,17 @@ impl Memory {
     }
 
     /// Merges, again for a while where a unit is in use.
-    fn merge_when_closed(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
+    fn merge_when_closed(&self, request: MergeRequest<'_>, options: &MergeOptions) -> Result<MergeAttempt, Error> {
         let mut retry = UnitRetry::new();
         loop {
-            match self.merge_in_rounds(request, terms)? {
+            match self.merge_in_rounds(request, options)? {
                 MergeAttempt::Refused(error, _) if retry.wait_for_retry(&error) => {}
                 attempt => return Ok(attempt),
             }
         }
     }
 
-    fn merge_in_rounds(&self, request: MergeRequest<'_>, terms: &MergeTerms) -> Result<MergeAttempt, Error> {
+    fn merge_in_rounds(&self, request: MergeRequest<'_>, options: &MergeOptions) -> Result<MergeAttempt, Error> {
         let MergeRequest { who, branch, merge, .. } = request;
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget {
@@ -121,18 +121,18 @@ impl Memory {
             ..MergeBudget::ALL
         };
         // Most merges are small, and one that is planned under the lock can't be overtaken.
-        let at_once = self.try_merge(request, terms.plan, |context| {
+        let at_once = self.try_merge(request, options.plan, |context| {
             MergePlan::new(context, branch, merge, Some(who), &small).map(Arc::new)
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..PLAN_ROUNDS_MAX {
-            let plan = self.plan_in_background(who, branch, merge, terms.deadline)?;
+            let plan = self.plan_in_background(who, branch, merge, options.deadline)?;
             let again = MergeBudget {
                 changes_max: REVALIDATED_UNDER_LOCK_MAX,
                 merger: &contents.at_most(REVALIDATED_UNDER_LOCK_BYTES_MAX),
                 ..MergeBudget::ALL
             };
-            let tried = self.try_merge(request, terms.plan, |context| match plan.is_current(context.catalog) {
+            let tried = self.try_merge(request, options.plan, |context| match plan.is_current(context.catalog) {
                 true => Ok(plan.clone()),
                 false => plan.replan(context, Some(who), &again).map(Arc::new),
             })?;

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::catalog::settings::Setting;
-    use crate::memory::{Environment, MergeTerms, OpenMode, RecordEdit, RecordInput, Side};
+    use crate::memory::{Environment, MergeOptions, OpenMode, RecordEdit, RecordInput, Side};
 
     /// Records of a branch: more than a merge works out under the lock.
     const COUNT: u64 = 2_000;
@@ -238,7 +238,7 @@ mod tests {
         memory.discard(&who, other).unwrap();
         memory.gc(&who, None, false).unwrap();
         assert!(!planned.is_current(&memory.catalog()), "the control: rows that the plan took have moved");
-        memory.merge_if(&who, child, MergeKind::Merge, MergeTerms::default()).unwrap();
+        memory.merge_if(&who, child, MergeKind::Merge, MergeOptions::default()).unwrap();
         memory.close().unwrap();
         let again =
             Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::find_state::StateSearch;
-use super::merge::MergeTerms;
+use super::merge::MergeOptions;
 use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
 use super::merge_result::{MergeResult, Reverted};
@@ -122,7 +122,7 @@ impl RevertTarget {
 
 impl Memory {
     /// Takes back what an entry did to a branch, and keeps what came later, as one new entry; with `dry_run` nothing is done, and
-    /// what prevents it is in the outcome. Conflicts and terms are as in [`Memory::merge_if`].
+    /// what prevents it is in the outcome. Conflicts and options are as in [`Memory::merge_if`].
     ///
     /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
     /// it or after it is past `config/keep`.
@@ -131,11 +131,11 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         entry: &Revision,
-        terms: MergeTerms,
+        options: MergeOptions,
         dry_run: bool,
     ) -> Result<MergeResult, Error> {
         let target = self.revertible(branch, entry)?;
-        self.take_back(who, branch, &target, terms, dry_run)
+        self.take_back(who, branch, &target, options, dry_run)
     }
 
     /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_if` and `Memory::dry_run` do.
@@ -144,13 +144,13 @@ impl Memory {
         who: &Actor,
         branch: BranchId,
         target: &RevertTarget,
-        terms: MergeTerms,
+        options: MergeOptions,
         dry_run: bool,
     ) -> Result<MergeResult, Error> {
         let merge = MergeKind::Revert(target.entries);
         let result = match dry_run {
-            true => self.dry_run(who, branch, merge, terms.plan)?,
-            false => self.merge_if(who, branch, merge, terms)?,
+            true => self.dry_run(who, branch, merge, options.plan)?,
+            false => self.merge_if(who, branch, merge, options)?,
         };
         Ok(MergeResult { reverted: vec![target.summary()], ..result })
     }

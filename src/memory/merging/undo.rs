@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::find_state::StateSearch;
-use super::merge::MergeTerms;
+use super::merge::MergeOptions;
 use super::merge_result::MergeResult;
 use super::revert::RevertTarget;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
@@ -38,7 +38,7 @@ impl Memory {
         let targets = UndoSearch::new(self, who, branch)?.find(verb, count)?;
         let mut all: Option<MergeResult> = None;
         for target in targets {
-            let result = self.take_back(who, branch, &target, MergeTerms::default(), dry_run)?;
+            let result = self.take_back(who, branch, &target, MergeOptions::default(), dry_run)?;
             all = Some(match all {
                 Some(before) => before.followed_by(result),
                 None => result,

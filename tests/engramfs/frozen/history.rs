@@ -8,7 +8,7 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeTerms,
+    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeOptions,
     OpenMode, PurgeOptions, RangeOp, RenameHow, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
     ShowTarget, Side, SignalId, Time, Viewer, XattrHow,
 };
@@ -221,7 +221,7 @@ fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     write(memory, main, "log.jsonl", "{\"event_id\":1}\n{\"event_id\":3}\n");
     memory.merge(&who(), child, MergeKind::Pull, false).unwrap();
     memory.commit(&who(), child, vec![record("r6", 82)]).unwrap();
-    let terms = MergeTerms { note: "half of it".into(), ..MergeTerms::default() };
+    let terms = MergeOptions { note: "half of it".into(), ..MergeOptions::default() };
     memory.merge_if(&who(), child, MergeKind::Promote, terms).unwrap();
     memory.commit(&who(), child, vec![record("r2", 83)]).unwrap();
     memory.commit(&who(), main, vec![record("r2", 92)]).unwrap();

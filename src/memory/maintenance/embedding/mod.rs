@@ -29,12 +29,12 @@ use crate::sync::Mutex;
 
 /// All embedders of a store.
 #[derive(Default)]
-pub(in crate::memory) struct Embedding {
+pub(in crate::memory) struct Embedders {
     slots: Mutex<Vec<Arc<EmbedderSlot>>>,
     steps: AtomicU64,
 }
 
-impl Embedding {
+impl Embedders {
     /// Returns the embedders.
     pub fn slots(&self) -> Vec<Arc<EmbedderSlot>> {
         self.slots.lock().clone()
