@@ -32,7 +32,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let [_, state, _] = engramfs_fuzz::states();
     state.layers().iter().for_each(|layer| layer.segment.derived().attach(file.clone()));
     let derived = DerivedVectors { embedder: file.embedder(), dim: 4, recent: Default::default() };
-    let _ = (derived.waiting(&state), derived.has_any(&state));
+    let _ = (derived.unembedded(&state), derived.has_any(&state));
     for query in QUERIES {
         let query = Query::parse(query).expect("it is well formed");
         let _ = engramfs_fuzz::answer_with(Some(derived.clone()), state.clone(), Metric::Cosine, &query);

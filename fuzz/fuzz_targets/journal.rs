@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let files = [(one.as_str(), first), (two.as_str(), second)];
     let disk = engramfs_fuzz::disk_with(&files[..if second.is_empty() { 1 } else { 2 }]);
     let Ok((mut frames, replayed)) = replay(&disk) else { return };
-    let Ok(journal) = replayed.carry_on(&disk) else { return };
+    let Ok(journal) = replayed.resume(&disk) else { return };
     journal.append(FrameKind::Command, &[b"more"]).expect("there is room in memory");
     journal.sync(journal.length()).expect("memory can be flushed");
     frames.push((FrameKind::Command, b"more".to_vec()));
