@@ -50,7 +50,7 @@ stored_codes! {
         Embedder = 21,
         /// What entries did to a branch was taken back.
         Revert = 22,
-        /// Earlier states went, since the disk was full.
+        /// Earlier states went, since the disk was full or their files took too much memory.
         KeptDropped = 23,
         /// A branch got something that it had in the store that it comes from.
         Import = 28,

@@ -11,7 +11,7 @@ use crate::object::{CodecError, Reader};
 pub struct AnchorState {
     /// The whole state.
     pub state: Arc<BranchVersion>,
-    /// Who owned the branch of the newest state that needs it.
+    /// Who owned the branch of the oldest state that needs it: forks that came later may belong to others.
     pub owner: u32,
     /// The states of the file that can't be read without it, oldest first. There is at least one.
     pub needed_by: Vec<StateKey>,
@@ -37,10 +37,12 @@ impl StateFile {
         let mut rows: Vec<_> = rows.iter().collect();
         rows.sort_by_key(|row| row.info.key.1);
         for row in rows {
-            let Roots { state, base } = roots.get(place(row.step)?).copied().ok_or(CodecError::Number)?;
+            let Roots { state, base } = roots.get(to_index(row.step)?).copied().ok_or(CodecError::Number)?;
             for root in [Some(state), Some(base).filter(|base| *base != state)].into_iter().flatten() {
                 let anchor = anchors.get_mut(root).ok_or(CodecError::Number)?;
-                anchor.owner = row.owner;
+                if anchor.needed_by.is_empty() {
+                    anchor.owner = row.owner;
+                }
                 anchor.needed_by.push(row.info.key);
             }
         }
@@ -52,11 +54,11 @@ impl StateFile {
     fn roots(&self) -> Result<Vec<Roots>, DeltaError> {
         let mut roots: Vec<Roots> = Vec::new();
         for step in 0..self.step_count()? {
-            let earlier = |step: u64| roots.get(place(step)?).copied().ok_or(CodecError::Number);
+            let earlier = |step: u64| roots.get(to_index(step)?).copied().ok_or(CodecError::Number);
             let mut input = Reader::new(self.bytes_of(step)?);
             let before = input.number()?.checked_sub(1);
             let state = match before {
-                None => place(input.number()?)?,
+                None => to_index(input.number()?)?,
                 Some(before) => {
                     skip_state(&mut input)?;
                     earlier(before)?.state
@@ -64,7 +66,7 @@ impl StateFile {
             };
             let base = match (input.byte()?, before) {
                 (code::BASE_OF_BEFORE, Some(before)) => earlier(before)?.base,
-                (code::BASE_ANCHOR, _) => place(input.number()?)?,
+                (code::BASE_ANCHOR, _) => to_index(input.number()?)?,
                 (code::BASE_STEP, _) => earlier(input.number()?)?.state,
                 (other, _) => return Err(CodecError::Code(other).into()),
             };
@@ -74,6 +76,6 @@ impl StateFile {
     }
 }
 
-fn place(number: u64) -> Result<usize, CodecError> {
+fn to_index(number: u64) -> Result<usize, CodecError> {
     usize::try_from(number).map_err(|_| CodecError::Number)
 }

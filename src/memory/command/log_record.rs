@@ -65,7 +65,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the branch of which no plan of a merge, and no conflict that was shown, holds any longer.
-    fn outdates_plans_of(&self) -> Option<BranchId> {
+    fn invalidates_plans_of(&self) -> Option<BranchId> {
         None
     }
 

@@ -56,7 +56,7 @@ impl Catalog {
         anchors.sort_by_key(|anchor| Reverse(anchor.needed_by.last().map(|(_, entry)| *entry)));
         let mut newer: HashMap<u64, Arc<BranchVersion>> = HashMap::new();
         let measured = anchors.into_iter().map(|anchor| {
-            let branch = anchor.needed_by.last().map_or(0, |(branch, _)| *branch);
+            let branch = anchor.needed_by.first().map_or(0, |(branch, _)| *branch);
             let next = newer.get(&branch).cloned().or_else(|| self.nearest_in_use(BranchId(branch)));
             let bytes = anchor.state.files().metadata_bytes_beyond(next.unwrap_or_default().files());
             newer.insert(branch, anchor.state.clone());

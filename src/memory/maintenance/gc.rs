@@ -214,6 +214,9 @@ impl Memory {
     fn drop_crowding_states(&self) -> Result<bool, Error> {
         let crowded_out = self.catalog().clone().crowding_states(self.admission.files_held.kept_limit_bytes())?;
         let found = !crowded_out.is_empty();
+        if !found && self.catalog().retained.crowded_out.is_empty() {
+            return Ok(false);
+        }
         let _writer = self.writer()?;
         let mut catalog = self.catalog.write();
         Arc::make_mut(&mut catalog.retained.outdated).extend(&crowded_out);

@@ -89,7 +89,7 @@ impl Command for MergeBranches {
         (self.merge == MergeKind::Merge).then_some(self.branch)
     }
 
-    fn outdates_plans_of(&self) -> Option<BranchId> {
+    fn invalidates_plans_of(&self) -> Option<BranchId> {
         (!self.merge.is_revert()).then_some(self.branch)
     }
 

@@ -273,7 +273,7 @@ impl Memory {
         if let Some(segment) = log_tail.count(command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
-        if let Some(branch) = command.outdates_plans_of() {
+        if let Some(branch) = command.invalidates_plans_of() {
             self.merging.acks.forget_branch(branch);
             self.merging.planner.forget(branch);
         }

@@ -45,7 +45,7 @@ impl Command for DiscardBranch {
         Some(self.0)
     }
 
-    fn outdates_plans_of(&self) -> Option<BranchId> {
+    fn invalidates_plans_of(&self) -> Option<BranchId> {
         Some(self.0)
     }
 
