@@ -262,7 +262,8 @@ impl BranchVersion {
     }
 
     /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left of
-    /// which nothing is seen: [`BranchVersion::drop_unseen`] comes after it.
+    /// which nothing is seen: [`BranchVersion::drop_unseen`] comes after it. Fails where a segment can't be read or is
+    /// damaged; nothing is hidden then.
     pub(super) fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),

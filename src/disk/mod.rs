@@ -40,8 +40,8 @@ pub use sigbus::name_bus_errors;
 ///
 /// Paths are relative to the store's root, '/'-separated, and `""` is the root itself where a folder is
 /// meant. A path that is absolute, has an empty, `.` or `..` component or holds a NUL fails with
-/// `InvalidInput`. No symbolic link below the root is followed, and nothing is waited for. All methods may be called
-/// from many threads.
+/// `InvalidInput`, and one through a file with `NotADirectory`. No symbolic link below the root is followed, and
+/// nothing is waited for. All methods may be called from many threads.
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file of mode 0600, open for reading and writing.
     ///
@@ -56,15 +56,18 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Moves a plain file to another name, replacing the file that has it; readers see the old or the new one.
     ///
-    /// Between two folders, sync both. Open handles stay with the file they were opened on.
+    /// Between two folders, sync both. Open handles stay with the file they were opened on. `NotFound` where `from`, or
+    /// the folder of `to`, is missing; `IsADirectory` where `to` is a folder.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes the name of a plain file; open handles keep reading it. A folder is `IsADirectory`.
+    /// Removes the name of a plain file; open handles keep reading it. `NotFound` where it is missing, `IsADirectory`
+    /// for a folder.
     fn remove(&self, path: &str) -> io::Result<()>;
 
     /// Returns the names in a folder, files and folders alike, sorted bytewise.
     ///
-    /// A name that is not UTF-8 comes with replacement characters: it can be reported, not opened.
+    /// A name that is not UTF-8 comes with replacement characters: it can be reported, not opened. `NotFound` where the
+    /// folder is missing, `NotADirectory` for a file.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
     /// Creates a folder of mode 0700, or does nothing when it is there already.
@@ -73,20 +76,22 @@ pub trait Disk: Send + Sync + 'static {
     /// [`Disk::sync_dir`] afterwards. `AlreadyExists` when a file has the name.
     fn make_dir(&self, path: &str) -> io::Result<()>;
 
-    /// Makes the names in a folder durable: what was created, renamed and removed there.
+    /// Makes the names in a folder durable: what was created, renamed and removed there. `NotFound` where the folder is
+    /// missing. After any other error it is not known which of them are durable.
     fn sync_dir(&self, path: &str) -> io::Result<()>;
 
-    /// Returns the permission bits (as in `0o600`) of a file or folder.
+    /// Returns the permission bits (as in `0o600`) of a file or folder. `NotFound` where nothing has the name.
     fn mode(&self, path: &str) -> io::Result<u32>;
 
-    /// Returns how full the file system below the store is.
+    /// Returns how full the file system below the store is. Fails where the file system does not tell, such as
+    /// `NotFound` before the root is made.
     fn space(&self) -> io::Result<DiskSpace>;
 }
 
 /// Reads and writes one open file at offsets given by the caller; it has no position of its own.
 #[expect(clippy::len_without_is_empty, reason = "the length is asked of the disk and can fail")]
 pub trait DiskFile: Send + Sync {
-    /// Returns the length in bytes.
+    /// Returns the length in bytes. Fails where the disk can't be asked.
     fn len(&self) -> io::Result<u64>;
 
     /// Fills `buf` from `offset`; `UnexpectedEof` when the file ends before, `buf` is then unspecified.
@@ -97,7 +102,8 @@ pub trait DiskFile: Send + Sync {
     /// After an error any part of `buf` may have been written.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts the file, or extends it with zeros, to `len` bytes.
+    /// Cuts the file, or extends it with zeros, to `len` bytes. `InvalidInput` for a file that was opened for reading
+    /// only, `FileTooLarge` for more bytes than a file of the disk can have.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes an empty file `len` bytes of zeros that have room on the disk; `StorageFull` where there is not so much.
@@ -113,7 +119,8 @@ pub trait DiskFile: Send + Sync {
     /// Maps the whole file for reading; an empty file gives no bytes.
     ///
     /// For files that no longer change: what a later write shows in the mapping is unspecified, and a file
-    /// cut short under a mapping of [`RealDisk`] ends the process: see [`name_bus_errors`].
+    /// cut short under a mapping of [`RealDisk`] ends the process: see [`name_bus_errors`]. Fails where the process may
+    /// have no more mappings, or the disk can't be asked.
     fn map(&self) -> io::Result<Mapped>;
 }
 

@@ -201,6 +201,8 @@ impl StateFile {
         Ok(low)
     }
 
+    /// Returns a row of the index, counted from 0. [`SegmentError::Damaged`] where the file has no row of that number;
+    /// else it fails as [`StateFile::count`] does.
     pub(super) fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
         let bytes = self.container.section(2)?.get(row * ROW_BYTES..(row + 1) * ROW_BYTES);
         let bytes = bytes.ok_or_else(|| self.container.damaged(2, "a row of the index is not there"))?;
@@ -214,11 +216,13 @@ impl StateFile {
         Ok(IndexRow { info, owner: half(24), step: u64::from(half(32)) })
     }
 
-    /// Returns the number of its steps.
+    /// Returns the number of its steps. Fails where the section of their ends can't be read or is damaged.
     pub(super) fn step_count(&self) -> Result<u64, SegmentError> {
         Ok(self.container.section(1)?.len() as u64 / 8)
     }
 
+    /// Returns the bytes of a step, counted from 0. [`SegmentError::Damaged`] where it has no end, or one that is not
+    /// in the file; also fails where the sections of steps can't be read or are damaged.
     pub(super) fn bytes_of(&self, step: u64) -> Result<&[u8], SegmentError> {
         let (steps, ends) = (self.container.section(0)?, self.container.section(1)?);
         let end = |step: u64| {
@@ -303,7 +307,8 @@ impl StateFile {
     }
 }
 
-/// Reads over what a step's state is.
+/// Reads over what a step's state is. [`DeltaError::Codec`] where the bytes are none that were written, or end too
+/// early.
 pub(super) fn skip_state(input: &mut Reader<'_>) -> Result<(), DeltaError> {
     BranchVersion::skip_delta(input)?;
     if input.byte()? == code::CHANGED {

@@ -56,26 +56,34 @@ pub enum Access {
 }
 
 /// A branch, however it is reached: each verb is written once against this.
+///
+/// What the store refuses fails with the exit code of the error's kind; in a mount, with that of the errno and of what
+/// the branch's `errors` says of it.
 pub trait BranchAccess {
-    /// Does a verb.
+    /// Does a verb. Fails with what the store says of the refused verb; in a mount also with code `not_json` where
+    /// `ctl` answers anything but JSON.
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError>;
-    /// Deletes a checkpoint.
+    /// Deletes a checkpoint. Fails with [`Exit::Missing`] where there is none of that label.
     fn delete_checkpoint(&self, label: &str) -> Result<(), CommandError>;
-    /// Returns a generated document.
+    /// Returns a generated document. Fails with [`Exit::Missing`] where the branch has ended.
     fn document(&self, document: Document) -> Result<String, CommandError>;
-    /// Returns the branches below it, as `branches.jsonl` lists them.
+    /// Returns the branches below it, as `branches.jsonl` lists them. Fails with [`Exit::Missing`] where it has ended.
     fn branches(&self) -> Result<String, CommandError>;
-    /// Returns its lineage.
+    /// Returns its lineage. Fails with [`Exit::Missing`] where the branch has ended.
     fn lineage(&self) -> Result<Lineage, CommandError>;
-    /// Tells whether what it was behind an entry can still be looked at.
+    /// Tells whether what it was behind an entry can still be looked at. False for what is past `config/keep` and for
+    /// no entry of the lineage; fails where that can't be looked up.
     fn keeps(&self, entry: u64) -> Result<bool, CommandError>;
-    /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first.
+    /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first. Fails
+    /// where an archive is damaged; in a mount, where neither the store beside it nor its file `lineage` can be read.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;
-    /// Opens a session of queries and answers.
+    /// Opens a session of queries and answers. Fails in a mount alone, where `query` can't be opened.
     fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
-    /// Returns exports that all show the same state.
+    /// Returns exports that all show the same state. Fails with [`Exit::Missing`] where the branch has ended; in a
+    /// mount with code `changing` where its head moved between the opens ten times.
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError>;
-    /// Writes rows as one atomic commit, and returns its receipt.
+    /// Writes rows as one atomic commit, and returns its receipt. Fails with what the store says of the rows that it
+    /// refuses, and none is written then; in a mount also with code `not_json`.
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError>;
     /// Returns how many bytes of rows, by [`InputRow::size`], one commit should take.
     fn batch_bytes(&self) -> usize;
@@ -91,7 +99,8 @@ pub struct StateExports {
 
 /// Queries and their answers in order.
 pub trait QuerySession {
-    /// Returns the answer to one query: a header line, then a line for each hit.
+    /// Returns the answer to one query: a header line, then a line for each hit. Fails for a query that is none or that
+    /// the store refuses; the session goes on.
     fn ask(&mut self, query: &str) -> Result<String, CommandError>;
 }
 

@@ -35,7 +35,7 @@ impl SimulatedFile {
         &self.live
     }
 
-    /// As [`DiskFile::read_exact_at`](crate::disk::DiskFile::read_exact_at).
+    /// As [`DiskFile::read_exact_at`](crate::disk::DiskFile::read_exact_at) does; the one error is `UnexpectedEof`.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if buf.is_empty() {
             return Ok(());
