@@ -14,20 +14,24 @@ use crate::sync::Mutex;
 
 /// What an open file does. What a kind of file has no use for stays at its default.
 pub(super) trait File: Send + Sync {
-    /// Returns up to `size` bytes from `offset`; fewer only at the end.
+    /// Returns up to `size` bytes from `offset`; fewer only at the end. Fails where the bytes can't be read, and as
+    /// [`File::commit`] does where what was written before is done first.
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure>;
 
-    /// Takes bytes, and returns how many.
+    /// Takes bytes, and returns how many. EBADF for what is only read, EROFS where nothing may change; else refused
+    /// where the bytes are not those of such a file, or too many.
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize, Failure> {
         Err(Errno::EBADF.into())
     }
 
-    /// Sets the length, as this handle sees it. Files that take lines or values have none to set.
+    /// Sets the length, as this handle sees it. Files that take lines or values have none to set. EFBIG where such a
+    /// file can't be so long.
     fn truncate(&self, _length: u64) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Commits what was written since the last time.
+    /// Commits what was written since the last time. Refused where it is not what such a file takes, such as a record
+    /// that is no JSON, and where the store refuses it; by default nothing is committed.
     fn commit(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -44,7 +48,8 @@ pub(super) trait File: Send + Sync {
         false
     }
 
-    /// Takes setuid and setgid away, since somebody writes who may not keep them.
+    /// Takes setuid and setgid away, since somebody writes who may not keep them. Fails as a change of attributes does;
+    /// by default there are none to take away.
     fn drop_rights(&self) -> Result<(), Failure> {
         Ok(())
     }

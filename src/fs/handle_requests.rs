@@ -67,7 +67,8 @@ impl Filesystem {
     }
 
     /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store
-    /// durable.
+    /// durable. Fails as that does, and with EIO or ENOSPC where the disk does not take it; then nothing can be written
+    /// any more.
     pub fn fsync(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |open, file| {
             file.commit()?;

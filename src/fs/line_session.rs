@@ -26,11 +26,11 @@ pub(super) trait LineProtocol: Send + Sync {
     /// The file.
     const FILE: AnsweringFile;
 
-    /// Understands a line, without its end; does nothing yet.
+    /// Understands a line, without its end; does nothing yet. EINVAL where it is no such request.
     fn parse(&self, line: &str) -> Result<Self::Request, Failure>;
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
-    /// requests from 0.
+    /// requests from 0. Fails with the refusal of the request.
     fn perform(&self, context: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
     /// Returns what a handle reads after a refusal; nothing by default.

@@ -44,31 +44,40 @@ pub(super) trait NodeOperations {
     /// Returns how long a name that leads to the node may be kept.
     fn name_lifetime(&self) -> Duration;
 
-    /// Returns the attributes, with the length that a handle of the node sees.
+    /// Returns the attributes, with the length that a handle of the node sees. ENOENT or ESTALE where it has gone.
     fn attributes(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Failure>;
 
-    /// Changes attributes, as far as there is something to change.
+    /// Changes attributes, as far as there is something to change. EPERM for what has fixed ones, EROFS where nothing
+    /// may change, ESTALE where it has gone; EINVAL for a record that is cut without an open handle, and for a time out
+    /// of range.
     fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure>;
 
-    /// Returns the room where the node's content is, and how many inodes there are.
+    /// Returns the room where the node's content is, in bytes, and how many inodes there are. EIO where the disk can't be
+    /// asked, ESTALE where `scratch/` has gone.
     fn statfs(&self) -> Result<StatFs, Failure>;
 
-    /// Makes durable what was acknowledged of it.
+    /// Makes durable what was acknowledged of it. EIO or ENOSPC where the disk does not take it, ESTALE where the node
+    /// has gone.
     fn sync(&self) -> Result<(), Failure>;
 
-    /// Opens a file; `flags` are those of open(2).
+    /// Opens a file; `flags` are those of open(2). EISDIR for a directory, EACCES for whom the branch is closed, EROFS
+    /// for who wants to change what stays, ESTALE or ENOENT where it has gone.
     fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Failure>;
 
-    /// Makes a file in a directory and opens it.
+    /// Makes a file in a directory and opens it. EEXIST where it is there and `flags` have `O_EXCL`, EPERM where no
+    /// file can be made; else it fails as [`NodeOperations::open`] does.
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure>;
 
-    /// Opens the listing of a directory.
+    /// Opens the listing of a directory. ENOTDIR for a file, EACCES for whom the branch is closed, ESTALE or ENOENT
+    /// where it has gone.
     fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure>;
 
-    /// Gives the names of an open directory from the cookie `offset` on to `sink`.
+    /// Gives the names of an open directory from the cookie `offset` on to `sink`. ENOTDIR for the handle of a file,
+    /// ESTALE where the directory has gone.
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure>;
 
-    /// The same with attributes, and a look-up is counted for each but `.` and `..`.
+    /// The same with attributes, and a look-up is counted for each but `.` and `..`. Fails as
+    /// [`NodeOperations::read_names`] does.
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
 
     /// Makes a directory; EEXIST where the name is taken, EPERM where a directory means nothing.
@@ -80,7 +89,9 @@ pub(super) trait NodeOperations {
     /// Removes anything but a directory; ENOENT or EISDIR as unlink(2), EPERM for what stays.
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
-    /// Moves what has a name in this directory; `flags` are those of renameat2(2).
+    /// Moves what has a name in this directory; `flags` are those of renameat2(2). ENOENT where it is not there, EXDEV
+    /// where it would have to be copied, EPERM for what stays under its name, EINVAL for flags that mean nothing here;
+    /// a rename that merges fails as the merge does.
     fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure>;
 
     /// Gives the node one more name in the directory `parent`. EXDEV in another tree, EPERM where nothing has two
@@ -90,13 +101,14 @@ pub(super) trait NodeOperations {
     /// Refuses a rename that would replace the node under its name, where nothing may.
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure>;
 
-    /// Returns why the node can't be moved from one tree to another.
+    /// Returns why the node can't be moved from one tree to another. Fails where the branch that it is has ended.
     fn cross_tree_refusal(&self) -> Result<Failure, Failure>;
 
     /// Returns where data or a hole begins from `offset` on, for the handle that asks. ENXIO behind the end.
     fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure>;
 
-    /// Makes a file of another kind than a directory.
+    /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST where the name
+    /// is taken.
     fn make_node(&self, _caller: Caller, _name: &OsStr, _make: Make, _mode: u32) -> Result<EntryAttr, Failure> {
         Err(ShapeRefusal::NoSpecialHere.into())
     }
@@ -111,7 +123,8 @@ pub(super) trait NodeOperations {
         Err(Errno::ENODATA.into())
     }
 
-    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it.
+    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it. ESTALE where a
+    /// file has gone; anything else has none by default.
     fn xattr_names(&self, _caller: Caller) -> Result<Vec<u8>, Failure> {
         Ok(Vec::new())
     }

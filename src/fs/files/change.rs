@@ -30,7 +30,8 @@ impl FileOps<'_> {
     }
 
     /// Renames what has a name in this directory within the tree. `flags` are those of renameat2(2),
-    /// without `RENAME_WHITEOUT`.
+    /// without `RENAME_WHITEOUT`. EINVAL for other flags, else as rename(2): ENOENT, EEXIST, ENOTEMPTY, EISDIR,
+    /// ENOTDIR, ENAMETOOLONG, and EROFS where nothing may change.
     pub(super) fn rename_within(
         &self,
         caller: Caller,
