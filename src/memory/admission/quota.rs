@@ -88,7 +88,7 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::check_quota`], for records that are written, with the bytes that they have afterwards.
+    /// As [`Memory::check_quota`], for written records, with the bytes that they have afterwards. Fails as that does.
     pub(in crate::memory) fn check_records<'a>(
         &self,
         branch: BranchId,
@@ -105,7 +105,7 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::check_quota`], for an operation on files.
+    /// As [`Memory::check_quota`], for an operation on files. Fails as that does.
     pub(in crate::memory) fn check_file(&self, branch: BranchId, op: &FileOp<'_>) -> Result<(), Error> {
         let (inode, end) = match op {
             FileOp::Write { inode, offset, bytes } => (*inode, offset.saturating_add(bytes.len() as u64)),

@@ -21,7 +21,8 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 pub struct BranchId(pub u64);
 
 impl BranchId {
-    /// Reads the stored form, a varint.
+    /// Reads the stored form, a varint. [`CodecError::Short`] where the bytes end before, [`CodecError::Number`] beyond
+    /// 64 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<BranchId, CodecError> {
         Ok(BranchId(input.number()?))
     }

@@ -40,7 +40,8 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
 
     /// Checks it against the rules of the store and works out its entry, and what it changes in the catalog.
     ///
-    /// A log record is prepared again at each opening, and has to give the same entry for ever.
+    /// A log record is prepared again at each opening, and has to give the same entry for ever. Fails with the error of
+    /// the rule that is broken, and with [`Error::Gone`] where a branch that it names has ended.
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error>;
 
     /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
@@ -138,7 +139,8 @@ pub(in crate::memory) fn write_texts<'a>(texts: &[Arc<str>], out: &'a mut Writer
     texts.iter().fold(out.number(texts.len() as u64), |out, text| out.text(text))
 }
 
-/// Reads what [`write_texts`] wrote.
+/// Reads what [`write_texts`] wrote. [`CodecError::Short`] where the bytes end before, [`CodecError::Text`] for one
+/// that is not UTF-8.
 pub(in crate::memory) fn read_texts(input: &mut Reader<'_>) -> Result<Vec<Arc<str>>, CodecError> {
     let count = input.length()?;
     (0..count).map(|_| input.text().map(Arc::from)).collect()

@@ -309,7 +309,7 @@ impl RollbackOutcome {
         self.base.write(out);
     }
 
-    /// Reads stored bytes.
+    /// Reads stored bytes. [`CodecError::Code`] for a change of files that this version does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<RollbackOutcome, CodecError> {
         let (head, count) = (input.hash()?, input.number()?);
         Ok(RollbackOutcome { head, count, files: TreePatch::read(input)?, base: TreePatch::read(input)? })

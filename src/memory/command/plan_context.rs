@@ -25,14 +25,16 @@ pub struct PlanContext<'a> {
 }
 
 impl PlanContext<'_> {
-    /// Checks the name of a branch or checkpoint. One that an earlier release took stays, also where it is reserved by now.
+    /// Checks the name of a branch or checkpoint. One that an earlier release took stays, also where it is reserved by
+    /// now. Fails as [`check_name`] does, unless the command is replayed.
     pub fn check_name(&self, name: &str) -> Result<(), Error> {
         if self.is_replayed { Ok(()) } else { Ok(check_name(name)?) }
     }
 
     /// Notes the head that the log holds of a command that was replayed, or the entry that can't be.
     ///
-    /// What was recorded is applied, not decided again: a later release might decide otherwise.
+    /// What was recorded is applied, not decided again: a later release might decide otherwise. Fails with the error of
+    /// `replayed`; kind `Damaged` then names the entry.
     pub fn recorded(&self, replayed: Result<PreparedCommand, Error>, head: Hash) -> Result<PreparedCommand, Error> {
         match replayed {
             Ok(prepared) => Ok(PreparedCommand { recorded_head: Some(head), ..prepared }),

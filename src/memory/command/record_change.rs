@@ -56,7 +56,8 @@ impl SharedLogAppend {
         out
     }
 
-    /// Reads the stored form back.
+    /// Reads the stored form back. [`CodecError::Short`] where the bytes end before, [`CodecError::Text`] for a text
+    /// that is not UTF-8.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
         let totals = SharedLogTotals::read(input)?;
         let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
@@ -102,6 +103,7 @@ impl RecordChange {
     }
 
     /// Reads the stored form back. Content and id are taken as they are: they were checked before they were written.
+    /// Fails as [`SharedLogAppend::read`] does.
     pub fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         if flags == flag::CURSOR {

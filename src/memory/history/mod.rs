@@ -91,7 +91,8 @@ impl History {
         names(&self.snapshot().archives)
     }
 
-    /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two.
+    /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two. Kind `Damaged` where
+    /// an archive that has steps of its branches is not what was written.
     pub fn make_ready(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
         let snapshot = self.snapshot();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
