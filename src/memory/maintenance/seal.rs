@@ -183,14 +183,14 @@ impl Memory {
         self.seal_and_compact(&Compaction::Small)
     }
 
-    /// Like [`Memory::seal`], and says which segments are compacted.
+    /// Like [`Memory::seal`], and says which segments are compacted. Fails as that does.
     pub(in crate::memory) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
         self.commit_all_pending()?;
         self.seal_alone(&mut self.storage.manifest.lock(), compaction).map(drop)
     }
 
-    /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog that the new manifest names. On a full
-    /// disk it uses the reserve.
+    /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog
+    /// that the new manifest names. On a full disk it uses the reserve. Fails as [`Memory::seal`] does.
     pub(in crate::memory) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
         let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());

@@ -125,7 +125,7 @@ impl Memory {
     /// what prevents it is in the outcome. Conflicts and options are as in [`Memory::merge_if`].
     ///
     /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
-    /// it or after it is past `config/keep`.
+    /// it or after it is past `config/keep`. Else it fails as [`Memory::merge_if`] does.
     pub fn revert(
         &self,
         who: &Actor,

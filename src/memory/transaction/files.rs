@@ -84,7 +84,7 @@ impl Author {
         out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
     }
 
-    /// Reads the stored form.
+    /// Reads the stored form. [`CodecError::Number`] for a uid of more than 32 bits.
     pub fn read(input: &mut Reader<'_>) -> Result<Author, CodecError> {
         let (branch, time) = (BranchId(input.number()?), Time(input.signed()?));
         Ok(Author { branch, time, uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)? })
@@ -107,7 +107,7 @@ pub(in crate::memory) struct FilesBefore {
 }
 
 impl FilesBefore {
-    /// Returns the files of a branch.
+    /// Returns the files of a branch. Fails with `Gone` where it has ended.
     pub fn of(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
         Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.edits })
@@ -223,7 +223,8 @@ impl Memory {
         self.edit_if(who, branch, op, |_, _| Ok(()))
     }
 
-    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to.
+    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to. Fails as `still`
+    /// does, and as [`Memory::edit`].
     pub(in crate::memory) fn edit_if(
         &self,
         who: &Actor,
@@ -318,7 +319,8 @@ impl Memory {
         Ok((after, outcome))
     }
 
-    /// Works out what takes long of what was done to a branch's files, so that committing it takes little.
+    /// Works out what takes long of what was done to a branch's files, so that committing it takes little. Fails only
+    /// where the right to write can't be had.
     pub(in crate::memory) fn prepare_commit(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
             self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
@@ -362,7 +364,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the right to write, with all that was done to files standing in entries.
+    /// Returns the right to write, with all that was done to files standing in entries. Fails as
+    /// [`Memory::commit_all_pending`] does.
     pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
         self.commit_late()?;
         // Little has come since `commit_late`, so this is quick under the lock.
@@ -396,7 +399,8 @@ impl LogTail {
         takes_long.then(|| (branch, pending.before.clone()))
     }
 
-    /// Carries out an operation that the journal holds.
+    /// Carries out an operation that the journal holds. Kind `Damaged` where its code, its bytes or what it does can't
+    /// be; `Gone` for a branch that is not there.
     pub(in crate::memory) fn replay_edit(
         &mut self,
         catalog: &mut Catalog,

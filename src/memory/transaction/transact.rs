@@ -173,7 +173,7 @@ impl Memory {
         self.transact_in_room(who, branches, command)
     }
 
-    /// Like [`Memory::transact`], for who found room for it, or gives room back.
+    /// Like [`Memory::transact`], for who found room for it, or gives room back. Fails as that does.
     pub(in crate::memory) fn transact_in_room<C: Command>(
         &self,
         who: &Actor,
@@ -230,7 +230,8 @@ impl Memory {
         self.execute_at(log_tail, time, uid, Box::new(command))
     }
 
-    /// The same with the time that the entry is to have.
+    /// The same with the time that the entry is to have. Fails as [`Memory::execute_planned`] and the command's
+    /// `prepare` do.
     pub(in crate::memory) fn execute_at(
         &self,
         log_tail: &mut LogTail,

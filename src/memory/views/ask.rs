@@ -17,7 +17,7 @@ const ATTEMPTS_MAX: usize = 3;
 
 impl Memory {
     /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of his other
-    /// groups may read are not found.
+    /// groups may read are not found. Fails as [`Memory::ask_for`] does.
     pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;
         let reader = FileReader { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };

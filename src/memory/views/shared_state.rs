@@ -57,7 +57,7 @@ impl Memory {
     }
 
     /// Returns the settings of a branch as they are stored, those that all branches below a root branch share as it
-    /// shows them. They are in the order of [`Setting::ALL`].
+    /// shows them. They are in the order of [`Setting::ALL`]. Fails only with `Gone`, where the branch has ended.
     pub fn stored_settings(&self, branch: BranchId) -> Result<StoredSettings, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;

@@ -288,7 +288,7 @@ impl Memory {
         Ok(with_live(&status, live).unwrap_or_else(|| status.to_vec()))
     }
 
-    /// Returns a view's own edits, one line each: [`Document::Diff`].
+    /// Returns a view's own edits, one line each: [`Document::Diff`]. Fails as [`Memory::document`] does.
     pub fn diff(&self, view: &View) -> Result<std::sync::Arc<[u8]>, Error> {
         self.document(view, Document::Diff)
     }

@@ -41,7 +41,7 @@ impl Command for NameUser {
 }
 
 impl Memory {
-    /// Writes down the name of a uid that was never seen before.
+    /// Writes down the name of a uid that was never seen before. Fails as [`Memory::execute`] does.
     pub(in crate::memory::transaction) fn register_user(
         &self,
         log_tail: &mut LogTail,
