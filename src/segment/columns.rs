@@ -214,7 +214,8 @@ impl Segment {
     }
 
     /// Returns a row's vector. [`Segment::dim`] numbers as they are mapped; none where the row has no vector. Served
-    /// are those of [`Segment::verified_vector`].
+    /// are those of [`Segment::verified_vector`]. `SegmentError::Damaged` for a row behind the last, and where the
+    /// block it lies in does not match its hash.
     pub fn vector(&self, row: u32) -> Result<Option<&[f32]>, SegmentError> {
         if self.norm(row)? < 0.0 {
             return Ok(None);
@@ -306,7 +307,8 @@ impl Segment {
         Ok(Version::stored(id.into(), content, payload.provenance, computed))
     }
 
-    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::provenance_and_content`] may.
+    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::provenance_and_content`]
+    /// may. Fails as that does.
     pub fn provenance(&self, row: u32) -> Result<Provenance, SegmentError> {
         Ok(self.parse(row, self.payload(row)?)?.provenance)
     }
@@ -400,7 +402,7 @@ impl Segment {
         })
     }
 
-    /// Checks a block again, see [`Container::recheck`].
+    /// Checks a block again, as [`Container::recheck`] does, with its errors.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         self.container.recheck(number)
     }

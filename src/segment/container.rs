@@ -140,7 +140,8 @@ impl Container {
     }
 
     /// Reads bytes of a section that the caller checks by a hash of its own. It gives bytes even after
-    /// [`Container::recheck`] found damage.
+    /// [`Container::recheck`] found damage. `SegmentError::Damaged` where the section ends before or the file was cut
+    /// off, `SegmentError::Io` where the disk fails.
     pub fn read_unchecked(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
         self.end(section, start, length)?;
         let mut bytes = vec![0; length as usize];
@@ -213,7 +214,8 @@ impl Container {
         }
     }
 
-    /// Checks every byte of the file, those between the sections too. The first damage ends it.
+    /// Checks every byte of the file, those between the sections too. The first damage ends it:
+    /// `SegmentError::Damaged`, or `SegmentError::Io` where the disk fails.
     pub fn verify(&self) -> Result<(), SegmentError> {
         let mut at = MAGIC.len() as u64;
         for (index, section) in self.sections.iter().enumerate() {

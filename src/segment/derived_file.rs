@@ -179,7 +179,8 @@ impl DerivedFile {
         })
     }
 
-    /// Returns the vector of a number, [`DerivedFile::dim`] numbers.
+    /// Returns the vector of a number, [`DerivedFile::dim`] numbers. `SegmentError::Damaged` for a number that no
+    /// vector has, and where the block it lies in does not match its hash.
     pub fn vector(&self, number: u32) -> Result<&[f32], SegmentError> {
         let width = self.dim as u64 * 4;
         let bytes = self.container.slice(VECTORS, u64::from(number) * width, width)?;
@@ -204,7 +205,7 @@ impl DerivedFile {
         self.container.length()
     }
 
-    /// Checks a block again, see [`Container::recheck`].
+    /// Checks a block again, as [`Container::recheck`] does, with its errors.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         self.container.recheck(number)
     }

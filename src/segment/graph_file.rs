@@ -59,7 +59,7 @@ impl GraphFile {
         self.container.length()
     }
 
-    /// Checks a block again, see [`Container::recheck`].
+    /// Checks a block again, as [`Container::recheck`] does, with its errors.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         self.container.recheck(number)
     }
@@ -71,7 +71,7 @@ impl GraphFile {
 }
 
 /// Writes the bytes of a graph that was built over a segment's rows and returns the file's name. They are parsed by
-/// [`GraphFile::graph`], not here.
+/// [`GraphFile::graph`], not here. `SegmentError::Io` where the disk does not take it; nothing has the name then.
 pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;

@@ -63,13 +63,14 @@ impl Tree {
     }
 
     /// Like [`Tree::delta_from`], for a delta of up to `max_bytes`: none where it is longer. A longer one is not written to
-    /// its end, so that comparing a tree with many others takes no more memory than that.
+    /// its end, so that comparing a tree with many others takes no more memory than that. Fails as that does.
     pub fn delta_within(&self, base: &Tree, max_bytes: usize) -> Result<Option<Vec<u8>>, TreeError> {
         self.write_delta(base, ChunkNames::ByPlace(Table::default()), max_bytes)
     }
 
     /// Like [`Tree::delta_within`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
-    /// moving them into other packs does not change it. Where the delta is longer, `held` may have chunks that are not needed.
+    /// moving them into other packs does not change it. Where the delta is longer, `held` may have chunks that are not
+    /// needed. Fails as [`Tree::delta_from`] does.
     pub fn held_delta_within(
         &self,
         base: &Tree,

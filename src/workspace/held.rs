@@ -41,7 +41,8 @@ impl HeldChunks {
         self.0.get(hash)
     }
 
-    /// Returns a tree that holds them: one file, in an order that does not vary.
+    /// Returns a tree that holds them: one file, in an order that does not vary. An error is that of entering its name,
+    /// which an empty tree always takes.
     pub fn tree(&self) -> Result<Tree, TreeError> {
         let mut tree = Tree::default();
         if self.0.is_empty() {

@@ -63,7 +63,7 @@ impl FileContent {
         Ok(())
     }
 
-    /// Makes a range take up space, without a change of any byte.
+    /// Makes a range take up space, without a change of any byte. Never fails: no chunk has to be read for that.
     pub(super) fn allocate(&mut self, offset: u64, length: u64) -> Result<(), TreeError> {
         let (edges, whole) = edges(offset, length);
         for part in edges {
