@@ -87,7 +87,11 @@ pub struct GateFindings {
 }
 
 impl Gate {
-    /// Parses `config/gate`, one condition a line; none where a line is not a condition.
+    /// Parses `config/gate`, one condition a line; none where a line is not a condition, or there are more than 64.
+    ///
+    /// Conditions are `approval N [for PATTERN …] [strict]` with N from 1, `deletes N`, `puts N`, `conflicts N`, the
+    /// last three meaning at most so many, `only PATTERN …` and `summary`. The line `open` asks for nothing; blank
+    /// lines and those that begin with `#` are left out.
     ///
     /// ```
     /// use engramfs::merge::gate::Gate;
@@ -116,7 +120,9 @@ impl Gate {
         self.0.iter().any(|(_, condition)| matches!(condition, Condition::Summary))
     }
 
-    /// Looks at what a merge does.
+    /// Looks at what a merge does, and returns what stands against it, in the order of the lines. A reason has
+    /// its line in front, as in `deletes 0: there are 1 deletes`. With neither reasons nor requirements the gate lets
+    /// it pass.
     pub fn examine(&self, extent: &MergeExtent<'_>) -> GateFindings {
         let mut findings = GateFindings::default();
         for (line, condition) in &self.0 {

@@ -91,7 +91,7 @@ impl Action {
 /// What only the child changed is taken; what only the parent changed stays; what both changed to the same stays; the
 /// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which gives the side chosen for an item
 /// whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps, and of
-/// those of which both are kept the child's version.
+/// those of which both are kept the child's version. Fails where one of these can't be read.
 pub fn plan(
     changes: &[RecordDifference],
     sides: &Sides<'_>,

@@ -115,7 +115,8 @@ impl Budget {
         self.held.lock().total_bytes
     }
 
-    /// Begins to count for a user, with nothing held yet.
+    /// Begins to count for a user, with nothing held yet. Nothing is asked for yet, so this never fails;
+    /// [`Reservation::resize`] does.
     pub fn account(self: &Arc<Budget>, uid: u32) -> Reservation {
         Reservation { budget: self.clone(), uid, bytes: 0 }
     }

@@ -69,7 +69,8 @@ impl SharedLogCursor {
     }
 }
 
-/// Returns the id of the record that is an entry.
+/// Returns the id of the record that is an entry: its number in 20 digits, zeros in front, so that ids sort as entries
+/// do.
 pub fn log_entry_id(entry: u64) -> Arc<str> {
     format!("{entry:020}").into()
 }

@@ -52,7 +52,7 @@ impl FilePlan {
     }
 
     /// Returns the tree without what has no name any longer, and what turns the parent's tree into it. `packs` is not
-    /// asked: dropping a node reads nothing.
+    /// asked: dropping a node reads nothing. An error is that of [`Tree::apply`], which has none for such an op.
     pub fn without_removed(&self, time: Time, packs: &dyn Packs) -> Result<(Tree, TreePatch), TreeError> {
         let (mut tree, mut patch) = (self.tree.clone(), self.patch.clone());
         for inode in &self.removed {

@@ -16,7 +16,11 @@ pub enum Principal {
     Gid(u32),
 }
 
-/// One rule of `config/rules`.
+/// One rule of `config/rules`: a line `PATTERN [KIND [KEY]] [OPTION …]`, its words divided by blanks.
+///
+/// KIND is `union KEY`, `newest`, `manifest KEY`, `text`, `whole`, `unit` or `never`; left out before an option it is
+/// `text`. OPTION is a strategy, `ttl=DURATION`, `write=uid:N,gid:N,…`, `append` or `noindex`, each at most once. A
+/// word that begins with `#` begins a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The paths it is for, as written.
@@ -26,7 +30,7 @@ pub struct Rule {
     /// How its conflicts are decided; none where the rule leaves that to the branch. See
     /// [`Rule::strategy`].
     pub strategy: Option<Strategy>,
-    /// After how many nanoseconds without a write a file is purged; none keeps it.
+    /// After how many nanoseconds without a write a file is purged, from 1; none keeps it.
     pub ttl_nanos: Option<i64>,
     /// Who may write; none leaves that to the permissions alone.
     pub write: Option<Arc<[Principal]>>,
@@ -95,8 +99,8 @@ fn options() -> String {
 }
 
 impl Rule {
-    /// Parses one line that is neither blank nor a comment. The fault says what is wrong with which word, and what to
-    /// write instead.
+    /// Parses one line that is neither blank nor a comment. Fails at the first word that is not of the form that
+    /// [`Rule`] shows; the fault says what is wrong with it, and what to write instead. Patterns are not checked here.
     pub(super) fn parse(line: &str) -> Result<Rule, RuleFault> {
         // A word that begins with `#` starts a comment, as a line does.
         let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();

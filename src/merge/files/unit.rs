@@ -145,7 +145,8 @@ impl<'a> UnitFinder<'a> {
         })
     }
 
-    /// Returns the unit of whose main file a path would be a companion, whether there is a file or not.
+    /// Returns the unit of whose main file a path would be a companion, whether there is a file or not. Fails where
+    /// that file has to be looked into and can't be read.
     pub(super) fn main_at(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
         for companion in COMPANIONS {
             let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {

@@ -75,7 +75,8 @@ impl<'a, 'b> Units<'a, 'b> {
         Units { trees, finders, met_members: HashMap::new() }
     }
 
-    /// Takes a difference between base and child where it is within a unit; returns what it says there.
+    /// Takes a difference between base and child where it is within a unit; returns what it says there. Fails where a
+    /// file has to be looked into, to tell whether it begins a unit, and can't be read.
     pub(super) fn take(&mut self, difference: &TreeDifference) -> Result<Option<UnitMember>, TreeError> {
         let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
         let there = match old {
@@ -130,7 +131,7 @@ impl<'a, 'b> Units<'a, 'b> {
         Ok(inodes.map(|inode| Some(UnitRoot { inode: inode?, layout: layout? })))
     }
 
-    /// Decides all of them.
+    /// Decides all units that were met. Fails as [`Units::take`] does.
     pub(super) fn decide(mut self, resolver: &Resolver<'_>) -> Result<UnitPlan, TreeError> {
         let mut plan = UnitPlan::default();
         for (root, met) in std::mem::take(&mut self.met_members) {

@@ -34,7 +34,7 @@ pub(in crate::memory) struct EmbeddingStatus {
 
 /// Why texts of queries are not embedded.
 pub(in crate::memory) struct Obstacle {
-    /// A word for programs.
+    /// A word for programs: `none`, `embedder_missing` or `embedder_changed`.
     pub code: &'static str,
     /// What is the matter, and what to do.
     pub text: String,
@@ -45,7 +45,7 @@ impl Obstacle {
         Obstacle { code: "embedder_missing", text: text.into() }
     }
 
-    /// Returns the reason that an answer's header gives.
+    /// Returns the reason that an answer's header gives: `CODE: TEXT`, of `none` the text alone.
     pub fn reason(&self) -> String {
         if self.code == "none" { self.text.clone() } else { format!("{}: {}", self.code, self.text) }
     }
@@ -61,7 +61,9 @@ impl EmbeddingStatus {
         }
     }
 
-    /// Returns what `status` shows.
+    /// Returns what `status` shows: null without an embedder, else an object of `name`, `dim`, `identity`, `state`
+    /// (`ready`, `missing` or `changed`), `reembedding` and `detail`. Name and detail are cut to 300 characters; what
+    /// is not known is null.
     pub fn to_json(&self) -> Value {
         let shown = self.slot.as_ref().map(|slot| slot.embedder.name().to_owned());
         let name = self.record.as_ref().map(|record| record.name.to_string()).or(shown);
