@@ -4,6 +4,7 @@
 //! they are applied to the project itself.
 
 mod dependencies;
+mod failures;
 mod map;
 mod names;
 mod rules;
@@ -92,6 +93,11 @@ fn files_and_functions_stay_small() {
 #[test]
 fn a_name_of_a_type_means_one_thing() {
     none(rules::repeated_types(&src()));
+}
+
+#[test]
+fn public_functions_say_when_they_fail() {
+    none(failures::silent(&src()));
 }
 
 #[test]
