@@ -125,7 +125,7 @@ fn octal_byte(digits: &[u8]) -> Option<u8> {
 /// Returns `path` absolute and without links, also when a dead mount sits on it.
 ///
 /// Some C libraries ask the last component for its attributes; a dead mount answers that with ENOTCONN, so then the parent
-/// alone is resolved.
+/// alone is resolved. Fails as realpath(3) does: `NotFound` where nothing is at `path`.
 pub(super) fn absolute(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

@@ -14,12 +14,13 @@ const ARENAS: i32 = 2;
 const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
-/// its control groups, and RLIMIT_AS.
+/// its control groups, and RLIMIT_AS. `u64::MAX` where none of them can be read.
 pub fn available_memory() -> u64 {
     [machine(), control_groups(), address_space()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
-/// Returns the supplementary groups of a process or thread, as long as it lives.
+/// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
+/// another PID namespace (0).
 pub fn groups_of(pid: u32) -> Option<Vec<u32>> {
     // The kernel tells 0 for a process of a namespace that is not ours.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid > 0)?;

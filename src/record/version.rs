@@ -13,9 +13,10 @@ static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 /// What a record says; equal content has an equal hash, whoever wrote it and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordContent {
-    /// The vector, finite numbers only.
+    /// The vector, finite numbers only: 1 to [`DIM_MAX`](crate::vector::DIM_MAX) of them; none where the record has
+    /// none.
     pub vector: Option<Arc<[f32]>>,
-    /// Text of the record; at most what the limit of a document leaves.
+    /// Text of the record; at most what the limit of a document, 16 MiB of JSON, leaves. None where it has none.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,
@@ -28,13 +29,13 @@ pub struct Provenance {
     pub created: Time,
     /// When this version was written.
     pub modified: Time,
-    /// Name path of the branch that wrote it.
+    /// Name path of the branch that wrote it, as in `main/agent-7`.
     pub branch: Arc<str>,
-    /// Who was at work.
+    /// Who was at work: `config/agent`, or the user's name.
     pub agent: Arc<str>,
-    /// In which session.
+    /// In which session; empty where none was set.
     pub session: Arc<str>,
-    /// For which task.
+    /// For which task; empty where none was set.
     pub task: Arc<str>,
     /// The user who wrote it.
     pub uid: u32,

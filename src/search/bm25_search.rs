@@ -43,7 +43,7 @@ pub struct FileRow {
     pub segment: Arc<IndexSegment>,
     /// Where in the file.
     pub passage: PassagePlace,
-    /// The file.
+    /// The file's number in the tree of the branch.
     pub inode: u64,
 }
 

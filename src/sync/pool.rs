@@ -81,7 +81,8 @@ impl Pool {
         std::thread::available_parallelism().map_or(1, NonZero::get)
     }
 
-    /// Makes a pool without threads; they come with the work, up to `threads_max`.
+    /// Makes a pool without threads; they come with the work, up to `threads_max`, or 2 where that is less. `name` is
+    /// that of its threads.
     pub fn new(name: &'static str, threads_max: usize) -> Pool {
         let (state, work) = (Mutex::default(), Condvar::default());
         Pool(Arc::new(PoolShared { name, threads_max: threads_max.max(2), state, work }))

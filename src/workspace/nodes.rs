@@ -123,20 +123,21 @@ impl Nodes {
         }
     }
 
-    /// Takes a node out.
+    /// Takes a node out, and returns it; none where there is none of that number.
     pub fn remove(&mut self, inode: u64) -> Option<Arc<FileNode>> {
         // Asked first, since `take` copies all shared blocks on its way.
         self.get(inode)?;
         take(&mut self.root, inode, self.level)
     }
 
-    /// Goes through all nodes by their numbers.
+    /// Goes through all nodes in ascending order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<FileNode>)> {
         let all = Differing { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
         all.filter_map(|changed| Some((changed.inode, changed.new?)))
     }
 
-    /// Goes through all numbers under which a newer map does not have the very same node.
+    /// Goes through all numbers, ascending, under which a newer map does not have the very same node. Costs what
+    /// differs: blocks that both share are passed over.
     pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = ChangedNode<'a>> {
         let top = BlockPair::new(self.root(), newer.root(), self.level.max(newer.level));
         Differing { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }

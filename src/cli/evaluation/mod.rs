@@ -99,7 +99,8 @@ fn judge(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Opt
 }
 
 impl ModeEvaluation {
-    /// Returns the figures.
+    /// Returns the figures: `recall`, `ndcg` and `mrr` are means over all questions, 0 to 1; `questions` and `missed`
+    /// count them. `k` is how many hits were looked at.
     pub fn to_json(&self, k: usize) -> Value {
         json!({
             "mode": self.mode, "k": k, "questions": self.questions, "recall": self.mean.recall, "ndcg": self.mean.ndcg,

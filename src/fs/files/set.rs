@@ -37,7 +37,8 @@ pub(super) fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) 
     (changes.mode.is_some() || mode != node.mode).then_some(mode)
 }
 
-/// Returns permission bits without the rights of owner and group for whoever runs the file.
+/// Returns permission bits without the rights of owner and group for whoever runs the file: without setuid, and
+/// without setgid where the group may run it. Else setgid is no right, and stays.
 pub(super) fn stripped(mode: u32) -> u32 {
     let mode = mode & !SETUID;
     if mode & GROUP_RUNS != 0 { mode & !SETGID } else { mode }

@@ -94,7 +94,7 @@ pub(in crate::memory) fn bulk_cost_of(bytes: u64) -> u64 {
 }
 
 impl DiskRoom {
-    /// Begins with nothing known but the reserve, and the length of the manifest.
+    /// Begins with nothing known but the reserve, and the length of the manifest in bytes.
     pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
         DiskRoom {
             reserve,
@@ -108,12 +108,12 @@ impl DiskRoom {
         }
     }
 
-    /// Notes that a seal has begun that writes so much at most.
+    /// Notes that a seal has begun that writes so many bytes at most.
     pub fn note_rotation(&self, needs: u64) {
         self.seal_debt_bytes.fetch_add(needs, Ordering::AcqRel);
     }
 
-    /// Notes that all is sealed that was waiting, with a manifest of that length.
+    /// Notes that all is sealed that was waiting, with a manifest of so many bytes.
     pub fn note_seal(&self, manifest: u64) {
         self.manifest_bytes.store(manifest, Ordering::Release);
         self.seal_debt_bytes.store(0, Ordering::Release);

@@ -30,13 +30,13 @@ stored_codes! {
     /// ```
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum Setting {
-        /// How merges into the branch decide conflicts.
+        /// How merges into the branch decide conflicts; `newest-wins` by default.
         Strategy = 1,
-        /// How files merge.
+        /// How files merge: rules, one a line, up to 64 KiB; by default [`DEFAULT_RULES`].
         Rules = 2,
-        /// Numbers in a vector; one for all branches below a root branch.
+        /// Numbers in a vector, 1 to 65,536; one for all branches below a root branch, unset before the first vector.
         Dim = 3,
-        /// How vectors are compared; likewise.
+        /// How vectors are compared; one for all likewise, `cosine` by default.
         Metric = 4,
         /// Who is at work; unset, it is the caller's user name.
         Agent = 5,
@@ -44,31 +44,32 @@ stored_codes! {
         Session = 6,
         /// For which task.
         Task = 7,
-        /// What guards merges into the branch.
+        /// What guards merges into the branch; `open` by default.
         Gate = 8,
-        /// Who may approve them.
+        /// Who may approve them: `uid:N`, one a line; empty by default.
         Approvers = 9,
-        /// After how long without a write `gc` discards the branch.
+        /// After how long without a write `gc` discards the branch, such as `7d`; empty, the default, is never.
         Ttl = 10,
-        /// How long earlier states stay readable.
+        /// How long earlier states stay readable; `30d` by default.
         Keep = 11,
-        /// How much `scratch/` may hold.
+        /// How much `scratch/` may hold: bytes, or with K, M or G behind; at most `1G`, by default `64M`.
         ScratchSize = 12,
-        /// How much the branch and those below it may hold of their own.
+        /// How much the branch and those below it may hold of their own; empty, the default, is without a limit.
         Quota = 13,
-        /// Whose stop words and stems queries by words use.
+        /// Whose stop words and stems queries by words use: a code such as `en`, the default, or `none`.
         Language = 14,
         /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
         Embedder = 15,
-        /// Of earlier states that lie within so long the newest stays.
+        /// Of earlier states that lie within so long the newest stays; `1m` by default, `0s` keeps all.
         KeepEvery = 16,
-        /// Whose shared log the branch has.
+        /// Whose shared log the branch has: `inherit`, the default, or `own`, which root branches have.
         Log = 17,
-        /// The `ttl` that a fork begins with.
+        /// The `ttl` that a fork begins with; empty by default.
         ChildTtl = 18,
-        /// How long the signals last that are written through the branch.
+        /// How long the signals last that are written through the branch: a duration, or `lease`; empty, the default, is
+        /// for ever.
         SignalTtl = 19,
-        /// Whether they end with its session.
+        /// Whether they end with its session: `store`, the default, or `session`.
         SignalScope = 20,
     }
 }
@@ -105,7 +106,7 @@ impl Setting {
         }
     }
 
-    /// Returns the setting with that file name.
+    /// Returns the setting with that file name; none where there is no such setting.
     pub fn from_name(name: &str) -> Option<Setting> {
         Setting::ALL.into_iter().find(|setting| setting.name() == name)
     }

@@ -120,7 +120,8 @@ impl Branch {
     }
 }
 
-/// Parses the name of a log that was closed: that of the branch which had it, and the entry that ended it.
+/// Parses the name of a log that was closed: that of the branch which had it, and the entry that ended it, as in
+/// `NAME@ENTRY`. None for anything else.
 pub fn parse_closed_name(text: &str) -> Option<(&str, u64)> {
     let (name, seq) = text.rsplit_once('@')?;
     Some((name, seq.parse().ok()?))

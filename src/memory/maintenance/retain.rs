@@ -128,7 +128,7 @@ impl Catalog {
         Ok(outdated)
     }
 
-    /// Lets branches that have ended be forgotten whose states need not stay.
+    /// Lets branches be forgotten that ended longer ago than their `config/keep`, so that no state of theirs need stay.
     pub(in crate::memory) fn forget_ended(&mut self, now: Time) {
         let is_over = |ended: &EndedBranch| {
             let keep = ended.settings.retention().keep_nanos;

@@ -100,7 +100,9 @@ impl MergeResult {
         MergeResult { status, counts: sum, not_merged, conflicts, blockers, reverted, ..next }
     }
 
-    /// Returns one line of JSON without its line end.
+    /// Returns one line of JSON without its line end: an object of `status`, `branch`, `strategy`, the numbers `put`,
+    /// `deleted` and `files`, the lists `not_merged`, `conflicts` and `blockers`, and the hashes `plan`, `head` and
+    /// `entry`, this one null where there is none. `undo` and `reverted` are left out where nothing is in them.
     pub fn to_json(&self) -> String {
         let blocker = |error: &Error| {
             let Advice { code, hint, .. } = error.advice();

@@ -26,7 +26,7 @@ impl Memory {
         self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
     }
 
-    /// The same, with all that prevents it. What prevents the merge is not an error: it is returned. Fails where the
+    /// As [`Memory::plan_of_proposal`], with all that prevents the merge and what its gate asks for. What prevents the merge is not an error: it is returned. Fails where the
     /// branch proposes nothing, and where the plan can't be made.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
         let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);

@@ -127,7 +127,7 @@ impl Memory {
     }
 
     /// Tells whether a user may look at what a branch proposes: its owner, that of the branch above, its approvers, and
-    /// root. Kind `Invalid` for a root branch.
+    /// root. Kind `Invalid` for a root branch, `Gone` where it has ended.
     pub fn may_review(&self, uid: u32, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?;

@@ -12,7 +12,7 @@ use super::{Filter, Include, Mode, QueryError, TAG_BYTES_MAX, shortened};
 pub(super) const KEYS: [&str; 13] =
     ["text", "id", "k", "mode", "filter", "exact", "ef", "scope", "at", "include", "explain", "tag", "timeout_ms"];
 
-/// Returns what is searched when the query does not say.
+/// Returns what is searched when the query does not say: `branch`, `log` and `files`.
 pub(super) fn default_scope() -> Vec<String> {
     ["branch", "log", "files"].map(str::to_owned).into()
 }
