@@ -38,6 +38,22 @@ impl KeyError {
 }
 
 /// The ed25519 signing key; it never leaves the store.
+///
+/// ```
+/// use engramfs::lineage::{Key, KeyError, PublicKey};
+/// use engramfs::object::Hash;
+///
+/// let key = Key::from_seed(&[0xab; 32]);
+/// let signature = key.sign(&Hash([1; 32]));
+/// let public = PublicKey::parse(key.public().to_text().as_bytes())?;
+/// assert!(public.verifies(&Hash([1; 32]), &signature));
+/// assert!(!public.verifies(&Hash([2; 32]), &signature));
+///
+/// // The text has one form, so that no changed byte reads as the same key.
+/// let upper = key.to_text().to_uppercase();
+/// assert_eq!(Key::parse(upper.as_bytes()).err(), Some(KeyError::Malformed("the file 'key'")));
+/// # Ok::<(), KeyError>(())
+/// ```
 pub struct Key(SigningKey);
 
 impl Key {

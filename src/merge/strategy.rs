@@ -45,6 +45,17 @@ impl Strategy {
 
     /// Returns the side that is taken where the child changed at one time and the parent at another; none where a person
     /// decides.
+    ///
+    /// ```
+    /// use engramfs::lineage::Side;
+    /// use engramfs::merge::Strategy;
+    /// use engramfs::object::Time;
+    ///
+    /// assert_eq!(Strategy::NewestWins.winner(Time(1), Time(2)), Some(Side::Parent));
+    /// assert_eq!(Strategy::NewestWins.winner(Time(2), Time(2)), Some(Side::Child), "a tie is the child's");
+    /// assert_eq!(Strategy::ParentWins.winner(Time(2), Time(1)), Some(Side::Parent));
+    /// assert_eq!(Strategy::Manual.winner(Time(2), Time(1)), None);
+    /// ```
     pub fn winner(self, child: Time, parent: Time) -> Option<Side> {
         match self {
             Strategy::ChildWins => Some(Side::Child),

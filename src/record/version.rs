@@ -47,6 +47,19 @@ pub struct Provenance {
 pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
 
 /// Returns what filters look at: a version's metadata, and with an `@` before each key who wrote it, where and when.
+/// Metadata that is no object counts as an empty one; a key of it that begins with `@` may be replaced.
+///
+/// ```
+/// use engramfs::object::Time;
+/// use engramfs::record::{Provenance, filterable};
+/// use serde_json::json;
+///
+/// let [branch, agent, session, task] = ["main/try-1", "ann", "", "t-7"].map(Into::into);
+/// let (created, modified) = (Time(1), Time(2));
+/// let provenance = Provenance { created, modified, branch, agent, session, task, uid: 1001, vector_stale: false };
+/// let keys = filterable(json!({"lang": "rust"}), &provenance);
+/// assert_eq!((&keys["lang"], &keys["@agent"], &keys["@uid"]), (&json!("rust"), &json!("ann"), &json!(1001)));
+/// ```
 pub fn filterable(metadata: serde_json::Value, provenance: &Provenance) -> serde_json::Value {
     let mut keys = if let serde_json::Value::Object(keys) = metadata { keys } else { serde_json::Map::new() };
     let texts = [

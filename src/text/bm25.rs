@@ -55,6 +55,20 @@ pub fn idf(documents: u64, holding: u64) -> f64 {
 /// Returns what one term adds to the score of a document that holds it `count` times in `length` tokens.
 ///
 /// `average` is [`Collection::average`]. A count of 0 adds exactly 0.
+///
+/// ```
+/// use engramfs::text::{Collection, idf, weight};
+///
+/// let mut all = Collection::default();
+/// [80, 120].into_iter().for_each(|length| all.add(length));
+/// let rare = idf(all.documents, 1);
+/// assert!(rare > idf(all.documents, 2));
+///
+/// // Once in a document of average length a word adds what it says, and more often never K1 + 1 times as much.
+/// assert!((weight(rare, 1, 100, all.average()) - rare).abs() < 1e-9);
+/// assert!(weight(rare, 1000, 100, all.average()) < 2.2 * rare);
+/// assert!(weight(rare, 1, 120, all.average()) < rare);
+/// ```
 pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
     let count = f64::from(count);
     let norm = 1.0 - B + B * f64::from(length) / average;

@@ -8,6 +8,15 @@ use super::{Language, tokens};
 pub const STEM_WEIGHT: f64 = 0.5;
 
 /// The words of a query: each as it was written, and the stems of those that have one.
+///
+/// ```
+/// use engramfs::text::{Language, QueryTerms};
+///
+/// let terms = QueryTerms::of("the parsing of \"log files\"", Language::of_code("en"));
+/// // Stop words are gone, and what is quoted has no stem: it counts as much as a word with its stem.
+/// assert_eq!(terms.exact, [("files".into(), 1.5), ("log".into(), 1.5), ("parsing".into(), 1.0)]);
+/// assert_eq!(terms.stems, ["pars".into()]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryTerms {
     /// Distinct terms with their weights, sorted.

@@ -30,6 +30,14 @@ const JOINERS_MAX: usize = 3;
 /// Calls `each` with every term of `text`, in the order in which they end.
 ///
 /// A term that occurs twice is given twice. Terms are 1 to [`TERM_BYTES_MAX`] bytes.
+///
+/// ```
+/// use engramfs::text::tokens;
+///
+/// let mut terms = Vec::new();
+/// tokens("E0308 in std::io, by C++.", &mut |term| terms.push(term.to_owned()));
+/// assert_eq!(terms, ["e0308", "in", "std", "io", "std::io", "by", "c", "c++"]);
+/// ```
 pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
     let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     if text.is_ascii() {

@@ -16,6 +16,16 @@ pub struct Code<'a> {
 /// The largest magnitude becomes 127 and zero stays zero. The residual is rounded up, so that a
 /// bound that is built on it holds. Finite values are taken for granted.
 ///
+/// ```
+/// use engramfs::vector::quantize;
+///
+/// let mut bytes = [0; 3];
+/// let (scale, residual) = quantize(&[254.0, -128.0, 0.5], &mut bytes);
+/// assert_eq!((scale, bytes), (2.0, [127, -64, 0]));
+/// // What is left out is the 0.5, which is less than half a step.
+/// assert!(residual > 0.5 && residual < 0.500_001);
+/// ```
+///
 /// # Panics
 ///
 /// When `out` has another length than `v`.

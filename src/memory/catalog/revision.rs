@@ -31,6 +31,15 @@ impl Revision {
     ///
     /// Fails where it is none of these and no name that a label may have. Whether there is such a state
     /// [`Memory::find_state`](crate::memory::Memory::find_state) tells.
+    ///
+    /// ```
+    /// use engramfs::memory::Revision;
+    ///
+    /// for text in ["before-refactor", "17", "@17", "-30s", "2026-01-31T12:00:00Z"] {
+    ///     assert_eq!(Revision::parse(text).unwrap().to_string(), text);
+    /// }
+    /// assert!(Revision::parse("a/b").is_err());
+    /// ```
     pub fn parse(text: &str) -> Result<Revision, NameError> {
         let point = RevisionPoint::parse(text.strip_prefix('@').unwrap_or(text));
         if point.is_none() {

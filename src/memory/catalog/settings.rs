@@ -420,6 +420,17 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
 
 /// Parses `1h`, `7d`, `90s` and the like into nanoseconds. Days have 24 hours; months and years fail, and a negative
 /// one is for the caller to refuse.
+///
+/// ```
+/// use engramfs::memory::{parse_duration, parse_size};
+///
+/// assert_eq!(parse_duration("90s").unwrap(), 90_000_000_000);
+/// assert_eq!(parse_duration("1d").unwrap(), parse_duration("24h").unwrap());
+/// assert!(parse_duration("1mo").is_err());
+///
+/// assert_eq!((parse_size("64M"), parse_size("512")), (Some(64 << 20), Some(512)));
+/// assert_eq!((parse_size("1T"), parse_size("1.5G")), (None, None));
+/// ```
 pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
     let span: jiff::Span = text.parse()?;
     let nanos = span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours()))?;

@@ -66,6 +66,16 @@ impl Rule {
     ///
     /// The superuser is bound like everyone: the rule guards against mistakes of agents, which
     /// often run as root.
+    ///
+    /// ```
+    /// use engramfs::merge::files::Rules;
+    ///
+    /// let rules = Rules::parse("reports/** write=uid:1001,gid:50").unwrap();
+    /// let rule = rules.of(b"reports/may.md");
+    /// assert!(rule.allows(1001, &[]) && rule.allows(7, &[50]));
+    /// assert!(!rule.allows(0, &[0]));
+    /// assert!(rules.of(b"notes.md").allows(7, &[]));
+    /// ```
     pub fn allows(&self, uid: u32, gids: &[u32]) -> bool {
         self.write.as_ref().is_none_or(|list| {
             list.iter().any(|who| match who {
