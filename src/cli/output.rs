@@ -39,7 +39,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns the process's standard output.
+    /// Returns the process's standard output; with `json` each answer is a line of JSON. It is coloured on a terminal
+    /// that can be, unless `NO_COLOR` is set or `json`.
     pub fn stdout(json: bool) -> Output {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");

@@ -72,7 +72,8 @@ struct RunningChild {
 }
 
 impl CommandEmbedder {
-    /// Starts nothing yet.
+    /// Makes an embedder of a command line for the shell; starts nothing yet. Its name is `cmd:` and the file name of
+    /// the first word.
     pub fn new(command: &str) -> CommandEmbedder {
         let program = command.split_whitespace().next().unwrap_or_default();
         let name = format!("cmd:{}", program.rsplit('/').next().unwrap_or(program));

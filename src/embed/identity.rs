@@ -39,7 +39,8 @@ impl EmbedderIdentity {
     }
 }
 
-/// Tells whether the vectors of the probes are what they were: by cosine, since rounding differs between processors.
+/// Tells whether the vectors of the probes are what they were: as many, and each at a cosine of
+/// 0.999 at least, since rounding differs between processors.
 pub fn agrees(before: &[Vec<f32>], now: &[Vec<f32>]) -> bool {
     let cosine = |a: &[f32], b: &[f32]| vector::dot(a, b) / (vector::norm(a) * vector::norm(b));
     let is_near = |(a, b): (&Vec<f32>, &Vec<f32>)| a.len() == b.len() && cosine(a, b) >= COSINE_MIN;

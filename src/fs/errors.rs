@@ -39,7 +39,7 @@ struct ErrorLine {
 pub(super) enum ErrorReader {
     /// The branch's owner, and root.
     Owner,
-    /// Another, who sees what was refused to them.
+    /// Another, by uid, who sees what was refused to them.
     Other(u32),
 }
 

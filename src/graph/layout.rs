@@ -287,12 +287,12 @@ pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the header has been measured"))
 }
 
-/// Writes one number.
+/// Writes one number in 4 bytes, which are there.
 pub(super) fn put(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// Writes numbers one after the other.
+/// Writes numbers one after the other, 4 bytes each, from `at` on.
 pub(super) fn put_all(bytes: &mut [u8], at: usize, numbers: &[u32]) {
     for (i, &number) in numbers.iter().enumerate() {
         put(bytes, at + i * 4, number);

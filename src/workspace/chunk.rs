@@ -84,7 +84,7 @@ pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
 }
 
 impl UnsealedChunk {
-    /// Takes bytes over.
+    /// Takes bytes over, at most 64 KiB.
     pub fn new(bytes: Vec<u8>) -> UnsealedChunk {
         let length = bytes.len() as u32;
         UnsealedChunk {

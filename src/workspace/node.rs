@@ -200,7 +200,7 @@ impl FileNode {
         if let Body::CharDevice(rdev) | Body::BlockDevice(rdev) = self.body { rdev } else { 0 }
     }
 
-    /// Returns a file's content.
+    /// Returns a file's content; none for any other kind.
     pub fn content(&self) -> Option<&FileContent> {
         if let Body::File(content) = &self.body { Some(content) } else { None }
     }

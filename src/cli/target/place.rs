@@ -62,6 +62,7 @@ pub fn shows_a_branch(directory: &Path) -> bool {
 }
 
 /// Cuts `text` at the colon that ends the store's path: the first with an existing directory before it, else the first.
+/// None where it has no colon.
 ///
 /// Both sides may hold colons, since paths and branch names may.
 pub fn split_at_store(text: &Path) -> Option<(PathBuf, String)> {

@@ -27,7 +27,7 @@ fn no_record(name: &OsStr) -> Failure {
 }
 
 /// Makes a temporary, or the node of a record to come. EEXIST where the name is taken and the open is exclusive, EROFS
-/// where nothing may change.
+/// where nothing may change, ENAMETOOLONG beyond 255 bytes, EINVAL for a name that neither can have.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     if name.len() > 255 {

@@ -139,7 +139,7 @@ impl Indexer {
         });
     }
 
-    /// Returns the segment whose graph is being built, and how many rows are done.
+    /// Returns the segment whose graph is being built, and how many rows are done; none while none is built.
     pub(in crate::memory) fn current(&self) -> Option<(Hash, u64)> {
         self.lock().current
     }

@@ -242,7 +242,8 @@ impl Memory {
         Ok(is_live)
     }
 
-    /// Removes a signal. Kind `NotFound` where there is none.
+    /// Removes a signal, and gives room back. Kind `NotFound` where there is none, `Denied` for who does not own the
+    /// branch, `NotPermitted` for the key of another agent, `Gone` where the branch has ended.
     pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
             context.check(key)?;
