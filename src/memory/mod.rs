@@ -135,7 +135,7 @@ impl BranchEvent {
         BranchEvent { branch, parent: None, op, files: Vec::new(), previous: Vec::new() }
     }
 
-    /// Returns the name path of the branch before it was changed.
+    /// Returns the name path of the branch before it was changed; none where it was not there.
     pub fn path_before(&self) -> Option<&str> {
         let branch = self.previous.iter().find(|branch| branch.id == self.branch)?;
         Some(&branch.path)

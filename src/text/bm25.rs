@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-/// How soon further occurrences of a word stop counting.
+/// How soon further occurrences of a word stop counting: with 0 at once, and the later the larger it is.
 pub const K1: f64 = 1.2;
 
 /// How much a long document is held against itself: 0 not at all, 1 in full proportion.

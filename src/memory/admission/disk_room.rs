@@ -273,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// Notes where the disk had no room after all.
+    /// Notes where the disk had no room after all, and returns the error, whatever it is.
     pub(in crate::memory) fn note_full(&self, error: JournalError) -> Error {
         if error.is_full() {
             self.admission.room.has_refused.store(true, Ordering::Release);

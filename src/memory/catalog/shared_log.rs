@@ -53,7 +53,7 @@ pub struct SharedLogCursor {
 }
 
 impl SharedLogCursor {
-    /// Returns the last entry that was read of a log: none of one that it does not count for.
+    /// Returns the last entry that was read of a log, counted from 1: 0 of one that it does not count for.
     pub fn in_log_of(&self, owner: BranchId) -> u64 {
         if self.owner == owner.0 { self.entry } else { 0 }
     }

@@ -50,7 +50,8 @@ impl PurgeReport {
         Ok(())
     }
 
-    /// Returns the report as the caller is given it; ids and paths without hashes, each once.
+    /// Returns the report as the caller is given it: `versions` is how many go, `items` their ids and paths, each once;
+    /// `branches`, `copies` and `not_found` are lists of names, and `entry` the entry's hash, null where none was made.
     pub fn to_json(&self, dry_run: bool) -> Value {
         let names =
             |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();

@@ -17,7 +17,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 pub(in crate::memory) struct UnitRetry(usize);
 
 impl UnitRetry {
-    /// Begins with ten tries.
+    /// Begins with ten tries, 10 ms apart.
     pub(in crate::memory) fn new() -> UnitRetry {
         UnitRetry(CHECKS_MAX)
     }

@@ -187,7 +187,7 @@ impl ContentMerger for MergeAll {
 ///
 /// Where one side is as the base was, or both are the same, the result is the other side, byte for
 /// byte, whatever the kind. `strategy` decides conflicts: see [`super::Rule::strategy`]. Never fails: what
-/// is not of its kind is merged as `whole`, and the note says so.
+/// is not of its kind, or longer than [`CONTENT_BYTES_MAX`], is merged as `whole`, and the note says so.
 ///
 /// `never` gives the parent's content.
 pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
