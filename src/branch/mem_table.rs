@@ -44,7 +44,7 @@ impl MemTable {
         self.by_id.is_empty()
     }
 
-    /// Returns the version of a record.
+    /// Returns the version of a record; none where it has none here.
     pub fn get(&self, id: &str) -> Option<&Arc<Version>> {
         self.by_id.get(id)
     }

@@ -85,7 +85,7 @@ impl Visible {
         }
     }
 
-    /// Returns the first visible row that is not below `from`.
+    /// Returns the first visible row that is not below `from`; none where there is no more.
     pub fn next(&self, mut from: u32) -> Option<u32> {
         while from < self.rows {
             match &self.chunks[(from / CHUNK_ROWS) as usize] {

@@ -9,7 +9,8 @@ pub(super) const PATH_DOTS_MAX: usize = 15;
 
 /// Returns the value under `path` as a key, or else under the path that its dots spell.
 ///
-/// A key of that very name comes first, in every object on the way; lists are not entered.
+/// A key of that very name comes first, in every object on the way; lists are not entered. None where
+/// nothing is there, and for metadata that is no object.
 pub fn value_at<'a>(metadata: &'a Value, path: &str) -> Option<&'a Value> {
     let object = metadata.as_object()?;
     object.get(path).or_else(|| {

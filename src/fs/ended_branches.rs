@@ -53,7 +53,7 @@ impl EndedBranches {
         is_new.then(|| (branch_end.refusal.clone(), branch_end.parent))
     }
 
-    /// Returns the parent of a branch that is gone.
+    /// Returns the parent of a branch that is gone; none for a root branch, and for one whose end is not remembered.
     pub fn parent(&self, branch: BranchId) -> Option<BranchId> {
         self.branches.lock().iter().find(|branch_end| branch_end.branch == branch)?.parent
     }

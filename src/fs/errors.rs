@@ -72,7 +72,7 @@ impl ErrorLog {
         seen.flat_map(|line| line.text.bytes()).collect()
     }
 
-    /// Returns the newest line that somebody sees.
+    /// Returns the newest line that somebody sees; none where they see none.
     pub fn last(&self, reader: ErrorReader) -> Option<Value> {
         let ring = self.ring.lock();
         let line = ring.lines.iter().rev().find(|line| reader.sees(line))?;

@@ -132,7 +132,7 @@ impl Handle {
         }
     }
 
-    /// Returns the state of the branch whose changes it shows.
+    /// Returns the state of the branch whose changes it shows; none where it belongs to no branch.
     pub fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         let other = self.file().ok().and_then(File::waits_on);
         other.or_else(|| self.context.as_ref().map(|context| &context.state))
@@ -164,7 +164,7 @@ impl HandleTable {
         self.handles.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
-    /// Takes a handle out. It lives on for operations that have it.
+    /// Takes a handle out; none where it is closed or never was. It lives on for operations that have it.
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         self.handles.lock().remove(&number)
     }

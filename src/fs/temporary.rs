@@ -124,7 +124,7 @@ impl Temporaries {
         Ok(file)
     }
 
-    /// Takes a name away, and returns the file that had it.
+    /// Takes a name away, and returns the file that had it; none where no temporary has it.
     pub fn remove(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().remove(name)
     }

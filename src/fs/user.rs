@@ -10,7 +10,7 @@ pub struct User {
 }
 
 impl User {
-    /// Finds a uid in the text of passwd(5).
+    /// Finds a uid in the text of passwd(5), at its first line; none where there is none that can be read.
     pub fn find(passwd: &str, uid: u32) -> Option<User> {
         passwd.lines().find_map(|line| {
             let mut fields = line.split(':');

@@ -131,7 +131,8 @@ impl<'a> JournalFiles<'a> {
 }
 
 impl Replayed {
-    /// Returns the bytes behind the last whole frame; they were never acknowledged as synced.
+    /// Returns the bytes behind the last whole frame; they were never acknowledged as synced. None where it ends
+    /// the file.
     pub fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }

@@ -209,7 +209,9 @@ impl Decision {
         json!({ key: &*self.id, "version": self.base.map(|hash| hash.to_string()) })
     }
 
-    /// Returns the form in results, `conflicts` and lineage.
+    /// Returns the form in results, `conflicts` and lineage: `kind` (`record` or `file`), `id` or `path`, the hashes
+    /// `base`, `child` and `parent`, null where a side has none, and `decision`, null while there is none; `lost` with
+    /// `lost_more`, `kept_as` and `note` only where there is something in them.
     pub fn to_json(&self) -> Value {
         let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
         let (kind, key) = if self.is_file() { ("file", "path") } else { ("record", "id") };

@@ -176,13 +176,13 @@ impl Version {
     }
 
     /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that
-    /// is older than the text.
+    /// is older than the text. None for any other record, and for a text of blanks.
     pub fn derivable_text(&self) -> Option<&str> {
         let wants = self.content.vector.is_none() || self.provenance.vector_stale;
         self.content.text.as_deref().filter(|text| wants && !text.trim().is_empty())
     }
 
-    /// Returns by what the vector of that text is found.
+    /// Returns by what the vector of [`Version::derivable_text`] is found; none where there is no such text.
     pub fn derivable(&self) -> Option<Hash> {
         *self.derivable.get_or_init(|| self.derivable_text().map(text_hash))
     }

@@ -26,7 +26,7 @@ pub struct DerivedVectors {
 }
 
 impl DerivedVectors {
-    /// Returns the derived vector of an unsealed version.
+    /// Returns the derived vector of an unsealed version; none where there is none yet, or never one.
     pub fn of(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
         self.recent.get(&version.derivable()?)
     }
@@ -125,7 +125,7 @@ impl Scan<'_> {
         self.check_time()
     }
 
-    /// Returns the vectors that were derived for the rows of a layer.
+    /// Returns the vectors that were derived for the rows of a layer; none where there are none yet.
     pub fn derived_file(&self, layer: usize) -> Option<&Arc<DerivedFile>> {
         self.derived_files.get(layer)?.as_ref()
     }

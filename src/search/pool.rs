@@ -52,7 +52,7 @@ impl CandidateSet {
         self.source = source;
     }
 
-    /// Returns the score below which a row is ruled out, once `k` were taken in.
+    /// Returns the score below which a row is ruled out, once `k` were taken in; none before.
     #[inline]
     pub fn worst(&self) -> Option<f32> {
         self.lowers.worst()

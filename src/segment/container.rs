@@ -82,7 +82,7 @@ impl Container {
         self.name
     }
 
-    /// Returns the length of the file.
+    /// Returns the length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.map.len() as u64
     }

@@ -302,7 +302,8 @@ impl Chunk {
         self.address().is_some()
     }
 
-    /// Returns what tells an unsealed chunk from all others for as long as it is held.
+    /// Returns what tells an unsealed chunk from all others for as long as it is held; none for zeros
+    /// and for one in a pack.
     pub fn address(&self) -> Option<*const ()> {
         match self {
             Chunk::Unsealed(unsealed) => Some(Arc::as_ptr(unsealed).cast()),

@@ -92,7 +92,7 @@ impl Chunks {
         }
     }
 
-    /// Makes a hole; returns what was there.
+    /// Makes a hole; returns what was there, none where there was a hole already.
     pub fn remove(&mut self, number: u64) -> Option<Chunk> {
         match self {
             Chunks::First(first) => first.take_if(|_| number == 0),
@@ -145,7 +145,7 @@ impl Chunks {
         more
     }
 
-    /// Returns the first chunk whose number is not below `from`.
+    /// Returns the first chunk whose number is not below `from`, with its number; none behind the last.
     pub fn next(&self, from: u64) -> Option<(u64, &Chunk)> {
         match self {
             Chunks::First(first) => first.as_ref().filter(|_| from == 0).map(|chunk| (0, chunk)),

@@ -66,7 +66,7 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    /// Returns the inode of a name.
+    /// Returns the inode of a name; none where there is no such entry.
     pub fn get(&self, name: &[u8]) -> Option<u64> {
         self.entries.get(name).copied()
     }
@@ -180,7 +180,7 @@ impl FileNode {
         self.links.iter()
     }
 
-    /// Returns an extended attribute.
+    /// Returns an extended attribute; none where there is none of that name.
     pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
         self.xattrs.get(name).map(|value| &**value)
     }
@@ -190,7 +190,7 @@ impl FileNode {
         self.xattrs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Returns a symbolic link's target.
+    /// Returns a symbolic link's target; none for any other kind.
     pub fn target(&self) -> Option<&[u8]> {
         if let Body::Symlink(target) = &self.body { Some(target) } else { None }
     }
@@ -205,12 +205,12 @@ impl FileNode {
         if let Body::File(content) = &self.body { Some(content) } else { None }
     }
 
-    /// Returns a directory's entries.
+    /// Returns a directory's entries; none for any other kind.
     pub fn directory(&self) -> Option<&Directory> {
         if let Body::Directory(directory) = &self.body { Some(directory) } else { None }
     }
 
-    /// Returns the hash of a file's size and bytes alone.
+    /// Returns the hash of a file's size and bytes alone; none for any other kind.
     pub fn content_hash(&self) -> Option<Hash> {
         self.content().map(FileContent::hash)
     }

@@ -62,7 +62,7 @@ impl Nodes {
         inode.checked_shr(DIGIT_BITS * (self.level + 1)).unwrap_or(0) == 0
     }
 
-    /// Returns a node.
+    /// Returns a node; none where there is none of that number.
     pub fn get(&self, inode: u64) -> Option<&Arc<FileNode>> {
         let mut at = self.root.as_ref().filter(|_| self.reaches(inode))?;
         let mut level = self.level;
@@ -80,7 +80,7 @@ impl Nodes {
         self.get(inode).is_some()
     }
 
-    /// Returns a node to change or replace it.
+    /// Returns a node to change or replace it; none where there is none of that number.
     pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<FileNode>> {
         if !self.reaches(inode) {
             return None;

@@ -80,7 +80,7 @@ impl FileNumbers {
         number(slot, inode)
     }
 
-    /// The same for an inode that the kernel is about to be told of, and counts that look-up.
+    /// As [`FileNumbers::number`], for an inode that the kernel is about to be told of, and counts that look-up.
     pub fn remember(&self, files: &FilesOf, inode: u64) -> Option<u64> {
         loop {
             // The look-up is counted under the read lock: reclaiming takes the write lock, so the slot can't be reused

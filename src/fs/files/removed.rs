@@ -24,7 +24,7 @@ impl RemovedInodes {
         self.count.store(nodes.len(), Ordering::Release);
     }
 
-    /// Returns the last state of an inode that was removed.
+    /// Returns the last state of an inode that was removed; none of one that the kernel has let go of.
     pub fn find(&self, ino: u64) -> Option<Arc<FileNode>> {
         self.nodes.lock().get(&ino).cloned()
     }

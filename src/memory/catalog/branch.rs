@@ -90,7 +90,7 @@ impl StateSource {
         }
     }
 
-    /// Returns the checkpoint's label, which its entry names.
+    /// Returns the checkpoint's label, which its entry names; none for another sort of source.
     pub fn label(&self) -> Option<&Arc<str>> {
         if let StateSource::Checkpoint(label) = self { Some(label) } else { None }
     }

@@ -13,7 +13,7 @@ use crate::memory::Actor;
 use crate::object::Time;
 use crate::workspace::Tree;
 
-/// Returns how much memory the names and attributes of a branch's files take beyond those of its base.
+/// Returns how many bytes of memory the names and attributes of a branch's files take beyond those of its base.
 pub fn files_held(branch: &Branch) -> u64 {
     let bytes = |state: &BranchVersion| state.files().totals().metadata_bytes();
     bytes(&branch.state).saturating_sub(bytes(&branch.base))
@@ -94,8 +94,9 @@ impl Catalog {
         self
     }
 
-    /// Returns how much memory the names and attributes of files take that nothing but checkpoints, proposals and bases of forks
-    /// still holds, by the owners of these. Costs what differs from one such state of a branch to the next.
+    /// Returns how many bytes of memory the names and attributes of files take that nothing but checkpoints, proposals
+    /// and bases of forks still holds, by the owners of these. Costs what differs from one such state of a branch to
+    /// the next.
     pub(in crate::memory) fn frozen_files(&self) -> HashMap<u32, u64> {
         let mut frozen: HashMap<BranchId, Vec<(u64, u32, &BranchVersion)>> = HashMap::new();
         for branch in self.branches.values() {

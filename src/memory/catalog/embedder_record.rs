@@ -70,7 +70,7 @@ impl EmbedderRecord {
         Some(record)
     }
 
-    /// Reads all but the probes.
+    /// Reads all but the probes; nothing where it is none.
     pub fn parse_head(text: &str) -> Option<EmbedderRecord> {
         let mut fields = text.split('\t');
         let (name, dim) = (fields.next()?.into(), fields.next()?.parse().ok().filter(|dim| *dim > 0)?);

@@ -300,7 +300,7 @@ impl Settings {
         self.get(Setting::Strategy).parse().unwrap_or_default()
     }
 
-    /// Returns the dimension, once it is fixed.
+    /// Returns the dimension, once it is fixed; none before.
     pub fn dim(&self) -> Option<usize> {
         self.get(Setting::Dim).parse().ok()
     }

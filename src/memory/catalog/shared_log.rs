@@ -93,7 +93,7 @@ impl LogEntryName<'_> {
     /// What the names of entries begin with, as the paths of their log do.
     pub const PREFIX: &'static str = "shared/log/";
 
-    /// Reads `shared/log/NUMBER` and `shared/log/closed/NAME/NUMBER`.
+    /// Reads `shared/log/NUMBER` and `shared/log/closed/NAME/NUMBER`, numbers from 1; none for anything else.
     pub fn parse(name: &str) -> Option<LogEntryName<'_>> {
         let rest = name.strip_prefix(LogEntryName::PREFIX)?;
         let (closed, number) = match rest.strip_prefix("closed/") {

@@ -98,7 +98,7 @@ impl Signal {
         }
     }
 
-    /// Returns how much of its owner's share of memory it takes.
+    /// Returns how many bytes of its owner's share of memory it takes.
     pub fn bytes(&self) -> u64 {
         self.value.len() as u64 + SIGNAL_BYTES
     }
@@ -173,7 +173,8 @@ pub fn check_signal_key(key: &str) -> Result<(), SignalError> {
     Ok(())
 }
 
-/// Returns the agent to whom alone signals of that key belong: `agent:NAME:…`.
+/// Returns the agent to whom alone signals of that key belong: `agent:NAME:…`; none for any other key. A name may have
+/// colons, what is behind it has none.
 pub fn key_agent(key: &str) -> Option<&str> {
     key.strip_prefix("agent:")?.rsplit_once(':').map(|(name, _)| name).filter(|name| !name.is_empty())
 }

@@ -66,7 +66,7 @@ impl RevertVerb {
         RevertVerb::ALL[self as usize].1
     }
 
-    /// Returns the verb of a name.
+    /// Returns the verb of a name; none where no verb has it.
     pub fn parse(name: &str) -> Option<RevertVerb> {
         RevertVerb::ALL.iter().find(|(_, known)| *known == name).map(|(verb, _)| *verb)
     }
@@ -91,7 +91,7 @@ impl RevertedEntries {
         if self.first == self.last { self.last.to_string() } else { format!("{}..{}", self.first, self.last) }
     }
 
-    /// Returns the first and the last entry that a label names.
+    /// Returns the first and the last entry that a label names; none where it is neither `N` nor `N..M`.
     pub fn of_label(label: &str) -> Option<(u64, u64)> {
         let (first, last) = label.split_once("..").unwrap_or((label, label));
         Some((first.parse().ok()?, last.parse().ok()?))

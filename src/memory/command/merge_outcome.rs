@@ -42,7 +42,7 @@ impl RecordOutcome {
         })
     }
 
-    /// Returns the side that was taken of what both changed.
+    /// Returns the side that was taken of what both changed; none of what the child alone changed.
     pub fn side(self) -> Option<Side> {
         match self {
             RecordOutcome::Taken => None,

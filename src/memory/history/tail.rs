@@ -269,7 +269,7 @@ impl HistoryTail {
         }
     }
 
-    /// Returns the chunk that an entry is in, and the number of the chunk's first.
+    /// Returns the chunk that an entry is in, and the number of the chunk's first; none where the entry is not here.
     pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<TailChunk>)> {
         let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK_ENTRIES;
         Some((self.first + (place * CHUNK_ENTRIES) as u64, self.chunks.get(place)?.clone()))
@@ -287,7 +287,7 @@ impl HistoryTail {
         self.timelines.get(&branch).map_or(0, |timeline| timeline.tail_indexes.len() as u64)
     }
 
-    /// Returns a step of a branch.
+    /// Returns a step of a branch, counted from 0 among those here; none behind the last.
     pub fn at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
         let place = timeline.tail_indexes.get(at)?;

@@ -95,7 +95,8 @@ impl Memory {
         open.as_ref().map(|open| open.open(branch)).unwrap_or_default()
     }
 
-    /// Returns which files of a branch are open for writing, and keeps others from being opened so.
+    /// Returns which files of a branch are open for writing, and keeps others from being opened so
+    /// until what is returned is dropped. None where nobody tells what is open.
     pub(in crate::memory) fn hold_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersHeld)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
         open.map(|open| open.hold_writers(branch))

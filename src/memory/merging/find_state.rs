@@ -22,7 +22,8 @@ pub struct FoundState {
 }
 
 impl FoundState {
-    /// Returns what the result of a verb says of it.
+    /// Returns what the result of a verb says of it: `entry`, `time` and `checkpoint`, the label, null where it is
+    /// none.
     pub fn to_json(&self) -> Value {
         let label = self.source.label().map(|label| &**label);
         json!({ "entry": self.entry, "time": self.time.to_string(), "checkpoint": label })

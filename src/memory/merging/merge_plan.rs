@@ -434,7 +434,7 @@ impl MergePlan {
         [self.child.state.head(), self.parent.state.head()]
     }
 
-    /// Returns why it can't be done.
+    /// Returns why it can't be done; none where it can.
     pub fn obstacle(&self) -> Option<Error> {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }

@@ -45,7 +45,7 @@ fn is_ahead(last: Time, now: Time) -> bool {
     last > now.after(DAY_NANOS)
 }
 
-/// What is said at an opening that finds the last entry in the future.
+/// Returns what is said at an opening that finds the last entry more than a day in the future; none else.
 pub(in crate::memory) fn warning(last: Time, now: Time) -> Option<String> {
     is_ahead(last, now).then(|| {
         format!(

@@ -425,7 +425,7 @@ impl LogTail {
     }
 }
 
-/// Reads the code in front of an operation.
+/// Reads the code in front of an operation, and returns it with the rest; none where the bytes are too few.
 pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
 }

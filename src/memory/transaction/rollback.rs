@@ -36,7 +36,7 @@ impl Receipt {
         Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }
     }
 
-    /// Returns one line of JSON without its line end.
+    /// Returns one line of JSON without its line end: `put`, `deleted`, `head` and `entry`.
     pub fn to_json(&self) -> String {
         format!(
             "{{\"put\":{},\"deleted\":{},\"head\":\"{}\",\"entry\":\"{}\"}}",

@@ -428,7 +428,7 @@ fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<Replaced> {
     (!is_same).then(|| Replaced { branch: after.id, before: before.clone(), after: files.clone() })
 }
 
-/// Reads the payload of a command's frame: the signature and the command's bytes.
+/// Reads the payload of a command's frame: the signature and the command's bytes. None where it is too short.
 pub(in crate::memory) fn split(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
     let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
     Some((signature.try_into().ok()?, bytes))

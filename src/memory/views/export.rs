@@ -29,7 +29,7 @@ pub struct ExportCursor {
 const ROWS_AT_ONCE: usize = 512;
 
 impl Snapshot {
-    /// Returns the exact length of an export, without rendering it.
+    /// Returns the exact length of an export in bytes, without rendering it.
     pub fn export_length(&self, export: Export) -> u64 {
         let totals = self.state.totals();
         match export {

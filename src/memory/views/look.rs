@@ -53,7 +53,7 @@ pub struct ShownObject {
 }
 
 impl BranchInfo {
-    /// Returns the length of the branch's `status`, which is padded.
+    /// Returns the length of the branch's `status` in bytes, which is padded.
     pub fn status_bytes(&self) -> u64 {
         status::padded_bytes(&self.path) as u64
     }
@@ -69,7 +69,7 @@ pub enum ShowTarget {
 }
 
 impl ShowTarget {
-    /// Parses 64 lower-case hex digits, or digits.
+    /// Parses 64 lower-case hex digits, or digits; none for anything else.
     pub fn parse(text: &str) -> Option<ShowTarget> {
         text.parse().map(ShowTarget::Hash).ok().or_else(|| text.parse().map(ShowTarget::Entry).ok())
     }
@@ -151,12 +151,12 @@ impl Memory {
         self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
     }
 
-    /// Returns a root branch.
+    /// Returns a root branch; none where there is none of that name.
     pub fn root(&self, name: &str) -> Option<BranchId> {
         self.catalog().roots.get(name).copied()
     }
 
-    /// Returns a child branch.
+    /// Returns a child branch; none where there is none of that name, or the parent has ended.
     pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
         self.catalog().branches.get(&parent)?.children.get(name).copied()
     }

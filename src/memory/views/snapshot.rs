@@ -56,12 +56,12 @@ impl Record {
         out
     }
 
-    /// Returns the vector.
+    /// Returns the vector, as it was written; none where the record has none of its own.
     pub fn vector(&self) -> Option<&[f32]> {
         self.0.content.vector.as_deref()
     }
 
-    /// Returns the text.
+    /// Returns the text; none where the record has none.
     pub fn text(&self) -> Option<&str> {
         self.0.content.text.as_deref()
     }

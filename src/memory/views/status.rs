@@ -170,7 +170,7 @@ fn kept_since(catalog: &Catalog, branch: &Branch) -> Result<Option<String>, Erro
     Ok(oldest.map(|oldest| oldest.time.to_string()))
 }
 
-/// Returns the length of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
+/// Returns the bytes of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
 pub(in crate::memory) fn padded_bytes(path: &str) -> usize {
     // It holds the path, and that of the parent, which is shorter.
     (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)

@@ -110,12 +110,12 @@ impl<'a> OnnxGraph<'a> {
         if self.parts > PARTS_MAX { Err(format!("it has more than {PARTS_MAX} nodes and names")) } else { Ok(()) }
     }
 
-    /// Returns the constant of a name.
+    /// Returns the constant of a name; none where nothing constant has it.
     pub fn tensor(&self, name: &str) -> Option<&OnnxTensor<'a>> {
         self.tensors.get(name)
     }
 
-    /// Returns the node that makes a value.
+    /// Returns the node that makes a value; none where no node does.
     pub fn producer(&self, name: &str) -> Option<&OnnxNode<'a>> {
         self.producers.get(name).map(|at| &self.nodes[*at])
     }
@@ -145,7 +145,7 @@ impl<'a> OnnxNode<'a> {
         self.inputs.get(number).copied().unwrap_or_default()
     }
 
-    /// Returns the first output.
+    /// Returns the first output; an empty text where there is none.
     pub fn output(&self) -> &'a str {
         self.outputs.first().copied().unwrap_or_default()
     }
@@ -154,17 +154,18 @@ impl<'a> OnnxNode<'a> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Returns a whole number that is an attribute.
+    /// Returns a whole number that is an attribute; none where there is no such attribute, or it is no whole number.
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.attribute(name)?.integer
     }
 
-    /// Returns a fraction that is an attribute.
+    /// Returns a fraction that is an attribute; none where there is no such attribute, or it is no fraction.
     pub fn float(&self, name: &str) -> Option<f32> {
         self.attribute(name)?.float
     }
 
-    /// Returns the whole numbers that are an attribute.
+    /// Returns the whole numbers that are an attribute, none of them where it is something else; nothing where there
+    /// is no such attribute.
     pub fn integers(&self, name: &str) -> Option<&[i64]> {
         Some(&self.attribute(name)?.integers)
     }
