@@ -1,78 +1,139 @@
-//! What shows how far a long verb has come; on a terminal only.
+//! One line that shows how far a long verb has come: on standard error, where that is a terminal.
 
-use std::io::{IsTerminal, stderr};
+use std::cell::Cell;
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// What takes no longer is not shown.
 const SHOW_DELAY: Duration = Duration::from_secs(1);
 
-/// Says what is waited for and for how long, once that takes more than a moment.
-pub struct Waiting {
-    bar: ProgressBar,
+/// The line is written again no sooner than this.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Goes to the begin of the line and clears it (ECMA-48, EL).
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// A line that is written again and again in its place, and goes when it is dropped.
+struct TerminalLine {
+    is_hidden: bool,
     begin: Instant,
+    drawn: Cell<Option<Instant>>,
+}
+
+impl TerminalLine {
+    /// Shows nothing yet, and never anything where `hidden` is set or standard error is not a terminal.
+    fn new(hidden: bool) -> TerminalLine {
+        TerminalLine { is_hidden: hidden || !stderr().is_terminal(), begin: Instant::now(), drawn: Cell::new(None) }
+    }
+
+    /// Writes the line, unless that would be too soon.
+    fn draw(&self, text: impl FnOnce(Duration) -> String) {
+        let elapsed = self.begin.elapsed();
+        let is_soon = self.drawn.get().is_some_and(|drawn| drawn.elapsed() < REDRAW_INTERVAL);
+        if self.is_hidden || elapsed < SHOW_DELAY || is_soon {
+            return;
+        }
+        self.drawn.set(Some(Instant::now()));
+        // A terminal that went away takes the line with it; the verb goes on.
+        let _ = write!(stderr(), "{CLEAR_LINE}{}", text(elapsed));
+    }
+}
+
+impl Drop for TerminalLine {
+    fn drop(&mut self) {
+        if self.drawn.get().is_some() {
+            // As above.
+            let _ = write!(stderr(), "{CLEAR_LINE}");
+        }
+    }
+}
+
+/// Says what is waited for and for how long, once that takes more than a second.
+pub struct Waiting {
+    label: String,
+    line: TerminalLine,
 }
 
 impl Waiting {
     /// Begins to wait, and shows nothing yet.
     pub fn new(label: String, hidden: bool) -> Waiting {
-        let bar = if hidden || !stderr().is_terminal() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Waiting { bar: bar.with_style(style).with_message(label), begin: Instant::now() }
+        Waiting { label, line: TerminalLine::new(hidden) }
     }
 
     /// Waits on.
     pub fn tick(&self) {
-        if self.begin.elapsed() >= SHOW_DELAY {
-            self.bar.tick();
-        }
+        self.line.draw(|elapsed| format!("{} {} s", self.label, elapsed.as_secs()));
     }
 }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
+/// Says how many are done of how many, and how long the rest takes at the speed so far.
+pub struct ProgressLine {
+    unit: Unit,
+    done: Cell<u64>,
+    line: TerminalLine,
 }
 
-/// How far a file has been read, or how many of something are done.
-pub struct ProgressLine(ProgressBar);
+/// What is counted.
+enum Unit {
+    /// Bytes, of so many.
+    Bytes(u64),
+    /// Things of this name.
+    Things(&'static str),
+}
 
 impl ProgressLine {
-    /// Shows a bar for `length` bytes, unless programs read what is printed or standard error is not a terminal.
-    pub fn new(length: u64, hidden: bool) -> ProgressLine {
-        if hidden || !stderr().is_terminal() {
-            return ProgressLine(ProgressBar::hidden());
-        }
-        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}");
-        // A template that can't be read gives the plain bar.
-        ProgressLine(ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    /// Begins with none of `all` bytes read; shows nothing where programs read what is printed (`hidden`) or standard error is
+    /// not a terminal.
+    pub fn of_bytes(all: u64, hidden: bool) -> ProgressLine {
+        ProgressLine { unit: Unit::Bytes(all), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
-    /// Shows a bar for things that are counted, of which the number is not known yet; hidden as [`ProgressLine::new`] says.
-    pub fn counting(label: &str, hidden: bool) -> ProgressLine {
-        if hidden || !stderr().is_terminal() {
-            return ProgressLine(ProgressBar::hidden());
-        }
-        let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {label} {{eta}}"));
-        ProgressLine(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    /// Begins to count things of which the number is not known yet; hidden as [`ProgressLine::of_bytes`] says.
+    pub fn of_things(name: &'static str, hidden: bool) -> ProgressLine {
+        ProgressLine { unit: Unit::Things(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
     /// Says how many are done, and of how many.
     pub fn reach(&self, done: u64, all: u64) {
-        self.0.set_length(all);
-        self.0.set_position(done);
+        self.line.draw(|elapsed| self.unit.render(done, all, elapsed));
     }
 
-    /// Adds bytes that are done.
+    /// Adds bytes that are read.
     pub fn advance(&self, bytes: u64) {
-        self.0.inc(bytes);
+        self.done.set(self.done.get() + bytes);
+        if let Unit::Bytes(all) = self.unit {
+            self.reach(self.done.get(), all);
+        }
+    }
+}
+
+impl Unit {
+    fn render(&self, done: u64, all: u64, elapsed: Duration) -> String {
+        let counts = match self {
+            Unit::Bytes(_) => format!("{} of {} MiB", done >> 20, all >> 20),
+            Unit::Things(name) => format!("{done} of {all} {name}"),
+        };
+        let rest = elapsed.as_secs_f64() * all.saturating_sub(done) as f64 / done.max(1) as f64;
+        format!("{counts}, about {} s left", rest.ceil() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_told_at_the_speed_so_far() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Unit::Bytes(0).render(3 << 20, 9 << 20, second), "3 of 9 MiB, about 2 s left");
+        assert_eq!(Unit::Things("entries").render(10, 10, second), "10 of 10 entries, about 0 s left");
+        assert_eq!(Unit::Things("entries").render(0, 10, second), "0 of 10 entries, about 10 s left");
     }
 
-    /// Takes the bar away.
-    pub fn finish(&self) {
-        self.0.finish_and_clear();
+    #[test]
+    fn what_programs_read_is_not_shown() {
+        let line = ProgressLine::of_bytes(10, true);
+        line.advance(10);
+        assert_eq!(line.line.drawn.get(), None);
     }
 }

@@ -90,3 +90,24 @@ impl Environment {
         }
     }
 }
+
+/// Returns a UUIDv7 (RFC 9562, section 5.7): 48 bits of milliseconds since 1970, then 74 random ones beside version and variant.
+pub(super) fn uuid_v7(millis: u64, random: [u8; 10]) -> String {
+    const VERSION: u128 = 0x7 << 76;
+    const VARIANT: u128 = 0b10 << 62;
+    let random = random.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    let bits = u128::from(millis) << 80 | VERSION | random & !(0xf << 76) & !(0b11 << 62) | VARIANT;
+    let digits = format!("{bits:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_that_of_the_example_in_rfc_9562() {
+        let random = [0xfc, 0xc3, 0xd8, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f];
+        assert_eq!(uuid_v7(0x017f_22e2_79b0, random), "017f22e2-79b0-7cc3-98c4-dc0c0c07398f");
+    }
+}

@@ -224,12 +224,12 @@ impl Memory {
         &self.admission.budget
     }
 
-    /// Returns a time-ordered UUIDv7.
+    /// Returns an id for a record that comes without one: a UUIDv7 (RFC 9562), so that ids sort by the time at which they
+    /// were made, to the millisecond.
     pub fn fresh_id(&self) -> Arc<str> {
         let mut random = [0; 10];
         (self.environment.entropy)(&mut random);
-        let millis = (self.now().0 / 1_000_000).max(0) as u64;
-        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string().into()
+        environment::uuid_v7((self.now().0 / 1_000_000).max(0) as u64, random).into()
     }
 
     /// Calls `listener` after every change, from the thread that made it and with no lock held.

@@ -35,11 +35,11 @@ pub fn write_vector(out: &mut Vec<u8>, vector: Option<&[f32]>) {
 
 /// Appends the shortest form in at most 15 bytes: sign, 9 digits, point and exponent.
 fn write_number(out: &mut Vec<u8>, value: f32) {
-    let mut buffer = ryu::Buffer::new();
-    let plain = buffer.format_finite(value);
-    if plain.len() < FLOAT_BYTES {
-        out.extend_from_slice(plain.as_bytes());
-    } else {
+    let begin = out.len();
+    // Writing to a Vec can't fail, and every f32 has a form: one that is no number is `null`.
+    let _ = serde_json::to_writer(&mut *out, &value);
+    if out.len() - begin >= FLOAT_BYTES {
+        out.truncate(begin);
         out.extend_from_slice(format!("{value:e}").as_bytes());
     }
 }

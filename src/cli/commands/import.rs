@@ -68,18 +68,18 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
     let left_out = rows.skipped_files;
     let access = if args.create { Access::Create } else { Access::Write };
-    let progress = ProgressLine::new(rows.total_bytes, out.is_json());
+    let progress = ProgressLine::of_bytes(rows.total_bytes, out.is_json());
     let mut import = Import { args, progress, rows: 0, put_and_deleted: [0; 2], last_receipt: Value::Null };
     target.with(access, |branch| import.run(branch, rows))?;
-    import.progress.finish();
-    let [put, deleted] = import.put_and_deleted;
+    let Import { progress, rows, put_and_deleted: [put, deleted], last_receipt, .. } = import;
+    // What follows is not written into the line.
+    drop(progress);
     if out.is_json() {
-        let Import { rows, last_receipt, .. } = import;
         out.line(
             json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": left_out, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
         )?;
     } else {
-        remark(format_args!("{} rows read: {put} put, {deleted} deleted", import.rows));
+        remark(format_args!("{rows} rows read: {put} put, {deleted} deleted"));
         if left_out > 0 {
             remark(format_args!("{left_out} files that are neither .md nor .txt were left out"));
         }
