@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::decision::EntryForm;
-use super::{Decision, EntryOp, Key, PublicKey, SIGNATURE_BYTES};
+use super::{Decision, EntryOp, Key, PublicKey, SIGNATURE_BYTES, Strategy};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
 static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
@@ -29,7 +29,7 @@ pub struct Detail {
     /// last entry that was moved out, the verb that took entries back.
     pub text: Option<Arc<str>>,
     /// A merge's strategy.
-    pub strategy: Option<&'static str>,
+    pub strategy: Option<Strategy>,
     /// A merge's conflicts with their decisions; the versions that a purge took out, each as the base.
     pub conflicts: Vec<Decision>,
     /// What a merge, promote or pull rested on.
@@ -169,7 +169,9 @@ impl Entry {
 impl Detail {
     /// Appends its part of an entry's bytes: as they are hashed, or as they are stored.
     pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
-        out.maybe_text(self.label.as_deref()).maybe_text(self.text.as_deref()).maybe_text(self.strategy);
+        out.maybe_text(self.label.as_deref())
+            .maybe_text(self.text.as_deref())
+            .maybe_text(self.strategy.map(Strategy::name));
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out, form));
         let has = |part: bool, flag: u8| if part { flag } else { 0 };
@@ -189,7 +191,7 @@ impl Detail {
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
         let label = input.maybe_text()?.map(Arc::from);
         let text = input.maybe_text()?.map(Arc::from);
-        let strategy = input.maybe_text()?.map(strategy_name).transpose()?;
+        let strategy = input.maybe_text()?.map(str::parse).transpose().map_err(|_| CodecError::Text)?;
         let count = input.length()?;
         let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
         let has = input.byte()?;
@@ -202,13 +204,6 @@ impl Detail {
         let plan = (has & HAS_PLAN != 0).then(|| input.hash()).transpose()?;
         Ok(Detail { label, text, strategy, conflicts, merge, items, plan })
     }
-}
-
-/// The names of merge strategies that an entry may have. A test of `merge::Strategy` holds them to be all.
-pub const STRATEGIES: [&str; 5] = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
-
-fn strategy_name(text: &str) -> Result<&'static str, CodecError> {
-    STRATEGIES.into_iter().find(|name| *name == text).ok_or(CodecError::Text)
 }
 
 /// An entry with its hash and signature.

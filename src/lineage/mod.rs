@@ -49,10 +49,12 @@ mod entry;
 mod entry_op;
 mod key;
 mod line;
+mod strategy;
 
 pub use chunk::{EntryChunkWriter, read_entry_chunk};
 pub use compact::SharedFields;
 pub use decision::{Decision, LostPart, Side};
-pub use entry::{Counts, Detail, Entry, ITEMS_MAX, MergeDetail, STRATEGIES, SignedEntry};
+pub use entry::{Counts, Detail, Entry, ITEMS_MAX, MergeDetail, SignedEntry};
 pub use entry_op::EntryOp;
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};
+pub use strategy::{ParseStrategyError, Strategy};

@@ -7,10 +7,10 @@
 //!
 //! ```
 //! use engramfs::lineage::Side;
-//! use engramfs::merge::Strategy;
+//! use engramfs::lineage::Strategy;
 //! use engramfs::object::Time;
 //!
-//! # fn main() -> Result<(), engramfs::merge::ParseStrategyError> {
+//! # fn main() -> Result<(), engramfs::lineage::ParseStrategyError> {
 //! let strategy: Strategy = "newest-wins".parse()?;
 //! assert_eq!(strategy.winner(Time(1), Time(2)), Some(Side::Parent));
 //! assert_eq!(strategy.winner(Time(2), Time(2)), Some(Side::Child), "a tie goes to the child");
@@ -22,7 +22,5 @@
 pub mod files;
 pub mod gate;
 mod plan;
-mod strategy;
 
 pub use plan::{Action, Plan, Sides, decision_on, plan, plan_one};
-pub use strategy::{ParseStrategyError, Strategy};

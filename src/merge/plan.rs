@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Strategy;
 use crate::branch::{BranchVersion, RECORD_ID_BYTES_MAX, RecordDifference};
+use crate::lineage::Strategy;
 use crate::lineage::{Decision, Side};
 use crate::object::{Context, Hash, Time};
 use crate::segment::{Row, SegmentError};
@@ -187,16 +187,12 @@ fn decide(
     if item.child == item.parent {
         return Ok(Some(Side::Both));
     }
-    Ok(match strategy {
-        Strategy::ChildWins => Some(Side::Child),
-        Strategy::ParentWins => Some(Side::Parent),
-        Strategy::Manual => resolved(item),
-        Strategy::NewestWins | Strategy::KeepBoth => {
-            let child = changed_at(sides.child, &item.id, change.new.as_ref())?;
-            let parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
-            strategy.winner(child, parent)
-        }
-    })
+    let [mut child, mut parent] = [Time::default(); 2];
+    if strategy.takes_later() {
+        child = changed_at(sides.child, &item.id, change.new.as_ref())?;
+        parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
+    }
+    Ok(strategy.winner(child, parent).or_else(|| resolved(item)))
 }
 
 /// When a side last changed a record: `modified`, or when it was deleted.

@@ -25,7 +25,7 @@ fn entry() -> Entry {
         detail: Detail {
             label: None,
             text: Some("why".into()),
-            strategy: Some("newest-wins"),
+            strategy: Some(Strategy::NewestWins),
             conflicts: vec![Decision {
                 id: "a".into(),
                 base: version(3),

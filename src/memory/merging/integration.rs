@@ -197,7 +197,7 @@ impl Integration {
         let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
             label,
             text,
-            strategy: Some(receiver.settings.strategy().name()),
+            strategy: Some(receiver.settings.strategy()),
             conflicts: self.both_changed,
             merge: Some(MergeDetail {
                 child_head: self.child_head,

@@ -298,7 +298,7 @@ fn merged(entry: &SignedEntry) -> MergeResult {
     MergeResult {
         status: if entry.entry.op == EntryOp::Revert { "reverted" } else { "merged" },
         branch: entry.entry.branch.clone(),
-        strategy: entry.entry.detail.strategy.unwrap_or_default(),
+        strategy: entry.entry.detail.strategy.unwrap_or_default().name(),
         counts: entry.entry.counts,
         not_merged: of_merge.map(|merge| merge.not_merged.clone()).unwrap_or_default(),
         conflicts: entry.entry.detail.conflicts.iter().filter(|item| item.is_conflict()).cloned().collect(),

@@ -122,7 +122,7 @@ impl ContentMerger for Merger<'_> {
 mod tests {
     use super::*;
     use crate::lineage::Side;
-    use crate::merge::Strategy;
+    use crate::lineage::Strategy;
     use crate::merge::files::{ContentChoice, FileMergeKind};
     use crate::object::Hash;
 

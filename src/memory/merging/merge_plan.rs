@@ -12,7 +12,7 @@ use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
 use super::revert::{base_before, branch_before};
 use crate::branch::BranchVersion;
-use crate::lineage::{Counts, Decision, Side};
+use crate::lineage::{Counts, Decision, Side, Strategy};
 use crate::memory::admission::guard;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::LogRecord;
@@ -21,9 +21,9 @@ use crate::memory::command::merge_outcome::{BaseOutcome, MergeOutcome, StoredDec
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
+use crate::merge::Sides;
 use crate::merge::files::{FileDecision, FileMerge, FilePlan, MergeTrees, NewOwner, Rules, UnitConflict, plan_files};
 use crate::merge::gate::{GateFindings, MergeExtent};
-use crate::merge::{Sides, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, Tree, TreePatch};
 

@@ -8,9 +8,10 @@ use imbl::Vector;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash;
 use crate::branch::{BranchVersion, RecordDifference, differences_at_most, touched_at_most};
+use crate::lineage::Strategy;
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::command::merge_outcome::{RecordOutcome, RecordOutcomes};
-use crate::merge::{Action, Sides, Strategy, plan_one};
+use crate::merge::{Action, Sides, plan_one};
 use crate::object::{Context, Hash, Hasher};
 use crate::segment::{Row, SegmentError};
 

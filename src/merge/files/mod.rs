@@ -49,5 +49,5 @@ pub use unit_merge::UnitConflict;
 pub use unit_paths::unit_paths;
 pub use unit_use::replaced_unit;
 
-use super::Strategy;
 use crate::lineage::Side;
+use crate::lineage::Strategy;

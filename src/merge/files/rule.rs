@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Strategy;
 use super::kind::{self, FileMergeKind, KINDS};
+use crate::lineage::Strategy;
 
 /// A user or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

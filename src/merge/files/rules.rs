@@ -7,9 +7,9 @@ use std::path::Path;
 use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 use thiserror::Error;
 
-use super::Strategy;
 use super::kind::FileMergeKind;
 use super::rule::{Rule, RuleFault, truncated_for_message};
+use crate::lineage::Strategy;
 
 /// The rules of a new root branch, as `config/rules` shows them.
 pub const DEFAULT_RULES: &str = "*.jsonl  union event_id
@@ -47,7 +47,7 @@ pub struct RuleError {
 /// The rules for the files of a branch; the first that matches a path counts.
 ///
 /// ```
-/// use engramfs::merge::Strategy;
+/// use engramfs::lineage::Strategy;
 /// use engramfs::merge::files::Rules;
 ///
 /// let rules = Rules::parse("/core/** text manual\n*.jsonl union event_id append").unwrap();
@@ -189,7 +189,7 @@ fn glob(pattern: &str) -> Result<Glob, RuleFault> {
 mod tests {
     use super::super::rule::Principal;
     use super::*;
-    use crate::merge::Strategy;
+    use crate::lineage::Strategy;
 
     fn kind_of(rules: &Rules, path: &str) -> String {
         rules.of(path.as_bytes()).kind.name().into()

@@ -44,10 +44,10 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
     };
     let (child, parent) = (lines(Side::Child, contents.child.bytes), lines(Side::Parent, contents.parent.bytes));
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
-    let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (strategy, child, parent) {
-        (Strategy::NewestWins | Strategy::KeepBoth, Some(_), Some(_)) => resolver.later(child, parent),
-        (Strategy::NewestWins | Strategy::KeepBoth, ..) => child.or(parent).copied(),
-        _ => resolver.choose(child, parent),
+    let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (child, parent) {
+        _ if !strategy.takes_later() => resolver.choose(child, parent),
+        (Some(_), Some(_)) => resolver.later(child, parent),
+        _ => child.or(parent).copied(),
     });
     let mut bytes = Vec::with_capacity(contents.child.bytes.len().max(contents.parent.bytes.len()));
     for line in merged {
