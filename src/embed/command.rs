@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -40,9 +40,17 @@ struct QueueState {
     jobs: VecDeque<Job>,
     is_started: bool,
     stop: bool,
-    /// Number of the job that the child has, and the child's process group.
-    current: Option<(u64, Pid)>,
+    /// The job that was taken from the queue last, until it is answered.
+    current: Option<CurrentJob>,
     last_number: u64,
+}
+
+struct CurrentJob {
+    number: u64,
+    /// The process group of the child that has it; none before it is handed over and while the child is ended.
+    group: Option<Pid>,
+    /// Whether nobody waits for it any longer.
+    is_given_up: bool,
 }
 
 struct Job {
@@ -139,7 +147,7 @@ impl Drop for CommandEmbedder {
         let mut state = self.queue.state.lock();
         state.stop = true;
         state.jobs.clear();
-        if let Some((_, group)) = state.current {
+        if let Some(group) = state.current.as_ref().and_then(|current| current.group) {
             kill(group);
         }
         self.queue.changed.notify_all();
@@ -147,11 +155,15 @@ impl Drop for CommandEmbedder {
 }
 
 impl CommandQueue {
-    /// Takes back a job that nobody waits for any longer; with `kill_child` also from a child that is at it.
+    /// Takes back a job that nobody waits for any longer; with `kill_child` also from a child that is at it, or that has let it
+    /// wait for one that was given up before.
     fn give_up(&self, number: u64, kill_child: bool) {
         let mut state = self.state.lock();
         state.jobs.retain(|job| job.number != number);
-        if let Some((_, group)) = state.current.filter(|(current, _)| kill_child && *current == number) {
+        let Some(current) = &mut state.current else { return };
+        current.is_given_up |= current.number == number;
+        // A child that hangs on a query would hold up documents for ever: the first of them that waited in vain ends it.
+        if let Some(group) = current.group.filter(|_| kill_child && current.is_given_up) {
             kill(group);
         }
     }
@@ -161,8 +173,9 @@ impl CommandQueue {
         let mut child: Option<RunningChild> = None;
         while let Some(job) = self.next() {
             let mut outcome = self.embed_in_child(&mut child, &job);
-            // The command may have died long ago, which only the next use notices: start it again and try once more.
-            if matches!(outcome, Err(EmbedError::Unreachable(_))) && !self.state.lock().stop {
+            // The command may have died long ago, which only the next use notices: start it again and try once more. A job that
+            // was given up is not tried again: nobody would end a child that hangs on it a second time.
+            if matches!(outcome, Err(EmbedError::Unreachable(_))) && self.is_awaited() {
                 outcome = self.embed_in_child(&mut child, &job);
             }
             self.state.lock().current = None;
@@ -177,7 +190,16 @@ impl CommandQueue {
     fn next(&self) -> Option<Job> {
         let waits = |state: &mut QueueState| state.jobs.is_empty() && !state.stop;
         let mut state = self.changed.wait_while(self.state.lock(), waits);
-        if state.stop { None } else { state.jobs.pop_front() }
+        let job = state.jobs.pop_front().filter(|_| !state.stop)?;
+        // In one step with leaving the queue, so that who gives it up finds it in one of the two places.
+        state.current = Some(CurrentJob { number: job.number, group: None, is_given_up: false });
+        Some(job)
+    }
+
+    /// Returns whether somebody waits for the current job.
+    fn is_awaited(&self) -> bool {
+        let state = self.state.lock();
+        !state.stop && state.current.as_ref().is_some_and(|current| !current.is_given_up)
     }
 
     /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
@@ -188,18 +210,21 @@ impl CommandQueue {
             None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,
         };
         {
-            // In one step: who ends the embedder either is seen here, or finds the process group to end.
+            // In one step: who ends the embedder or gives the job up either is seen here, or finds the process group to end.
             let mut state = self.state.lock();
-            if state.stop {
-                child.end();
-                return Err(EmbedError::Unreachable("it was ended".to_owned()));
+            let stop = state.stop;
+            match state.current.as_mut().filter(|current| !stop && !current.is_given_up) {
+                Some(current) => current.group = child.group(),
+                None => {
+                    *running = Some(child);
+                    return Err(EmbedError::Unreachable("it was ended".to_owned()));
+                }
             }
-            state.current = child.group().map(|group| (job.number, group));
         }
         let line = match child.exchange(&job.line) {
             Ok(line) => line,
             Err(error) => {
-                let status = child.end();
+                let status = self.end(child);
                 let status = status.map_or_else(String::new, |status| format!(", {status}"));
                 return Err(EmbedError::Unreachable(format!("the command ended{status} ({error})")));
             }
@@ -216,9 +241,18 @@ impl CommandQueue {
         if keeps {
             *running = Some(child);
         } else {
-            child.end();
+            self.end(child);
         }
         vectors
+    }
+
+    /// Ends the child that has the current job; returns how it ended.
+    fn end(&self, child: RunningChild) -> Option<ExitStatus> {
+        // Before it is waited for: after that its number may be another process group's.
+        if let Some(current) = &mut self.state.lock().current {
+            current.group = None;
+        }
+        child.end()
     }
 }
 
@@ -250,7 +284,7 @@ impl RunningChild {
     }
 
     /// Ends it with all it started; returns how it ended.
-    fn end(mut self) -> Option<std::process::ExitStatus> {
+    fn end(mut self) -> Option<ExitStatus> {
         // One that ended by itself says why.
         if let Ok(Some(status)) = self.child.try_wait() {
             return Some(status);

@@ -67,6 +67,23 @@ fn a_command_that_hangs_is_given_up_in_time_and_killed_with_all_it_started() {
     );
 }
 
+/// Once the thread that speaks with the child tried a job again that had been given up, and the second child hung on it for
+/// good: no text was embedded any more.
+#[test]
+fn after_a_text_on_which_the_command_hangs_the_next_ones_are_embedded() {
+    let hangs_on_zz = GOOD.replace("do count=", r#"do case "$line" in *zz*) sleep 600;; esac; count="#);
+    for kind in [TextKind::Document, TextKind::Query] {
+        let embedder = CommandEmbedder::new(&hangs_on_zz);
+        let error = embedder.embed(kind, &["zz"], Duration::from_millis(300)).unwrap_err();
+        assert!(matches!(error, EmbedError::TimedOut(_)), "{error}");
+        if kind == TextKind::Query {
+            // The child lives on, as it may be reading its model; a document that waited in vain ends it.
+            embedder.embed(TextKind::Document, &["a"], Duration::from_millis(300)).unwrap_err();
+        }
+        assert_eq!(embedder.embed(TextKind::Document, &["abc"], LIMIT).unwrap(), [[3.0, 1.0]]);
+    }
+}
+
 #[test]
 fn a_query_goes_before_the_documents_that_wait() {
     let embedder = std::sync::Arc::new(CommandEmbedder::new(&format!("sleep 0.5; {GOOD}")));
