@@ -35,7 +35,7 @@ fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
 #[test]
 fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
-    let of_table = crate::verb::VERBS.into_iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
+    let of_table = crate::verb::VERBS.iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
     let contract: Vec<&str> =
         "init mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
     let others = "status branches diff log query wait gate guard explore run eval gc verify backup restore clock archive completions man";

@@ -29,7 +29,7 @@ impl LineProtocol for Ctl {
     fn parse(&self, line: &str) -> Result<Verb, Failure> {
         Verb::parse(line).ok_or_else(|| {
             let shown: String = line.trim().chars().take(200).collect();
-            InputRefusal::Verb { line: shown, verbs: verb::usage() }.into()
+            InputRefusal::Verb { line: shown, usage: verb::usage(line) }.into()
         })
     }
 

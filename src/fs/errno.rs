@@ -35,8 +35,9 @@ errnos! {
 }
 
 impl Errno {
-    /// Returns what happened and what to do next, for who asked on a handle. A request there is refused for a reason of its own,
-    /// but where its branch has ended or where memory runs out.
+    /// Returns what happened and what to do next, for who asked on a handle: `ctl` or a file that answers. Most requests there are
+    /// refused for a reason of their own, which says more; these come from the branch's files, from memory, or from a branch that
+    /// has ended.
     fn message_and_hint(self) -> (&'static str, &'static str) {
         match self {
             Errno::ESTALE => (
@@ -47,9 +48,26 @@ impl Errno {
                 "the server has no memory for the answer",
                 "free memory on the machine, or ask for less, then try again",
             ),
+            Errno::ENOENT => ("there is no such file", "ls shows what is there; names are case-sensitive"),
+            Errno::EEXIST => ("there is a file of that name", "choose another name, or remove the file first"),
+            Errno::ENOTDIR => ("a part of the path is no directory", "ls -l on each part shows which one"),
+            Errno::EISDIR => ("it is a directory", "name a file in it"),
+            Errno::ENOTEMPTY => ("the directory is not empty", "remove what is in it first; ls -a shows all"),
+            Errno::EPERM => ("the file may not be changed so", "its owner may; ls -l shows who that is"),
+            Errno::EACCES => ("you may not do this with this file", "ask its owner; ls -l shows owner and mode"),
+            Errno::EROFS => {
+                ("the mount is read-only", "write through the mount that is not, or mount without --read-only")
+            }
+            Errno::ENOSPC => {
+                ("the branch's files have no room", "remove files, or ask for more room; df shows what is left")
+            }
+            Errno::EFBIG => ("the file would be too large", "split it, or keep it outside"),
+            Errno::EBUSY => ("another merge or write changes the same files", "try again"),
+            Errno::EINVAL => ("a name or value is malformed", "the branch's README.md shows each verb"),
+            // A verb meets no other number; it is told with its name all the same.
             _ => (
-                "the request failed for the reason of its error number",
-                "errno(3) explains it; then see the mount's log",
+                "the files of the branch refuse it",
+                "errno(3) explains the number's name, and the mount's log may say more",
             ),
         }
     }

@@ -232,7 +232,7 @@ pub(super) enum InputRefusal {
     #[error("the value is no UTF-8")]
     ValueNotUtf8,
     #[error("{line:?} is no verb of ctl with its arguments")]
-    Verb { line: String, verbs: String },
+    Verb { line: String, usage: String },
     #[error("line {0} is incomplete")]
     Incomplete(usize),
     #[error("nothing can be appended to a record")]
@@ -264,7 +264,7 @@ impl InputRefusal {
             InputRefusal::NoNumber => {
                 Advice::new(Kind::Invalid, "no_number", "write the id of an entry, in digits alone")
             }
-            InputRefusal::Verb { verbs, .. } => Advice::new(Kind::Invalid, "bad_verb", verbs.clone()),
+            InputRefusal::Verb { usage, .. } => Advice::new(Kind::Invalid, "bad_verb", usage.clone()),
             InputRefusal::Incomplete(_) => {
                 Advice::new(Kind::Invalid, "incomplete", "write the rest of the line, then close")
             }
@@ -410,7 +410,7 @@ mod tests {
             InputRefusal::LineNotUtf8,
             InputRefusal::NoNumber,
             InputRefusal::ValueNotUtf8,
-            InputRefusal::Verb { line: text(), verbs: "write gc".into() },
+            InputRefusal::Verb { line: text(), usage: "write gc".into() },
             InputRefusal::Incomplete(1),
             InputRefusal::Append,
             InputRefusal::TextInDocument,

@@ -34,7 +34,7 @@ pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Commands are in the order in which help lists them.
-pub const VERBS: [&VerbSpec; 24] = [
+pub const VERBS: &[&VerbSpec] = &[
     &fork::FORK,
     &merging::MERGE,
     &discard::DISCARD,
@@ -120,7 +120,7 @@ impl Verb {
     pub fn parse(line: &str) -> Option<Verb> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let spec = VERBS.into_iter().find(|spec| spec.name == word && spec.channel == Channel::Ctl)?;
+        let spec = VERBS.iter().find(|spec| spec.name == word && spec.channel == Channel::Ctl)?;
         Verb::new(spec, line::parse(spec.arguments, rest.trim())?).ok()
     }
 
@@ -174,8 +174,13 @@ impl Verb {
     }
 }
 
-/// Returns what can be written to `ctl`, for those who wrote something else.
-pub fn usage() -> String {
-    let lines = VERBS.into_iter().filter(|spec| spec.channel == Channel::Ctl).map(line::usage);
-    format!("write one of: {}", lines.collect::<Vec<_>>().join(", "))
+/// Returns what can be written to `ctl` in place of a line that is no verb: the form of the verb with which it begins, else that of
+/// each verb.
+pub fn usage(line: &str) -> String {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let in_ctl = || VERBS.iter().copied().filter(|spec| spec.channel == Channel::Ctl);
+    match in_ctl().find(|spec| spec.name == word) {
+        Some(spec) => format!("write {}", line::usage(spec)),
+        None => format!("write one of: {}", in_ctl().map(line::usage).collect::<Vec<_>>().join(", ")),
+    }
 }

@@ -17,7 +17,7 @@ fn example(usage: &str) -> String {
 }
 
 fn in_ctl() -> impl Iterator<Item = &'static VerbSpec> {
-    VERBS.into_iter().filter(|spec| spec.channel == Channel::Ctl)
+    VERBS.iter().copied().filter(|spec| spec.channel == Channel::Ctl)
 }
 
 fn canonical(line: &str) -> Option<String> {
@@ -146,4 +146,11 @@ fn a_dry_run_changes_nothing_and_asks_for_less() {
     assert_eq!((merge.rights().parent, dry.rights().parent), (ParentRight::WriteOrGate, ParentRight::Read));
     let gc = Verb::parse("gc --dry-run").unwrap();
     assert_eq!((gc.rights().branch, gc.changes()), (BranchRight::Own, false));
+}
+
+#[test]
+fn a_line_that_is_no_verb_is_answered_with_the_form_of_its_verb_or_of_all() {
+    assert_eq!(usage("withdraw all"), "write withdraw");
+    let all = usage("fly");
+    assert!(all.starts_with("write one of: ") && in_ctl().all(|spec| all.contains(spec.name)), "{all}");
 }

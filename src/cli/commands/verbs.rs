@@ -22,7 +22,7 @@ pub struct VerbCommand {
 }
 
 fn commands() -> impl Iterator<Item = (&'static VerbSpec, CommandHelp)> {
-    VERBS.into_iter().filter_map(|spec| match spec.command {
+    VERBS.iter().copied().filter_map(|spec| match spec.command {
         CommandForm::OfTable(help) => Some((spec, help)),
         CommandForm::OwnFile | CommandForm::Lacking => None,
     })

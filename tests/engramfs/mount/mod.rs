@@ -17,6 +17,8 @@ mod earlier;
 mod embedding;
 /// Several candidates, of which the best is promoted.
 mod explore;
+/// What is refused, and what is said of it.
+mod failures;
 /// Notes that are found by their words, by who may read them.
 mod file_search;
 /// Ordinary files in `files/`.
