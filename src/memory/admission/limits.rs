@@ -7,7 +7,7 @@ use crate::memory::catalog::signals::SignalChange;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
 use crate::memory::{Error, LimitError, Memory};
-use crate::sync::{Measure, Mutex, Reservation};
+use crate::sync::{Measure, Mutex, OverBudget, Reservation};
 use crate::workspace::Tree;
 
 /// What a command takes in memory beside its bytes.
@@ -93,7 +93,12 @@ impl Memory {
         if all.saturating_add(more) > limit_bytes {
             return Err(LimitError::FileNames(limit_bytes >> 20).into());
         }
-        Ok(held.resize(own + more)?)
+        let uncounted = own.saturating_sub(held.bytes());
+        Ok(held.resize(own + more).map_err(|over| match over.shared {
+            true => over,
+            // What a seal found and could not count is held, too; without it the user would seem to have room.
+            false => OverBudget { held_bytes: over.held_bytes + uncounted, ..over },
+        })?)
     }
 
     /// Counts again what the files of a user's branches take, after something that always works.
