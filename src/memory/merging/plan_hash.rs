@@ -50,8 +50,8 @@ fn add_count(hasher: &mut Hasher, count: usize) {
     hasher.update(&(count as u64).to_le_bytes());
 }
 
-/// Adds what the merge takes from the child: its name, and what base and child have.
-pub fn add_taken(hasher: &mut Hasher, name: &[u8], versions: [Option<Hash>; 2]) {
+/// Adds a change that the merge takes from the child: its name, and what base and child have.
+pub fn add_change(hasher: &mut Hasher, name: &[u8], versions: [Option<Hash>; 2]) {
     hasher.field(name);
     hasher.update(&[0]);
     versions.into_iter().for_each(|version| hasher.update(&version.unwrap_or(Hash::ZERO).0));

@@ -118,7 +118,7 @@ impl RecordMerge {
                 Some(decision) => plan_hash::add_decision(&mut hasher, decision),
                 None => {
                     let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
-                    plan_hash::add_taken(&mut hasher, change.id.as_bytes(), [hash(&change.old)?, hash(&change.new)?]);
+                    plan_hash::add_change(&mut hasher, change.id.as_bytes(), [hash(&change.old)?, hash(&change.new)?]);
                 }
             }
         }

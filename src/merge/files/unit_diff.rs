@@ -23,7 +23,7 @@ pub(super) type UnitVersion<'a, 'b> = (&'b UnitFinder<'a>, Option<UnitRoot>);
 pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
     let parts = |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.parts(&root)).unwrap_or_default();
     let mut found = Vec::new();
-    let mut todo: Vec<_> = pairs(parts(old), parts(new)).collect();
+    let mut todo: Vec<_> = pair_by_name(parts(old), parts(new)).collect();
     while let Some((name, [before, after])) = todo.pop() {
         let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
         // The hash of a directory covers all that is below it, so that equal subtrees are not entered.
@@ -43,13 +43,16 @@ pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> V
             let own = entries.filter(|(_, inode)| finder.is_member(&root, *inode));
             own.map(|(entry, inode)| ([&name[..], b"/", entry].concat(), inode)).collect()
         };
-        todo.extend(pairs(inside(old, before), inside(new, after)));
+        todo.extend(pair_by_name(inside(old, before), inside(new, after)));
     }
     found
 }
 
 /// Brings what two sides have under one name together.
-fn pairs(old: Vec<(Vec<u8>, u64)>, new: Vec<(Vec<u8>, u64)>) -> impl Iterator<Item = (Vec<u8>, [Option<u64>; 2])> {
+fn pair_by_name(
+    old: Vec<(Vec<u8>, u64)>,
+    new: Vec<(Vec<u8>, u64)>,
+) -> impl Iterator<Item = (Vec<u8>, [Option<u64>; 2])> {
     let mut all: BTreeMap<Vec<u8>, [Option<u64>; 2]> = BTreeMap::new();
     for (side, list) in [old, new].into_iter().enumerate() {
         list.into_iter().for_each(|(name, inode)| all.entry(name).or_default()[side] = Some(inode));

@@ -1,4 +1,4 @@
-//! Telling root branches that earlier states went for a full disk.
+//! Telling root branches that earlier states were dropped to free disk or memory.
 
 use crate::lineage::EntryOp;
 use crate::memory::Error;
@@ -8,14 +8,18 @@ use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::object::Writer;
 
-/// Earlier states of all branches went, since the disk was full; each root branch gets an entry.
+/// Earlier states were dropped before their `keep` was over, since the disk was full or their trees took too much memory. Each
+/// root branch gets an entry, as forks may end before anybody looks.
 #[derive(Debug)]
-pub struct DropKept(pub BranchId);
+pub struct AnnounceKeptDropped(pub BranchId);
 
-pub(super) const KEPT_DROPPED: CommandSpec =
-    CommandSpec { code: 27, name: "kept_dropped", read: |input| Ok(Box::new(DropKept(BranchId::read(input)?))) };
+pub(super) const KEPT_DROPPED: CommandSpec = CommandSpec {
+    code: 27,
+    name: "kept_dropped",
+    read: |input| Ok(Box::new(AnnounceKeptDropped(BranchId::read(input)?))),
+};
 
-impl Command for DropKept {
+impl Command for AnnounceKeptDropped {
     fn spec(&self) -> &'static CommandSpec {
         &KEPT_DROPPED
     }

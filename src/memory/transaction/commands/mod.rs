@@ -37,12 +37,12 @@ pub(super) use commit_records::{CommitRecords, provenance};
 pub(in crate::memory) use discard::DiscardBranch;
 pub(in crate::memory) use embedder::RecordEmbedder;
 pub use import::check_closed_name;
-pub(in crate::memory) use kept_dropped::DropKept;
+pub(in crate::memory) use kept_dropped::AnnounceKeptDropped;
 pub use proposals::ReviewRequest;
 pub(in crate::memory) use root::MakeRoot;
 
 /// All commands, in the order of their codes.
-pub const COMMANDS: [&CommandSpec; 34] = [
+pub const COMMANDS: &[&CommandSpec] = &[
     &root::ROOT,
     &fork::FORK,
     &commit_records::COMMIT,
@@ -81,5 +81,5 @@ pub const COMMANDS: [&CommandSpec; 34] = [
 
 /// Reads a log record. Errors as of [`LogRecord::read`].
 pub(in crate::memory) fn read_log_record(bytes: &[u8]) -> Result<LogRecord, CodecError> {
-    LogRecord::read(bytes, &COMMANDS)
+    LogRecord::read(bytes, COMMANDS)
 }

@@ -96,7 +96,7 @@ fn every_command_reads_back() {
     let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
     round_trip(ResolveConflict { branch, id: name.clone(), resolution });
     round_trip(NoteRefusal { branch, reason: name.clone() });
-    round_trip(DropKept(branch));
+    round_trip(AnnounceKeptDropped(branch));
     round_trip(LoseLease(branch));
     for bars in [false, true] {
         round_trip(SetAgentName { root: branch, name: "a".into(), bars });
