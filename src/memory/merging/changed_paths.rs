@@ -25,6 +25,8 @@ pub fn changed_paths(
     let Some(records) = differences_at_most(before, after, limit)? else { return Ok(None) };
     let Some(files) = before.files().differences_at_most(after.files(), limit) else { return Ok(None) };
     let directories = ancestors(&files);
+    // A directory that comes or goes with a file in it is implied by that file's path; an empty one, or one of another
+    // kind, is not.
     let is_implied = |change: &TreeDifference| {
         let is_whole = change.old.is_none() || change.new.is_none();
         is_whole && change.is_of_directory() && directories.contains(&change.path[..])
@@ -55,6 +57,8 @@ pub fn first_items(
             records.changed_ids().take(ITEMS_MAX).cloned().collect()
         }
     };
+    // Trees are compared only where there is room left for a path: comparing them costs what differs, however few are
+    // shown.
     if counts.files > 0 && items.len() < ITEMS_MAX {
         let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
         let files = files.into_iter().filter(|change| !change.is_of_directory());

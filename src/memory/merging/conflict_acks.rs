@@ -83,6 +83,8 @@ impl ConflictAcks {
             self.with(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
                 let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
+                // Whoever was shown another version of the parent does not know this one, so nobody counts but who is
+                // shown it now.
                 if showing.parent != item.parent {
                     *showing = fresh;
                 }
@@ -113,6 +115,8 @@ impl ConflictAcks {
     /// Notes what somebody was shown and wrote between two states of the files.
     pub(in crate::memory) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
         self.with(|all| {
+            // Called for each commit of files under the writer lock, so a branch of which nothing was shown costs one
+            // look-up.
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
             for (id, showing) in shown {
                 let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();

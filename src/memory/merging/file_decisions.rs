@@ -25,6 +25,7 @@ pub fn id_of_file(path: &[u8]) -> Arc<str> {
 pub fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
     let id = id_of_file(&item.path);
     let decision = item.decision.map(|side| seen_from(side, merge));
+    // A pull is planned with its sides swapped, as inode numbers of the receiver stay; users see the sides as they are.
     let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
     Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
 }

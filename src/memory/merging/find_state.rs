@@ -143,6 +143,7 @@ impl<'a> StateSearch<'a> {
 
     /// Looks for the state behind an entry.
     fn behind(&self, seq: u64) -> Result<StateOutcome, Error> {
+        // A branch has the number of the entry that made it, so no entry before that can concern it.
         if seq < self.branch.id.0 || seq > self.reader.newest() {
             return Ok(StateOutcome::NeverWas);
         }
@@ -153,10 +154,13 @@ impl<'a> StateSearch<'a> {
         if !self.concerns(&signed.entry) {
             return Ok(StateOutcome::NeverWas);
         }
+        // A checkpoint holds its state for as long as it is there, so it is found whatever `config/keep` has let go of.
         if let Some(checkpoint) = self.checkpoint_at(seq) {
             return Ok(StateOutcome::Found(checkpoint));
         }
         let Some(change) = self.last_change(signed)? else { return Ok(StateOutcome::Dropped) };
+        // Only the state of this very change counts: the newest that is kept may be an older one, and not what the
+        // branch had.
         let kept = self.catalog.retained.newest_until(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
         Ok(match kept.or(Some(self.present()).filter(|present| present.key.1 == change)) {
             Some(kept) => self.found(kept, seq),
@@ -176,6 +180,7 @@ impl<'a> StateSearch<'a> {
         let checkpoints = self.branch.checkpoints.values().filter(|checkpoint| checkpoint.time <= time);
         let checkpoint = checkpoints.map(|checkpoint| checkpoint.seq).max();
         Ok(match (kept, checkpoint) {
+            // The later of the two wins: both were the branch's state by that time, and only the last one still was.
             (Some(kept), checkpoint) if checkpoint.is_none_or(|seq| seq < kept.key.1) => self.found(kept, kept.key.1),
             (_, Some(seq)) => self.checkpoint_at(seq).map_or(StateOutcome::Dropped, StateOutcome::Found),
             (_, None) => StateOutcome::Dropped,
@@ -203,6 +208,7 @@ impl<'a> StateSearch<'a> {
     /// Returns the last entry before another that gave the branch another state; none where that was moved out, or the branch was
     /// made after it. Fails where the history can't be read.
     pub fn change_before(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
+        // Steps of a branch include entries that changed no content, such as settings, and these are walked over.
         let mut at = seq;
         loop {
             let before = self.reader.last_step(self.branch.id.0, at - 1)?;
@@ -232,6 +238,7 @@ impl<'a> StateSearch<'a> {
             | EntryOp::Rollback
             | EntryOp::Revert
             | EntryOp::Pull => is_own,
+            // A merge changes the parent and ends the branch, while a promote leaves both with another state.
             EntryOp::Merge => !is_own,
             EntryOp::Promote => true,
             _ => false,

@@ -48,6 +48,8 @@ impl GateCheck<'_> {
         let all = self.child.proposal.iter().flat_map(|proposal| &proposal.reviews);
         let counts = |uid: u32, review: &Review| {
             let age = self.now.0.saturating_sub(review.time.0);
+            // The list of approvers is that of now, so who was taken off it has approved of nothing; nobody approves of
+            // their own branch.
             let is_approver = uid != self.child.uid && self.approvers.contains(&uid);
             is_approver && review.plan == self.plan.hash && age <= REVIEW_LIFETIME_NANOS
         };
@@ -63,6 +65,8 @@ impl GateCheck<'_> {
                     .then(|| "its agent has written nothing to shared/log/append since the branch's base".to_owned())
             }
             Requirement::Approvals { count, is_strict } => {
+                // The plan's hash stays while the parent goes on elsewhere; a strict gate asks that both heads are
+                // still the ones reviewed.
                 let holds = |review: &Review| review.approves && (!is_strict || review.heads == self.plan.heads());
                 let given: Vec<u32> = self.reviews().filter(|(_, review)| holds(review)).map(|(uid, _)| uid).collect();
                 if given.len() >= count {
@@ -83,6 +87,8 @@ impl GateCheck<'_> {
     fn decide(&self) -> Result<(), ProposalError> {
         let findings = self.plan.findings();
         let mut reasons = findings.reasons.clone();
+        // One rejection stops a merge whatever else is met, so it stands with what the gate refuses and not with what
+        // is missing.
         let rejections = self.reviews().filter(|(_, review)| !review.approves);
         reasons.extend(rejections.map(|(uid, review)| format!("uid:{uid} rejected it: {}", review.text)));
         let path = self.parent.path.to_string();
@@ -113,6 +119,7 @@ impl GateCheck<'_> {
 /// Refuses a merge that the gate of its parent does not let pass, with the condition that is not met and what meets it. Fails
 /// too where the gate's rules or what the merge does can't be read.
 pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, now: Time) -> Result<(), Error> {
+    // Without a gate nothing is looked up: this runs under the writer lock for every merge.
     if !plan.is_gated() {
         return Ok(());
     }
@@ -160,6 +167,7 @@ impl Memory {
         };
         let agent = catalog.agent(child, child.uid);
         let entries = log.log_totals.map_or(0, |totals| totals.entries);
+        // From the newest, since a summary is mostly the last thing that an agent writes before it merges.
         for entry in (since_seq + 1..=entries).rev() {
             let Some(row) = log.state.find(&log_entry_id(entry))? else { continue };
             let provenance = row.provenance()?;

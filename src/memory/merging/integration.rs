@@ -142,6 +142,8 @@ impl Integration {
         let (mut merged, mut both_changed) = merged_records(&child, &parent, outcome)?;
         let patched = |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(stored);
         let (own, above) = (child.state.files(), parent.state.files());
+        // Patches are of the receiver's tree, whose inode numbers stay, so the sides are those under which the plan was
+        // made.
         let (giver, receiver) = if merge == MergeKind::Pull { (above, own) } else { (own, above) };
         merged.set_files(patched(receiver, &outcome.files, giver)?);
         // A promote gives the branch the merged records, and the merged files by a patch of its own tree.
@@ -184,6 +186,7 @@ impl Integration {
     pub fn prepare(self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch)?;
         let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };
+        // A replay comes here without `try_merge`, which has asked this of a merge of now before it planned anything.
         if self.merge == MergeKind::Merge {
             without_children(branch)?;
         }
@@ -245,6 +248,7 @@ fn merged_records(
         return Err(missing(format!("{found} records differ between branch and base, not {recorded}")));
     }
     let (mut merged, mut both_changed) = (BranchVersion::clone(sides.parent), Vec::new());
+    // Ids are recorded for kept-both outcomes alone, in the same order, so they are taken as such outcomes come.
     let mut other_ids = outcome.records.kept_as().cloned();
     for (change, outcome) in changes.iter().zip(outcome.records.iter()) {
         let mut kept_as = None;

@@ -86,6 +86,7 @@ impl Memory {
         merge: MergeKind,
         options: MergeOptions,
     ) -> Result<MergeResult, Error> {
+        // Before anything else: a file that was written to resolve a conflict must not be refused for that conflict.
         self.resolve_written_until(branch, options.deadline)?;
         // With no lock held: room is made by a collection, which seals.
         let _room = self.take_room(cost_of(0, 0))?;
@@ -114,6 +115,8 @@ impl Memory {
 
     fn merge_in_rounds(&self, request: MergeRequest<'_>, options: &MergeOptions) -> Result<MergeAttempt, Error> {
         let MergeRequest { who, branch, merge, .. } = request;
+        // Contents that one round merged are kept for the next, so that a round under the lock repeats none of that
+        // work.
         let contents = self.merging.planner.contents(branch, merge);
         let small = MergeBudget {
             changes_max: PLANNED_UNDER_LOCK_MAX,
@@ -126,6 +129,8 @@ impl Memory {
         })?;
         let MergeAttempt::TooLong = at_once else { return Ok(at_once) };
         for _ in 0..PLAN_ROUNDS_MAX {
+            // With no lock held, as this may take minutes; only what has changed since is then worked out under the
+            // lock.
             let plan = self.plan_in_background(who, branch, merge, options.deadline)?;
             let again = MergeBudget {
                 changes_max: REVALIDATED_UNDER_LOCK_MAX,
@@ -162,6 +167,8 @@ impl Memory {
         }
         let planned = match plan(MergeContext { catalog: &catalog, packs: &self.storage.trees, time }) {
             Ok(planned) => planned,
+            // Returning lets go of the writer lock: whoever writes meanwhile is why the plan is brought up to date next
+            // time.
             Err(PlanError::Exceeded) => return Ok(MergeAttempt::TooLong),
             Err(PlanError::Failed(error)) => return Err(error),
         };
@@ -197,6 +204,7 @@ impl Memory {
         if let (Kind::Conflict, Some(planned)) = (error.kind(), &planned) {
             self.note_shown(request, planned);
         }
+        // What is about the merge itself is noted; a full disk, a lack of time or a deadline says nothing about it.
         let is_verdict = matches!(error.kind(), Kind::Conflict | Kind::NotEmpty | Kind::Refused);
         if is_verdict || matches!(error.kind(), Kind::Denied | Kind::NotPermitted) {
             return self.note_refusal(request.who, request.branch, error);
@@ -279,6 +287,7 @@ impl Memory {
         merge: MergeKind,
     ) -> Result<Arc<MergePlan>, Error> {
         let contents = self.merging.planner.contents(branch, merge);
+        // Small plans are made here even for a dry run: a thread of the planner costs more than they do.
         let small = MergeBudget {
             changes_max: PLANNED_UNDER_LOCK_MAX,
             merger: &contents.at_most(PLANNED_UNDER_LOCK_BYTES_MAX),

@@ -106,12 +106,14 @@ impl ContentMerger for Merger<'_> {
         key: &ContentKey,
         merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
     ) -> Result<Merged, TreeError> {
+        // Asked before the budget: what was merged once costs nothing, however little may still be merged.
         if let Some(merged) = self.cached.0.lock().get(key) {
             return Ok(merged.clone());
         }
         (self.pause)();
         self.bytes_left.set(self.bytes_left.get().checked_sub(key.bytes).ok_or(TreeError::Exceeded)?);
         let merged = merge()?;
+        // The lock was not held while merging. Two who merge the same content get the same, so either may be kept.
         self.cached.0.lock().insert(key.clone(), merged.clone());
         Ok(merged)
     }

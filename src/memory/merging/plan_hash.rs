@@ -30,6 +30,7 @@ impl PlanParts<'_> {
     /// Returns the plan's hash.
     pub fn hash(&self) -> Hash {
         let mut hasher = Hasher::new(&CONTEXT);
+        // Each list begins with its length, so that no element can pass from one list to the next under the same hash.
         add_count(&mut hasher, self.taken.len());
         self.taken.iter().for_each(|hash| hasher.update(&hash.0));
         // Those of records are in what is taken, at their places.
@@ -38,6 +39,7 @@ impl PlanParts<'_> {
         on_files().for_each(|decision| add_decision(&mut hasher, decision));
         add_count(&mut hasher, self.not_merged.len());
         self.not_merged.iter().for_each(|path| hasher.field(path.as_bytes()));
+        // Settings decide what a merge does later, too, so an agreement must not outlive a change of one of them.
         for setting in [Setting::Strategy, Setting::Rules, Setting::Gate] {
             hasher.field(self.ruling.settings.get(setting).as_bytes());
         }
@@ -53,6 +55,8 @@ fn add_count(hasher: &mut Hasher, count: usize) {
 /// Adds a change that the merge takes from the child: its name, and what base and child have.
 pub fn add_change(hasher: &mut Hasher, name: &[u8], versions: [Option<Hash>; 2]) {
     hasher.field(name);
+    // Zero stands for "taken without a decision"; `add_decision` begins at 1, so the two can't be mistaken for each
+    // other.
     hasher.update(&[0]);
     versions.into_iter().for_each(|version| hasher.update(&version.unwrap_or(Hash::ZERO).0));
 }

@@ -76,6 +76,7 @@ impl Planner {
     fn add(&self, purpose: PlanKey) -> Arc<PlanJob> {
         let job = Arc::new(PlanJob { purpose, plan: Mutex::default(), done: Condvar::default() });
         let mut jobs = self.jobs.lock();
+        // The older job may still run: whoever waits for it holds it, and it ends for them alone.
         jobs.retain(|other| other.purpose != purpose);
         jobs.push(job.clone());
         if jobs.len() > CACHED_PLANS_MAX {
@@ -156,7 +157,9 @@ fn make_plan(
     who: &Actor,
     earlier: Option<PendingPlan>,
 ) -> Result<PendingPlan, Error> {
+    // The job holds the store weakly until it runs, so that queued plans do not keep a store from being closed.
     let memory = memory.upgrade().ok_or_else(|| Error::ReadOnly("the store was closed".to_owned()))?;
+    // Entered before the catalog is cloned: a job that waits for its turn must not keep an old version in memory.
     let share = memory.admission.shares.enter(purpose.uid);
     let pause = || share.pause();
     let contents = memory.merging.planner.contents(purpose.branch, purpose.merge);
@@ -179,6 +182,7 @@ impl Memory {
         branch: BranchId,
         deadline: Option<Deadline>,
     ) -> Result<(), Error> {
+        // Without a deadline the caller may take its time, and where nothing was shown there is nothing to resolve.
         let Some(deadline) = deadline.filter(|_| self.merging.acks.any_of(branch)) else {
             return self.resolve_written(branch);
         };

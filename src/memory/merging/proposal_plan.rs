@@ -29,6 +29,7 @@ impl Memory {
     /// As [`Memory::plan_of_proposal`], with all that prevents the merge and what its gate asks for. What prevents the merge is not an error: it is returned. Fails where the
     /// branch proposes nothing, and where the plan can't be made.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
+        // The catalog is read after the plan is made, so that approvals which came meanwhile count.
         let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);
         let (catalog, now) = (self.catalog().clone(), self.now());
         let mut blockers: Vec<Error> = plan.obstacle().into_iter().collect();

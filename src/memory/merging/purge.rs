@@ -168,6 +168,8 @@ impl Purge {
             }
         }
         let path = catalog.branch(self.branch)?.path.clone();
+        // Earlier states may be of branches that have ended and are in no catalog; the root's name in their paths tells
+        // whose they are.
         self.retained(catalog, path.split('/').next().unwrap_or_default(), &mut purged)?;
         Ok(purged)
     }
@@ -265,6 +267,8 @@ impl Purge {
         names: Names<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<Option<Arc<BranchVersion>>, Error> {
+        // States are shared by forks, checkpoints and entries. The address tells them apart, and `PurgedState` holds
+        // what it is of.
         let key = (Arc::as_ptr(before), matches!(names, Names::All));
         if !self.states.contains_key(&key) {
             let purged = self.purged(before, names)?;
@@ -331,6 +335,7 @@ fn rows_of(
     if hashes.is_empty() {
         return Ok(Arc::default());
     }
+    // Segments are immutable, so the rows found once hold for every state that shows the segment.
     if let Some(rows) = rows_by_segment.get(&segment.name()) {
         return Ok(rows.clone());
     }

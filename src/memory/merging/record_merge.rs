@@ -89,6 +89,7 @@ impl RecordMerge {
         resolved: Resolved<'_>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
+        // What the child changed stays; only records that the parent touched since can come out otherwise.
         let touched = touched_at_most(before, sides.parent, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
         let was_added = |id: &Arc<str>| {
             let found = self.changes.binary_search_by(|change| change.id.cmp(id));
@@ -138,6 +139,7 @@ impl RecordMerge {
         strategy: Strategy,
         resolved: Resolved<'_>,
     ) -> Result<Option<usize>, SegmentError> {
+        // What this record counted for goes first: afterwards `merged` no longer shows what it was.
         self.count_one(id, sides.child, false)?;
         let (mut action, mut place) = (None, None);
         if let Ok(at) = self.changes.binary_search_by(|change| change.id.cmp(id)) {
@@ -158,6 +160,7 @@ impl RecordMerge {
     fn count(&self, sides: &Sides<'_>, merge_budget: &MergeBudget<'_>) -> Result<Counts, PlanError> {
         let mut counts = Counts::default();
         if self.child_receives {
+            // A pull counts what changes in the child, which is not what it takes: both may have made the same change.
             let differing =
                 differences_at_most(sides.child, &self.merged, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
             counts.put = differing.iter().filter(|change| change.new.is_some()).count() as u64;

@@ -66,14 +66,19 @@ impl Memory {
     /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
     /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
+        // Words replace what a write would have said: one that came before them must not resolve it otherwise later.
         self.merging.acks.forget(branch, id);
         let catalog = {
+            // Taken for its effect and let go of: pending writes become entries, so the versions resolved are those of
+            // the heads.
             let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
             self.catalog().clone()
         };
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let resolved = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
+        // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open
+        // without a word.
         if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty() {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
@@ -117,6 +122,8 @@ impl Memory {
             self.commit_pending(&mut writer, branch)?;
             self.catalog().clone()
         };
+        // After the commit above, which is what notes writes; they are taken, so that two callers do not resolve one
+        // twice.
         let written = self.merging.acks.take_written(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
@@ -132,6 +139,8 @@ impl Memory {
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });
             let followed = self.followed(&catalog, (branch, merge), resolved.collect())?;
+            // What changes between plan and lock does no harm: a resolution names its versions and counts for them
+            // alone.
             let mut writer = self.writer()?;
             for ResolvedConflict { uid, id, resolution } in followed {
                 self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;

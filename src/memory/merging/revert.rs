@@ -30,6 +30,8 @@ pub(super) fn branch_before(
     let mut before = branch.clone();
     let restored = before.make_mut();
     (restored.state, restored.base) = (state(entries.before)?, state(entries.last)?);
+    // The name goes into new ids under keep-both, where that of the branch would not say that this is an earlier
+    // version.
     restored.name = "before".into();
     Ok(before)
 }
@@ -172,6 +174,8 @@ impl Memory {
             return Err(not_revertible());
         }
         let seq = signed.entry.seq;
+        // The last change of content, and not the entry before: what lies between may be settings, of which no state is
+        // kept.
         let before = search.change_before(seq)?.ok_or_else(|| Error::NotKept(revision.to_string()))?.entry.seq;
         Ok(RevertTarget {
             entries: RevertedEntries { before, first: seq, last: seq, verb: RevertVerb::Revert },

@@ -183,6 +183,7 @@ impl Rollback {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
             catalog.source(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
+        // A compaction moves rows without changing a head, and this state may lead to rows in files that are going.
         let is_in_place = self.rewrites == catalog.rewrites;
         same_source && is_in_place && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
@@ -258,6 +259,7 @@ fn of_files(
     limit: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
     let mut text = text_of(patterns)?;
+    // The text is parsed twice, as units are only known by what the patterns mean.
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
     let meant = Rules::parse(&only(&text)).map_err(|_| bad())?;
     // A unit goes back as a whole or not at all, so a pattern that meets one of its files takes all of them.

@@ -69,6 +69,8 @@ impl<'a> UndoSearch<'a> {
     }
 
     fn find(mut self, verb: RevertVerb, count: usize) -> Result<Vec<RevertTarget>, Error> {
+        // All targets are found before the first is taken back: each revert is an entry, and would shift what comes
+        // next.
         let (mut found, mut at) = (Vec::new(), 0);
         while found.len() < count
             && let Some(last) = self.change(at)?
@@ -100,6 +102,8 @@ impl<'a> UndoSearch<'a> {
         while self.changes.len() <= at {
             let newer = self.changes.last().map_or(self.search.reader.newest() + 1, |newer| newer.entry.seq);
             match self.search.change_before(newer)? {
+                // A state that is not kept ends the walk: nothing behind it can be taken back, as a revert needs the
+                // state before.
                 Some(change) if change.entry.seq >= self.oldest => self.changes.push(change),
                 _ => return Ok(None),
             }
@@ -140,6 +144,8 @@ impl<'a> UndoSearch<'a> {
                 let Some(before) = at.and_then(|at| self.changes.get(at + 1)) else { return Ok(false) };
                 let state = |seq| self.search.catalog.source(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
+                // A count of paths alone does not tell a deletion from a change, and trees that differ too much count
+                // as no deletion.
                 let found = before.state.files().differences_at_most(after.state.files(), FILES_COMPARED_MAX);
                 Ok(found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none())))
             }

@@ -49,6 +49,7 @@ impl Memory {
                 continue;
             }
             let Some((open, held)) = self.hold_writers(branch.id) else { continue };
+            // Kept before the look: from here on nobody opens a file for writing, so what is found closed stays closed.
             guards.push(held);
             let in_use = replaced_unit(rules, &self.storage.trees, before, after, &open).map_err(stored)?;
             if let Some(path) = in_use {
