@@ -56,6 +56,8 @@ impl IngestBatch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let weight = weight(&edit);
+        // The batch spills where its user's share is used up as well as at its own bound, since the disk takes what
+        // memory can't.
         if self.reservation.bytes() + weight > HELD_BYTES_MAX || self.reservation.grow(weight).is_err() {
             self.spill()?;
             self.reservation.grow(weight)?;
@@ -72,6 +74,8 @@ impl IngestBatch {
 
     /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
     pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
+        // Asked before anything is read back, so that a batch that is too large is refused and does not fill the memory
+        // first.
         self.reservation.grow(self.spilled.memory_bytes).map_err(LimitError::Batch)?;
         let mut edits = Vec::with_capacity(self.edit_count);
         // What is in the file came before what is in memory.
@@ -112,6 +116,8 @@ fn nameless(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let name = format!("{SPILL_PREFIX}{}", LAST.fetch_add(1, Ordering::Relaxed));
     let file = disk.create(&name)?;
+    // The name goes at once: the kernel frees the file with its last descriptor, so no crash after this leaves it
+    // behind.
     disk.remove(&name)?;
     Ok(file)
 }
@@ -222,6 +228,7 @@ fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
             Ok(RecordEdit::Correct { id, patch: read_patch(input)?, line })
         }
         2 => Ok(RecordEdit::Rename { from: input.text()?.into(), to: input.text()?.into() }),
+        // The file is this process's own, yet a disk may give other bytes back, and these must not become an edit.
         code => Err(CodecError::Code(code)),
     }
 }

@@ -103,6 +103,7 @@ impl Bulk {
         for id in &*deletes {
             deleted += u64::from(state.delete(id, time)?);
         }
+        // Rows come after deletes, here and in a replay alike: an id that is in both is written.
         state.put_segment(&segment)?;
         Ok(Bulk { segment, deletes, branch, rewrites: catalog.rewrites, state, deleted, time })
     }
@@ -134,6 +135,7 @@ impl Bulk {
                 deleted += u64::from(state.delete(&id, self.time)?);
             }
         }
+        // Records alone were worked out; the files are those of the branch as it is by now.
         state.set_files(branch.state.files().clone());
         let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
         Ok(Some(Bulk { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
@@ -193,6 +195,7 @@ impl Bulk {
         let mut first: BTreeSet<&Arc<str>> = BTreeSet::new();
         for id in &*self.deletes {
             first.insert(id);
+            // A set of this many ids at the most is kept, since all deletes together may be any number.
             if first.len() > ITEMS_MAX {
                 first.pop_last();
             }

@@ -89,12 +89,15 @@ impl Memory {
         if log_tail.time.0 == i64::MAX {
             return Err(ClockError::Ended.into());
         }
+        // Noted only where the clock is believed, so that a jump is refused until the clock is set right again or the
+        // store reopened.
         log_tail.moment = now;
         Ok(now.clock.max(log_tail.time.after(1)))
     }
 
     /// Returns the time of an entry about what was done before, whatever became of the clock since.
     pub(in crate::memory) fn time_of_pending(&self, log_tail: &mut LogTail) -> Time {
+        // What was done is in the journal already and has to get its entry, whatever the clock says now.
         self.next_time(log_tail).unwrap_or(log_tail.time.after(1))
     }
 
@@ -121,6 +124,7 @@ impl Memory {
         let change = {
             let mut writer = self.writer_with_nothing_pending()?;
             let now = self.now();
+            // Asked under the writer lock: an entry that comes before this one may have moved the last time.
             if writer.time <= now {
                 return Ok(report);
             }

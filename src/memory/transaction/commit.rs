@@ -85,6 +85,8 @@ impl Memory {
                 let head = self.catalog().branch(branch)?.state.head();
                 return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
             }
+            // The quota is asked with no lock held, as counting may go through whole branches; room on the disk is
+            // taken after that.
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
             let cost = cost_of_edits(&resolved, is_bulk);
@@ -126,6 +128,8 @@ impl Memory {
         let command = || {
             let state = self.catalog().branch(branch)?.state.clone();
             let mut changes = resolved.changes();
+            // Compared under the writer lock, as this closure runs there: what was worked out without it may rest on
+            // what has changed.
             if !resolved.has_same_outcome(&state)? {
                 changes =
                     replan.map(|replan| replan()).transpose()?.map(|resolved| resolved.changes()).unwrap_or_default();
@@ -157,6 +161,7 @@ impl Memory {
             Ok(Row::Unsealed(Arc::new(maker.version(id.clone(), version.clone(), resolved.created(id, version)?))))
         });
         let rows = rows.collect::<Result<Vec<Row>, Error>>()?;
+        // Deletes alone make no segment, however many they are, and are an ordinary command.
         if rows.is_empty() {
             return self.commit_few(who, branch, (resolved, cursor), None);
         }
@@ -164,6 +169,7 @@ impl Memory {
         // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
+        // The versions are in the segment by now, and need not be held while the branch is worked out.
         drop(rows);
         let segment = self.storage.segments.get_fresh(&name)?;
         let deletes = resolved.deletes().cloned().collect();
@@ -220,6 +226,7 @@ impl Memory {
                 let Some(newer) = newer else { return Ok(None) };
                 bulk = newer;
             }
+            // Asked again under the lock: the entry must be in the log that the branch has at this moment.
             let cursor = cursor.map(|entry| cursor_at(&self.catalog(), branch, entry)).transpose()?;
             let time = self.next_time(&mut writer)?;
             let command = Box::new(CommitSegment { branch, segment: name, deletes, cursor });

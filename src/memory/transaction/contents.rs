@@ -78,6 +78,7 @@ impl LogTail {
         after.place_ends(*inode, stretch, time, memory.packs())?;
         let (head, chunk_hashes) =
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
+        // Past this the write may have happened, so it can be given to no other thread, and this one may block.
         allow_waiting();
         let code = self.code(FrameKind::Content, &covered(&head, &length_of(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
@@ -108,7 +109,10 @@ impl LogTail {
         let at = frame.position(frame.payload.len() - rest.len());
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
+        // Checked before the code: a content that is not whole may be a torn tail, which the caller judges, and no
+        // forgery.
         let Some(stretch) = DirectWrite::verified(head.offset, rest) else { return Ok(false) };
+        // The code comes before the tree is touched, so that bytes that nobody of this store wrote change nothing.
         self.verify_and_advance(
             FrameKind::Content,
             &code,

@@ -79,6 +79,7 @@ impl ResolvedEdits {
     fn present(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
         if let EditOutcome::AsBefore = record.after {
+            // From here on the outcome holds only while the version that was read is the present one.
             record.depends_on_before = true;
             let Some(row) = record.before.clone() else { return Ok(None) };
             let version = row.served(blocks)?;
@@ -116,6 +117,8 @@ impl ResolvedEdits {
     /// that is written again, as by an import that is repeated, or one without a vector.
     fn resolve_unread(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
+        // An edit of the same id that came before decides what a patch applies to, so only a first, whole one can go
+        // unread.
         if !patch.is_whole() || !matches!(record.after, EditOutcome::AsBefore) {
             return Ok(None);
         }

@@ -172,6 +172,7 @@ impl Memory {
     /// `append`, `Quota` beyond a quota, `Gone` where the branch has ended.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
         let guarded = self.guard(who, branch, &op)?;
+        // Counting for a quota may take long, so it is done before the lock, and a little may come in between.
         self.check_file(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
         let still = |catalog: &Catalog, op: &FileOp<'_>| {
@@ -297,8 +298,11 @@ impl Memory {
         }
         let mut after = files.tree.clone();
         let outcome = after.apply(&edit.op, edit.author.time, &self.storage.trees)?;
+        // Before the frame: what is refused for its memory must leave nothing in the journal that a replay would do
+        // again.
         self.admit_files(&self.catalog(), edit.author.branch, &files.tree, &after)?;
         let (head, content) = edit.to_bytes();
+        // What is done to a file without a name stays in memory alone; `is_replayable` says why no replay could do it.
         if is_replayable {
             allow_waiting();
             let code = log_tail.code(FrameKind::FileOp, &[&head, content]);
@@ -331,6 +335,8 @@ impl Memory {
         state.head();
         let (count, first) = counted(before, state.files());
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
+            // Another commit may have come in between; what was counted is then about operations that have their entry
+            // already.
             && pending.before.is_clone_of(before)
         {
             pending.counted = Some(CountedChanges { after: state.files().clone(), count, first });
@@ -367,6 +373,7 @@ impl Memory {
     /// Returns the right to write, with all that was done to files standing in entries. Fails as
     /// [`Memory::commit_all_pending`] does.
     pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
+        // The bulk is committed first and with the lock let go of in between, so that others wait for the rest alone.
         self.commit_late()?;
         // Little has come since `commit_late`, so this is quick under the lock.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
@@ -388,6 +395,8 @@ impl LogTail {
         self.time = author.time;
         self.unsealed_bytes += unsealed_bytes;
         let FilesBefore { tree, edits } = files;
+        // `before` is kept from the first operation on, since the entry that commits them compares with the files of
+        // its predecessor.
         let fresh = || Pending { uid: author.uid, before: tree, counted: None, counted_at: edits, edits, moved_at: 0 };
         self.pending.entry(author.branch).or_insert_with(fresh).edits = edits + 1;
     }
@@ -409,6 +418,8 @@ impl LogTail {
     ) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
         let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        // The code is checked before a byte is parsed, so that nothing but what this store wrote reaches the parser of
+        // operations.
         self.verify_and_advance(FrameKind::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.author;
@@ -416,6 +427,7 @@ impl LogTail {
         let mut after = files.tree.clone();
         match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}
+            // A content that can't be read is the disk's failure; anything else was possible when the record was written.
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }

@@ -102,6 +102,7 @@ impl Memory {
         self.note_lost_lease(branch)?;
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;
+        // Under the lock: a frame about a branch that has ended meanwhile could not be replayed.
         self.catalog().branch(branch)?;
         // Under the lock again: another caller may have taken it meanwhile.
         if self.leases.join(branch) {
@@ -112,6 +113,7 @@ impl Memory {
         let bytes = out.number(branch.0).as_slice().to_vec();
         let code = writer.code(FrameKind::Lease, &[&bytes]);
         allow_waiting();
+        // The frame comes before the lease is known, so that each holder is one whom an opening after a crash knows of.
         self.append(&journal, FrameKind::Lease, &[&code.0, &bytes], true)?;
         writer.link = code;
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
@@ -147,6 +149,7 @@ impl Memory {
     /// Notes all leases that are held as lost: nobody can hold them any longer. Where that can't be written the next opening
     /// does so.
     pub(in crate::memory) fn lose_all_leases(&self) {
+        // Cleared before the entries are made: `note_lost_lease` asks whether somebody holds the lease.
         self.leases.0.lock().clear();
         let catalog = self.catalog().clone();
         let held = catalog.branches.values().filter(|branch| branch.lease == LeaseState::Held);

@@ -64,6 +64,8 @@ impl Memory {
         while rounds < PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
+            // Each round takes the lock anew, and a plan that no longer holds is made again: under the lock as long as
+            // that is little.
             let planned = match earlier.take().filter(|earlier| earlier.is_current(&catalog)) {
                 Some(earlier) => Ok(earlier),
                 None => plan(&catalog, time, PLANNED_UNDER_LOCK_MAX),
@@ -90,6 +92,8 @@ impl Memory {
                 }
                 Err(PlanError::Failed(error)) => return Err(error),
                 Err(PlanError::Exceeded) => {
+                    // Only rounds that something came between are counted: finding room and waiting for a unit end by
+                    // themselves.
                     rounds += 1;
                     drop(writer);
                     earlier = Some(plan(&catalog, self.now(), usize::MAX)?);
@@ -108,6 +112,8 @@ impl Memory {
         planned: &Rollback,
     ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let (branch, after) = planned.replaced_files();
+        // Held until the catalog is swapped, so that a file of a unit is not opened for writing between the look and
+        // the swap.
         let _held = self.hold_units(branch.settings.rules(), &[(branch, after)])??;
         let log_record = LogRecord { time, planned: planned.time, uid: who.uid, command: Box::new(planned.command()) };
         self.execute_planned(writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))

@@ -129,6 +129,7 @@ impl EventLines {
         let line = EventLine { seq: self.seq, time: time.to_string(), event, branch, agent, uid, about };
         let mut bytes = serde_json::to_vec(&line).expect("writing to memory does not fail");
         bytes.push(b'\n');
+        // Room first: afterwards the line that was just added could be among those that go.
         self.make_room(bytes.len());
         self.bytes.extend(&bytes);
     }
@@ -161,6 +162,8 @@ impl SharedEvents {
     pub fn drop_lines(&self, owner: BranchId) {
         let Some(lines) = self.0.lock().get(&owner).cloned() else { return };
         let mut lines = lines.lock();
+        // Offsets go on, so that a reader who is behind is told that lines were dropped, and is not given others in
+        // their place.
         lines.start = lines.end();
         lines.bytes = VecDeque::new();
     }
@@ -228,6 +231,7 @@ impl Memory {
     /// Notes that signals of a log ended by themselves; the writer's lock is held.
     pub(in crate::memory) fn note_ended_signals(&self, owner: LogOwner, before: &Signals, reason: &str, time: Time) {
         let catalog = self.catalog().clone();
+        // Asked after the swap of the catalog: what was there before and is not there now has ended.
         let Some(after) = catalog.branches.get(&owner.branch) else { return };
         for (key, signal) in before.iter().filter(|(key, _)| !after.signals.contains_key(&**key)) {
             let Publisher { agent, uid, branch, .. } = &signal.publisher;
@@ -281,6 +285,8 @@ impl Memory {
             }
             Some(SharedEvent::Merged(_, event)) if *is_announced => {
                 let (put, deleted, files) = (counts.put, counts.deleted, counts.files);
+                // After the entry is in the journal and the catalog swapped: no follower hears of a merge that did not
+                // happen.
                 self.note_event(*owner, event, &by, About::Merge { entry: signed.seq, put, deleted, files });
             }
             _ => {}

@@ -116,6 +116,8 @@ impl Memory {
             let branch = catalog.branch(via)?;
             let (growth, planned) = plan_append(&catalog, who.uid, branch, entries)?;
             receipt = planned;
+            // An error is the one way to end a command without an entry, so `nothing_new` tells it from a failure
+            // below.
             nothing_new = receipt.appended == 0;
             if nothing_new {
                 return Err(BranchError::Moves.into());
@@ -210,6 +212,8 @@ pub(super) fn plan_append(
         let content = entry.content((number % OFFSET_EVERY == 1).then_some(totals.bytes));
         line.clear();
         write_entry_line(number, &content, &provenance, &mut line);
+        // Counted line by line, as readers ask for offsets in the log's text, and every so many entries one holds its
+        // own.
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
         changes.push(put(log_entry_id(number), content));
         changes.extend(event.map(|(id, content)| put(id, content)));
@@ -265,6 +269,7 @@ pub(super) fn prepare_append(
     let mut live = (!Arc::ptr_eq(&log.base, &log.state)).then(|| (*log.base).clone());
     for change in changes {
         let RecordChange::Put { id, content, .. } = change else {
+            // A log only grows. A delete in such a command was written by nobody who followed the format.
             return Err(Error::damaged("entries of a shared log can't go"));
         };
         let provenance = Provenance { branch: via.path.clone(), ..provenance(log_record, &prepared, log_record.time) };

@@ -70,6 +70,8 @@ impl SignalContext<'_> {
 
     /// Returns the signal that was made at a time, where it has not ended.
     fn opened(&self, key: &str, created: Time) -> Result<&Signal, SignalError> {
+        // The time of its making tells a signal from a later one of the same key, which is not what the handle was
+        // opened on.
         let signal = self.live(key).filter(|signal| signal.created == created);
         Ok(&**signal.ok_or_else(|| SignalError::Ended(key.to_owned()))?)
     }
@@ -340,11 +342,13 @@ impl Memory {
                 return Ok(());
             }
             let changes: Vec<SignalChange> = planned.iter().map(|planned| planned.change.clone()).collect();
+            // The last check before the frame, as what a frame says has happened.
             self.admit_signals(&catalog, owner, &changes)?;
             let bytes = to_bytes(owner.id, time, &changes);
             let code = writer.code(FrameKind::Signals, &[&bytes]);
             allow_waiting();
             self.append(&journal, FrameKind::Signals, &[&code.0, &bytes], frees_room)?;
+            // Both move only once the frame is written; a later operation is bound to this code and has to be later.
             (writer.link, writer.time) = (code, time);
             writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
             self.catalog.write().change_signals(owner.id, &changes);
@@ -363,6 +367,7 @@ impl Memory {
     fn note_signal_event(&self, (owner, via): (&Branch, &Branch), who: &Actor, time: Time, planned: &PlannedChange) {
         let Some(name) = planned.event.name() else { return };
         let key = planned.change.key();
+        // `owner` is of the catalog before the change, which alone knows the signal that went.
         let before = owner.signals.get(key);
         let (about, publisher) = match (&planned.change, planned.event) {
             (SignalChange::Set(key, signal), SignalEvent::Written) => (About::signal(key, signal), &signal.publisher),
@@ -422,6 +427,7 @@ impl LogTail {
         };
         let (owner, time, changes) = read().map_err(|error| damaged(format!("can't be read: {error}")))?;
         self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
+        // Signals have no entry, and yet the next entry must be later than the last thing that happened.
         self.time = self.time.max(time);
         catalog.change_signals(owner, &changes);
         Ok(())

@@ -203,6 +203,7 @@ impl Memory {
         loop {
             let mut writer = self.writer()?;
             writer.writable()?;
+            // A user's name comes first, so that no entry has a uid whose name the lineage does not know.
             self.register_user(&mut writer, who)?;
             let branches = branches.iter().flatten();
             let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
@@ -263,9 +264,11 @@ impl Memory {
             read_log_record(&bytes).is_ok_and(|read| read.to_bytes() == bytes),
             "{command:?} could not be read back"
         );
+        // Memory is asked for before the entry is signed: a refusal must leave neither a frame nor an entry.
         self.admit_command(command, bytes.len())?;
         let signed =
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
+        // Whatever `push` needs of archives is read now, since after the append nothing may fail any more.
         self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
         // From here on the request can't be repeated on another thread, so this one may block.
         allow_waiting();
@@ -280,6 +283,7 @@ impl Memory {
         }
         let (branch, op) = (prepared.branch, prepared.op.name());
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
+        // Read before the swap, since a merged child and its signals are in no catalog after it.
         let context = self.shared_event_context(command);
         // Kept, so that what goes is dropped with no lock held.
         let previous = {
@@ -302,6 +306,7 @@ impl Memory {
         mut prepared: PreparedCommand,
         signed: SignedEntry,
     ) -> (Arc<SignedEntry>, Vec<Replaced>) {
+        // From here on memory follows the journal: the entry is in it, so all that is left can't fail.
         log_tail.advance(&signed);
         let replaces = matches!(
             prepared.op,

@@ -75,6 +75,8 @@ impl WriterLock {
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, LogTail>> {
+        // It spins for about as long as a small commit takes, which is cheaper than having the request repeated on
+        // another thread.
         for _ in 0..LOCK_ATTEMPTS_MAX {
             if let Some(log_tail) = self.log_tail.try_lock() {
                 return Some(log_tail);
@@ -112,6 +114,8 @@ impl Drop for WriterGuard<'_> {
         published.unsealed_bytes.store(log_tail.unsealed_bytes, Ordering::Relaxed);
         published.written_bytes.store(log_tail.written_bytes, Ordering::Relaxed);
         published.closed.store(log_tail.close_reason.is_some(), Ordering::Release);
+        // Copied only where a seal has put another file there, so that most releases leave the count of references
+        // alone.
         let mut journal = published.journal.lock();
         if journal.as_ref().map(Arc::as_ptr) != log_tail.journal.as_ref().map(Arc::as_ptr) {
             journal.clone_from(&log_tail.journal);

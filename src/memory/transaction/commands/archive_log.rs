@@ -90,6 +90,7 @@ impl Memory {
             }
             let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
             let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;
+            // The long part, worked out with no lock held; under the lock only what has come since is added.
             let live = UnarchivedEntries::new(log, before - 1)?;
             let mut writer = self.writer_for(who, &[])?;
             let now = self.catalog().clone();
@@ -124,6 +125,7 @@ impl Memory {
             let Some(number) = log_entry_number(&row?.id()?) else { break };
             (entries, last) = (entries + 1, number);
         }
+        // A log without gaps is what offsets and entry numbers rest on, so an import may not bring another one.
         if entries != last || archived > entries {
             return Err(Error::damaged(format!("a log with {entries} entries ends with entry {last}")));
         }

@@ -64,13 +64,16 @@ impl Memory {
         let (uid, before) = (pending.uid, pending.before.clone());
         // The state itself and no clone of its files: what is hashed here is known when its head is asked for.
         let Some(after) = self.catalog().branches.get(&branch).map(|branch| branch.state.clone()) else {
+            // The branch has ended, and what was done to its files went with it: no entry could name its head.
             log_tail.pending.remove(&branch);
             return Ok(());
         };
         let (count, paths) = pending.count(after.files());
         let paths = Detail::of_items(paths).items;
+        // Not `next_time`: a clock that jumped must not keep operations that are done from getting their entry.
         let time = self.time_of_pending(log_tail);
         self.execute_at(log_tail, time, uid, Box::new(CommitFiles { branch, count, paths }))?;
+        // After the entry: what resolves a conflict is a version that the lineage has.
         self.merging.acks.note_written(branch, uid, &before, after.files());
         Ok(())
     }

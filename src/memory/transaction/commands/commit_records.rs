@@ -58,6 +58,7 @@ impl Command for CommitRecords {
                 RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
                 RecordChange::Put { id, content, vector_stale, from } => {
                     check_record_id(id)?;
+                    // Looked up before the put below replaces the row that knows it.
                     let created = created(&state, log_record.time, from.as_deref().unwrap_or(id))?;
                     let provenance =
                         Provenance { vector_stale: *vector_stale, ..provenance(log_record, &prepared, created) };
@@ -69,6 +70,7 @@ impl Command for CommitRecords {
                 }
             }
         }
+        // Last, when the dimension of all records is known: the first vector below a root branch fixes it for all.
         fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
         let detail = Detail::of_items(self.changes.iter().filter_map(RecordChange::id).cloned());
         Ok(prepared.with_detail(detail).with_state(state))

@@ -32,6 +32,7 @@ impl Command for DiscardBranch {
         if branch.parent.is_none() && &*branch.name == "main" {
             return Err(BranchError::MainStays.into());
         }
+        // A child without its parent would have no base to merge into, and no path.
         merge_plan::without_children(branch)?;
         shared_log::check_archived(catalog, branch)?;
         Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))

@@ -52,12 +52,16 @@ impl Command for ForkBranch {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let (catalog, name) = (context.catalog, &self.name);
+        // Checked against the names of now only for a new fork; a replay takes a name that was allowed when it was
+        // given.
         context.check_name(name)?;
         let parent = catalog.branch(self.parent)?;
         if parent.children.contains_key(name) {
             return Err(BranchError::Exists(format!("{}/{name}", parent.path)).into());
         }
         let from_state = self.from.as_ref().map(|source| catalog.source(parent, source)).transpose()?;
+        // Files without a name live for handles that are open on them in the parent, and nobody has them open in the
+        // fork.
         let state = without_orphans(from_state.as_ref().map_or(&parent.state, |from| &from.state));
         let ended = match &self.from {
             Some(StateSource::Ended(entry)) => catalog.retained.ended.get(entry),

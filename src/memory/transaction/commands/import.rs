@@ -136,6 +136,7 @@ impl Memory {
             }
             wanted.insert(name.clone(), uid.map_or(AgentHolder::Barred, AgentHolder::User));
         }
+        // All names are checked by now, so that one that can't be taken refuses the import before anything changes.
         let present = self.catalog().branch(root)?.agents.clone();
         let gone = present.keys().filter(|name| !wanted.contains_key(*name)).map(|name| (name.clone(), None));
         let other = wanted.iter().filter(|(name, holder)| present.get(*name) != Some(holder));

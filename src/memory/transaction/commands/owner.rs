@@ -72,6 +72,8 @@ impl Command for ChangeOwner {
         // The name of its agent goes with its settings.
         let agent = branch.settings.get(Setting::Agent);
         let holder = catalog.branches.get(&branch.root).and_then(|root| root.agents.get(agent));
+        // Only where it is the former owner's: a name that is barred, or somebody else's, does not change hands with a
+        // branch.
         if holder == Some(&AgentHolder::User(branch.uid)) {
             let holder = CatalogChange::Agent(branch.root, agent.clone(), Some(AgentHolder::User(uid)));
             return Ok(prepared.step(holder));

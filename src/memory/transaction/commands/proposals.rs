@@ -123,6 +123,7 @@ impl Command for ReviewProposal {
         let (label, text, plan) = (Some(child.name.clone()), nonempty_text(&review.text), Some(review.plan));
         let detail = Detail { label, text, plan, ..Detail::default() };
         let prepared = about(context.catalog, log_record, parent, op).with_detail(detail);
+        // Approvals run out by this time, so it is that of the entry and not one that a caller could give.
         let review = Review { time: log_record.time, ..review.clone() };
         Ok(prepared.step(CatalogChange::Review(child.id, log_record.uid, review)))
     }
@@ -163,6 +164,7 @@ impl Memory {
             return Err(MergeError::PlanChanged { wanted: request.plan, found: planned.hash }.into());
         }
         let command = || {
+            // Asked again under the lock: another branch may have taken the name while the plan was made.
             if self.reviewed(who, parent, request.name)? != child {
                 return Err(ProposalError::Missing(request.name.to_owned()).into());
             }

@@ -45,11 +45,13 @@ impl Memory {
     pub(in crate::memory) fn note_refusal(&self, who: &Actor, branch: BranchId, refusal: Error) -> Error {
         let now = self.now();
         let last = self.merging.refused_at.lock().get(&branch).copied();
+        // A program that tries again in a loop must not fill the lineage with its refusals.
         if last.is_some_and(|last| now < last.after(1_000_000_000)) {
             return refusal;
         }
         let reason = format!("{}: {refusal}", refusal.code());
         match self.transact(who, &[Some(branch)], || Ok(NoteRefusal { branch, reason: reason.into() })) {
+            // The whole request is repeated on a thread that may wait, and is refused and noted there.
             Err(Error::WouldWait) => return Error::WouldWait,
             Err(error) => log::warn!("a refusal could not be noted in the lineage: {error}; {}", error.hint()),
             Ok(_) => drop(self.merging.refused_at.lock().insert(branch, now)),

@@ -61,6 +61,8 @@ impl Command for ChangeSetting {
         if setting == Setting::Log {
             shared_log::check_setting(catalog, branch, value.as_ref())?;
         }
+        // What all vectors below a root branch depend on is one value, at the root, whichever branch it was set
+        // through.
         let target = if setting.is_shared() { catalog.branch(branch.root)? } else { branch };
         if setting.is_shared() && target.vectors_fixed && **target.settings.get(setting) != *value {
             return Err(SettingError::Fixed(setting.name()).into());
@@ -103,6 +105,7 @@ impl Memory {
         let command = || {
             if setting == Setting::Agent && !value.is_empty() {
                 let catalog = self.catalog();
+                // Under the lock, or two users could take one name at the same time.
                 catalog.check_agent(catalog.branch(branch)?, &value)?;
             }
             Ok(ChangeSetting { branch, setting, value: value.as_str().into() })
