@@ -156,6 +156,7 @@ impl Memory {
     /// a thread that must not wait for a seal.
     pub(in crate::memory) fn give_room(&self) -> Result<(), Error> {
         let room = &self.admission.room;
+        // The usual case costs two loads, since deletes come through here under any load.
         if !room.is_tight() && room.reserve.is_whole() {
             return Ok(());
         }
@@ -202,6 +203,8 @@ impl Memory {
         // Where statfs(2) fails, the write itself reports a full disk.
         let Ok(space) = self.disk.space() else { return None };
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
+        // What is in flight counts in full although some of it may be on the disk already: too much is refused, never
+        // too little.
         let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
         let refused = room.has_refused.load(Ordering::Acquire);
         let missing = (short > 0 || refused || needs > space.available_bytes).then(|| Missing {
@@ -209,6 +212,7 @@ impl Memory {
             lacks_files: space.inodes_total > 0 && space.inodes_free == 0,
         });
         let credit = space.available_bytes.saturating_sub(needs).min(CREDIT_BYTES_MAX);
+        // Credit is what is left beyond all needs, and never much: others write to this disk, too.
         room.credit_bytes.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
         room.is_tight.store(missing.is_some(), Ordering::Release);
         missing
@@ -217,6 +221,7 @@ impl Memory {
     /// Makes room: the reserve is filled, and what can be collected is, once for each state of the journal.
     pub(in crate::memory) fn make_room(&self) {
         let mut stored = self.storage.manifest.lock();
+        // Filled first: a short reserve counts as missing room, and the disk may have got room from elsewhere.
         self.admission.room.reserve.fill();
         let was_refused = self.admission.room.has_refused.swap(false, Ordering::AcqRel);
         // Another thread may have made room while this one waited for the lock.
@@ -224,6 +229,8 @@ impl Memory {
             return;
         }
         let last = *self.admission.room.last_collection.lock();
+        // A collection that changed nothing would change nothing again, and each writer on a full disk would wait for
+        // one.
         if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
             return;
         }
@@ -253,6 +260,7 @@ impl Memory {
             let (journal_number, journal_bytes) = (journal.number(), journal.length());
             *self.admission.room.last_collection.lock() = LastCollection { journal_number, journal_bytes, has_failed };
         }
+        // Asked once more for its effect: credit and `is_tight` are those of after the collection.
         self.missing();
     }
 

@@ -43,6 +43,8 @@ impl TouchedPaths<'_> {
                 let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
                 // A directory without a path was removed, for which the operation fails by itself.
                 let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
+                // Both the old and the new path bind, with all that is below: a move could else carry a file out of its
+                // rule.
                 let mut paths = self.moved(&from, &to);
                 if *how == RenameHow::Exchange {
                     paths.extend(self.moved(&to, &from));
@@ -130,6 +132,8 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
             return Err(not_yours(&difference.path, rule, who).into());
         }
+        // The owner of the rules may pass over `write=` but not over `append`, which is about the bytes and not about
+        // who.
         if rule.append && !appends(difference, merge.packs)? {
             return Err(only_append(&difference.path, rule).into());
         }

@@ -122,6 +122,7 @@ impl Memory {
         }
         let frozen = catalog.frozen_files();
         let before = std::mem::replace(&mut *self.admission.files_held.frozen_bytes.lock(), frozen.clone());
+        // Who held something before is counted, too: what went since has to be given back to them.
         for owner in before.into_keys().chain(frozen.into_keys()) {
             self.recount_files(catalog, owner);
         }
@@ -143,6 +144,7 @@ impl Memory {
                 users.entry(signal.owner).or_default().1 += signal.bytes();
             }
         }
+        // Sums are made before the lock is taken, and by user, as a rename may take from one user and give to another.
         let mut accounts = self.admission.signals_held.lock();
         for (uid, (less, more)) in users {
             let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.account(uid));

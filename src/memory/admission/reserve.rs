@@ -56,6 +56,7 @@ impl Reserve {
         let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);
         let is_there = |piece: &usize| {
             let length = disk.open(&path_of(*piece)).and_then(|file| file.len());
+            // A piece that is too short is none, as after a crash while it was made; `fill` makes it again.
             length.is_ok_and(|length| length >= piece_bytes)
         };
         let there: BTreeSet<usize> = (0..pieces as usize).filter(is_there).collect();
@@ -115,6 +116,7 @@ impl Reserve {
                 Ok(())
             })
         });
+        // Noted under the lock of `present`, so that the count never says less or more than is there.
         self.note(there.len());
         self.tell(made, there.len() > before);
     }
