@@ -21,6 +21,8 @@ impl Memory {
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
         if !dry_run {
+            // A seal puts every entry into archives first, since the file is made of those and not of what is in
+            // memory.
             self.seal()?;
         }
         let mut moved = MovedEntries::open(&self.disk)?;
@@ -37,6 +39,7 @@ impl Memory {
         // The file before the entry: behind that the next seal drops what moved.
         report["file"] = moved.write(&self.history_reader(), start.first..=last)?.into();
         report["entry"] = self.begin_lineage(who, last, tip)?.to_string().into();
+        // The entry alone says where the lineage begins; this seal has the archives and the manifest follow it at once.
         self.seal()?;
         Ok(report)
     }

@@ -81,6 +81,7 @@ impl Memory {
     pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
+            // Counted anew in each step, as the one before has moved rows and others have written meanwhile.
             let files = self.file_usage(&self.catalog().clone())?;
             let length = files.iter().map(|file| file.length_bytes).sum();
             let rewrite_set = self.choose_files(files, policy);
@@ -90,6 +91,7 @@ impl Memory {
             }
             before = length;
             let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
+            // Swept after each step, so that the next one has the room that this one gave back.
             freed += self.sweep(stored, &sealed)?;
         }
         Ok(freed)
@@ -117,6 +119,8 @@ impl Memory {
             .collect();
         let combines = small.len() > policy.small_packs;
         files.retain(|file| {
+            // Both bounds have to hold: a small part of a large file, and nearly all of a tiny one, are not worth a
+            // seal.
             let is_sparse = file.freed() >= policy.freed_bytes_min
                 && file.freed().saturating_mul(policy.dead_one_in) >= file.length_bytes;
             is_sparse || (combines && small.contains(&file.name))

@@ -35,6 +35,7 @@ impl Catalog {
         if all_bytes <= limit_bytes {
             return Ok(gone);
         }
+        // Always of the user who holds most by then, so that those who hold little lose nothing while others have more.
         while all_bytes > limit_bytes / 4 * FOURTHS_LEFT
             && let Some((uid, own_bytes)) = sums.iter_mut().max_by_key(|(uid, bytes)| (**bytes, **uid))
             && let Some((bytes, anchor)) = users.get_mut(uid).and_then(Vec::pop)
@@ -57,6 +58,8 @@ impl Catalog {
         let mut newer: HashMap<u64, Arc<BranchVersion>> = HashMap::new();
         let measured = anchors.into_iter().map(|anchor| {
             let branch = anchor.needed_by.first().map_or(0, |(branch, _)| *branch);
+            // Measured against what is newer and stays in any case, since trees share all that has not changed between
+            // them.
             let next = newer.get(&branch).cloned().or_else(|| self.nearest_in_use(BranchId(branch)));
             let bytes = anchor.state.files().metadata_bytes_beyond(next.unwrap_or_default().files());
             newer.insert(branch, anchor.state.clone());

@@ -116,6 +116,7 @@ impl Memory {
             if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
                 return Ok(());
             }
+            // Set before the work: where that fails, the next try comes after an interval and not in a loop.
             *last = now;
         }
         // By a clock that jumped nothing is certain to be due.
@@ -154,6 +155,8 @@ impl Memory {
             let (expired, next_expiry) = expired(tree, rules, now);
             let check =
                 LastCheck { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
+            // Noted with the state that was looked at, so that whatever comes after this snapshot is looked at in the
+            // next round.
             self.maintenance.expiry.last_checks.lock().insert(branch.id, check);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
             count += self.expire_in(&owner, branch.id, expired, dry_run)?;
@@ -167,6 +170,8 @@ impl Memory {
             Err(Error::Gone) => return Ok(0),
             before => before?,
         };
+        // Asked once and not under the writer lock. A file that is opened after this is kept for its handle: the unlink
+        // keeps the inode.
         let open = self.open_files(branch);
         let mut count = 0;
         for file in expired.into_iter().filter(|file| !open.contains(&file.inode)) {

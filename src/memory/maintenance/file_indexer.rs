@@ -62,6 +62,8 @@ impl FileIndexer {
         let is_first = requests.branches.is_empty();
         requests.branches.insert(branch);
         drop(requests);
+        // The thread waits for the first request alone, and then for more of them; waking it for each write would cost
+        // the writers.
         if is_first {
             self.0.1.notify_all();
         }
@@ -141,6 +143,7 @@ impl Memory {
     /// Indexes some of what a branch has; returns whether there may be more.
     fn index_step(&self, branch: BranchId) -> Result<bool, Error> {
         let view = View::Branch(branch);
+        // Noted before the tree is looked at: what is indexed from before a purge must not be published behind it.
         let purges = self.storage.file_index.purges();
         let Some(files) = self.visible_files(&view)? else { return Ok(false) };
         let claim = self.storage.file_index.claim(files.pending(), purges, STEP);
@@ -151,6 +154,7 @@ impl Memory {
         self.admission.budget.admit(bytes)?;
         let indexed = index_contents(claim.contents.clone(), self.packs());
         self.storage.file_index.publish(claim, indexed);
+        // Merged as it grows, since each search has to look into every segment.
         self.merge_in_memory()?;
         self.maintenance.embedding.wake();
         Ok(true)
@@ -188,6 +192,7 @@ impl Memory {
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
                 let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
                 file.iter().for_each(|file| self.derive_index(file, &memory));
+                // In use before anything is let go of, so that queries find each passage in the one or the other.
                 index.replace(&memory, file);
                 self.forget_written_passages();
             }
@@ -242,6 +247,7 @@ impl Memory {
     /// goes as a whole, and is made again later.
     pub(in crate::memory) fn purge_file_index(&self) {
         let index = &self.storage.file_index;
+        // Noted first: a thread that indexes contents of before the purge then has what it made refused.
         index.note_purge();
         self.file_views.clear();
         if let Err(error) = self.prune_file_index(&self.catalog().clone(), u32::MAX) {
@@ -261,6 +267,7 @@ fn run_work(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
     drop(store);
     for branch in branches {
         loop {
+            // Upgraded for one step at a time, so that the thread never keeps a store from being closed.
             let Some(store) = memory.upgrade().filter(|_| !indexer.is_stopping()) else { return };
             match store.relieve_memory().and_then(|is_relieved| Ok(is_relieved && store.index_step(branch)?)) {
                 Ok(true) => {}

@@ -53,6 +53,7 @@ impl Memory {
             paths.extend(self.discard_expired(who, branch, age.min_age)?);
         }
         let files = self.expire_files(false)?;
+        // With no lock held, so that listeners can be told of what expired; a seal has another thread do that.
         self.commit_all_pending()?;
         self.finish_purge_left_over()?;
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
@@ -75,6 +76,8 @@ impl Memory {
         // Before the seal, which leaves out what is outdated.
         let states = self.drop_outdated(now)?;
         self.collect_file_index();
+        // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
+        // sweep to this.
         stored.keep_together(true);
         // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
@@ -82,6 +85,8 @@ impl Memory {
         drop(sealed);
         let compacted = self.compact(stored, policy);
         stored.keep_together(false);
+        // Filled with what was just given back, before anybody else writes to it: the next full disk needs the reserve
+        // again.
         self.admission.room.reserve.fill();
         match compacted {
             Ok(more) => bytes += more,
@@ -111,6 +116,7 @@ impl Memory {
         if self.drop_crowding_states()? {
             self.announce_dropped_states();
         }
+        // After states went: what only they held counts for nobody any more.
         self.recount_frozen_files(&self.catalog().clone());
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
@@ -162,6 +168,8 @@ impl Memory {
         let command = || {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
+            // Asked again under the writer lock, as somebody may have written to the branch, or forked it, since it was
+            // found.
             if !(Age { now: self.now(), min_age }).expires(branch) || !branch.children.is_empty() {
                 return Err(BranchError::InUse.into());
             }
@@ -230,6 +238,8 @@ impl Memory {
     pub(in crate::memory) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {
             let mut live = self.live_files(stored);
+            // Both catalogs count: the manifest on the disk names the files of `sealed`, and readers have those of the
+            // present one.
             live.extend(live_files(sealed));
             self.storage.segments.retain(&live);
             self.storage.trees.retain_packs(&live);
@@ -308,6 +318,7 @@ fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
     let branches = catalog.branches.values().map(|branch| &**branch);
     let mut chosen: Vec<(u64, &Branch)> =
         branches.filter(|branch| age.expires(branch)).map(|branch| (catalog.depth(branch), branch)).collect();
+    // The deepest come first, so that a parent whose children all go is known to be free by its own turn.
     chosen.sort_by_key(|(depth, branch)| (Reverse(*depth), branch.id));
     let mut gone = HashSet::new();
     let mut order = Vec::new();

@@ -88,6 +88,8 @@ impl Indexer {
         requests.is_busy = false;
         self.0.1.notify_all();
         let mut requests = self.0.1.wait_while(requests, |requests| !requests.has_work && !requests.stop);
+        // Both change under one lock, so that `wait_until_idle` never sees a request that is neither waiting nor worked
+        // on.
         (requests.has_work, requests.is_busy) = (false, !requests.stop);
         !requests.stop
     }
@@ -101,6 +103,8 @@ impl Indexer {
     fn quiescence(&self, pause: Duration) -> bool {
         let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
+            // Each new seal begins the wait anew; `PAUSES_MAX` bounds it, or a store that is always written to would
+            // have no graph.
             requests.has_work = false;
             let (after, is_quiet) =
                 self.0.1.wait_timeout_while(requests, pause, |requests| !requests.has_work && !requests.stop);
@@ -268,6 +272,8 @@ impl Memory {
             graph.graph()?;
             task.segment.attach(Arc::new(graph));
         }
+        // Outside of the block above, as the sweep of a seal waits for whoever publishes; only the manifest keeps the
+        // file for good.
         self.seal()
     }
 }
@@ -280,6 +286,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
         if !indexer.quiescence(pause) {
             return;
         }
+        // Chosen after the pause: what was sealed meanwhile may have become one segment with what was there.
         let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
         let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
         // The store is not held meanwhile, so that it can be closed; the task holds the segment.

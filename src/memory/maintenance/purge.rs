@@ -86,6 +86,7 @@ impl Memory {
         options: PurgeOptions,
     ) -> Result<Value, Error> {
         let items = checked(items)?;
+        // Asked before anything is looked for, so that nobody learns from an answer what a branch of others holds.
         self.check_owner(who, &self.catalog().clone(), &[branch].into())?;
         let (signals, items): (BTreeSet<_>, BTreeSet<_>) = items.into_iter().partition(|item| is_signal(item));
         match signals.is_empty() {
@@ -115,10 +116,13 @@ impl Memory {
         self.finish_purge(&mut self.storage.manifest.lock())?;
         let mut report = PurgeReport::default();
         self.purge_once(who, branch, &mut search, &mut report)?;
+        // Before the names are forgotten: copies are known only by what the named records said.
         report.look_for_copies(self, who, branch, &search)?;
         report.not_found = search.not_found();
         search.forget_names();
         for _ in 0..PLAN_ROUNDS_MAX {
+            // What came between the search and the entry has to be known by its hash, since the names may be anybody's
+            // by now.
             search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
             let catalog = self.catalog().clone();
             search.scan_catalog(self, &catalog, branch)?;
@@ -201,6 +205,7 @@ impl Memory {
         self.notify(change);
         self.forget_derived();
         self.forget_events(&holders);
+        // Only once the entry is there: without it the note on the disk means nothing.
         self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
         Ok(())
     }
@@ -293,6 +298,7 @@ impl Memory {
         self.storage.trees.forget_snapshots();
         self.purge_file_index();
         let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
+        // The new manifest is durable by now, so no opening needs the files that go.
         self.sweep(stored, &sealed)?;
         self.remove_old_journals()
     }
@@ -326,6 +332,8 @@ impl Memory {
                 segments.insert(segment.name());
             }
         }
+        // Looked up after the entry: chunks that nothing has are exactly those that it took out, or that were dead
+        // before.
         let packs = self.packs_with_dead_chunks(&self.catalog().clone())?;
         let mut quotes = mark.quotes;
         quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, quoted)?);

@@ -53,6 +53,7 @@ impl PurgeMark {
         for _ in 0..input.length()? {
             quotes.push((input.number()?, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?));
         }
+        // Bytes behind the last field would be a second form of the same note, and are taken for damage.
         if input.is_empty() { Ok(PurgeMark { before, segments, quotes }) } else { Err(CodecError::Number) }
     }
 
@@ -65,6 +66,8 @@ impl PurgeMark {
             remove_if_there(disk, NEW_PATH)?;
             let file = disk.create(NEW_PATH)?;
             file.write_all_at(&bytes, 0)?;
+            // The bytes come before the name: a crash in between leaves the note of before, or none, and never half of
+            // one.
             file.sync()?;
             disk.rename(NEW_PATH, PATH)?;
             disk.sync_dir("")

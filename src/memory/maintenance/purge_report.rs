@@ -43,6 +43,7 @@ impl PurgeReport {
     ) -> Result<(), Error> {
         let catalog = memory.catalog().clone();
         let is_privileged = memory.is_privileged(who, &catalog);
+        // A copy is told of only where the caller may look; its existence elsewhere is nobody else's business.
         let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
         let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
         let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).apply(&seen)?.versions;

@@ -79,6 +79,7 @@ impl PurgeSearch {
                 self.present.insert(path);
             }
         }
+        // Entries of logs first, as they give contents by which copies are found below.
         self.log_entries(catalog, branch)?;
         let (mut own, mut all) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
@@ -163,6 +164,8 @@ impl PurgeSearch {
                 self.contents.extend(file.content);
                 self.files.extend(file.hash);
             }
+            // Where the branch has the path now, only that file is meant: what stood there earlier keeps its other
+            // names.
             if !self.present.contains(&path) {
                 self.note_births(state.files(), &path);
             }
@@ -210,6 +213,7 @@ impl PurgeSearch {
         let mut blocks = Blocks::default();
         for row in 0..segment.rows() {
             let hash = segment.hash(row)?;
+            // A whole row is read and hashed only where a copy could be found by it at all.
             if !self.content_hashes.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
                 self.version(&*Row::Sealed(segment.clone(), row).served(&mut blocks)?);
             }
@@ -300,6 +304,7 @@ impl PurgeSearch {
             names: names.map(|item| item.trim_end_matches('/').into()).collect(),
             versions: versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect(),
         };
+        // Entries quote lines that merges lost, and those outlive every state; so all of the history is looked through.
         let quotes = memory.history.quotes(&memory.storage.segments.blobs, 1..memory.version() + 1, &quoted)?;
         Ok(PurgeMark { before: memory.version(), segments: self.segments.clone(), quotes })
     }

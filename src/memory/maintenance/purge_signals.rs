@@ -28,6 +28,7 @@ impl Memory {
         (signals, items): (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>),
         options: PurgeOptions,
     ) -> Result<Value, Error> {
+        // The others first: their rights are checked by that, before any signal goes.
         let mut report = self.purge_others(who, branch, items, options)?;
         let (mut gone, mut missing) = (Vec::new(), Vec::new());
         for item in signals {

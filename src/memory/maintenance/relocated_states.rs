@@ -46,6 +46,7 @@ pub(super) fn add_retained(
             }
         }
     }
+    // Most states in a file are changes, so what the file as a whole holds and its anchors are all that is needed.
     for file in catalog.retained.files.iter() {
         for state in [file.held()].into_iter().chain(file.anchors()) {
             add_layers(state, owners, groups);
@@ -77,6 +78,7 @@ impl Relocations<'_> {
         let mut last: Option<MovedState> = None;
         for of_branch in all.chunk_by(|one, other| one.0.0 == other.0.0) {
             let live = branches.get(&of_branch[0].0.0);
+            // The present state is relocated by now, and the newest earlier one differs least from it.
             let mut like = live.map(|branch| (branch.state.clone(), self.state(&branch.state))).or(last.take());
             for (key, old) in of_branch.iter().rev() {
                 let base = self.state_like(&old.retained.base, like.as_ref());

@@ -78,6 +78,8 @@ impl CompactionGroup {
         let may = |segment: &Segment| *compaction == Compaction::Small || segment.graphs().next().is_none();
         let segments = self.segments.values().filter(|(segment, _)| may(segment));
         let mut sizes: Vec<(u32, Hash)> = segments.map(|(segment, seen)| (seen.count(), segment.name())).collect();
+        // The smallest come first, and the name decides between equals, so that the same store is compacted in the same
+        // way.
         sizes.sort_unstable();
         let count =
             if *compaction == Compaction::Small { self.small_segment_count(&sizes, graph_rows) } else { sizes.len() };
@@ -86,6 +88,8 @@ impl CompactionGroup {
             rows = rows.saturating_add(*more);
             let left = self.segments.get(name).and_then(|(segment, _)| spare_bytes.checked_sub(segment.length()));
             *spare_bytes = left.unwrap_or(*spare_bytes);
+            // Old files stay until the manifest is written, so a seal needs room for both and takes no more than it was
+            // given.
             rows <= COMPACTED_ROWS_MAX && left.is_some()
         };
         let mut chosen: HashSet<Hash> = sizes.iter().take(count).take_while(fits).map(|(_, name)| *name).collect();
@@ -140,6 +144,8 @@ impl Memory {
                 continue;
             }
             let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
+            // Before the segment is in use: no query by vector then meets rows whose derived vectors were in memory a
+            // moment ago.
             self.derive_sealed(&segment);
             let mut rows_of_versions = HashMap::new();
             // What stays unreferenced here was seen by no state: a layer that has such a row is not moved.
@@ -203,6 +209,7 @@ fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
     let (mut seen, owners) = (HashSet::new(), owners(catalog));
     for branch in catalog.branches.values() {
         each_state_of(branch, &mut |state| {
+            // Forks share states, so the address tells one that was looked at; the catalog holds all of them meanwhile.
             if !seen.insert(Arc::as_ptr(state)) {
                 return;
             }
@@ -241,6 +248,7 @@ pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<Branc
         each_state_of(branch, &mut |state| {
             for layer in state.layers() {
                 let owner = owners.entry(layer.segment.name()).or_insert(root);
+                // A segment that two root branches see has no owner from then on, whichever of them is looked at later.
                 *owner = owner.filter(|owner| Some(*owner) == root);
             }
         });
@@ -337,6 +345,7 @@ impl<'a> Relocations<'a> {
             return new.clone();
         }
         let new = self.relocated(old);
+        // The old state is held with the new one: freed, its address could become that of another state.
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }
@@ -357,6 +366,7 @@ impl<'a> Relocations<'a> {
         }
         if let Some(files) = self.relocated_files(new.files()) {
             let mut moved = BranchVersion::clone(&new);
+            // The contents are the same in another place, so the head stays and is not hashed again.
             moved.replace_by_equal_files(files);
             new = Arc::new(moved);
         }
@@ -393,6 +403,7 @@ impl<'a> Relocations<'a> {
             return self.state(old);
         };
         let Ok(Some(mut new)) = old.relocated_like(before, moved, |row| self.new_row(row)) else {
+            // Where the difference alone does not tell, the state is moved by itself, which can't fail.
             return self.state(old);
         };
         if let Some(files) = old.files().relocated_like(before.files(), moved.files()) {

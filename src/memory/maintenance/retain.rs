@@ -31,6 +31,8 @@ impl Catalog {
         let mut is_changed = !recent.is_empty();
         let mut states: BTreeMap<StateKey, RetainedState> =
             recent.into_iter().map(|((branch, entry), recent)| ((branch.0, entry), recent.retained)).collect();
+        // The newest files are taken in while they are small against what is new, so that each state is written again a
+        // few times only.
         while is_changed
             && let Some(last) = files.last()
             && is_merged(last.count()?, states.len())
@@ -41,6 +43,7 @@ impl Catalog {
             }
             files.pop();
         }
+        // What need not stay is left out only now, when the states of merged files are among them.
         states.retain(|key, _| !outdated.contains(key));
         let mut kept = self.write_files(blobs, states)?;
         kept.reverse();
@@ -48,6 +51,7 @@ impl Catalog {
             let is_outdated = |info: &StateInfo| outdated.contains(&info.key);
             let gone = if outdated.is_empty() { 0 } else { file.infos()?.iter().filter(|it| is_outdated(it)).count() };
             let is_crowded_out = |info: &StateInfo| crowded_out.contains(&info.key);
+            // What takes too much memory goes now; what is only outdated waits until rewriting the file is worth it.
             let must_go = !crowded_out.is_empty() && file.infos()?.iter().any(is_crowded_out);
             if gone == 0 || (gone * OUTDATED_SHARE < file.count()? && !must_go) {
                 kept.push(file);
@@ -120,6 +124,8 @@ impl Catalog {
         let files = self.retained.files.iter().rev().map(|file| file.infos());
         for infos in recent.chain(files) {
             let mut infos: Vec<StateInfo> = infos?;
+            // From the newest file to the oldest, so that of several copies of a state the one that may be pinned
+            // decides.
             infos.retain(|info| seen.insert(info.key));
             let stay = self.staying(&infos, &newer, now);
             outdated.extend(infos.iter().zip(stay).filter(|(_, stays)| !stays).map(|(info, _)| info.key));

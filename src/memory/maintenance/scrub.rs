@@ -114,6 +114,8 @@ impl Scrubber {
                 match outcome {
                     Ok(bytes) => ahead += bytes,
                     Err(error) => {
+                        // The rest of this file is passed over: `recheck` has ended its use if it is damaged, and a
+                        // failing disk would fail again.
                         log::error!("{}", Error::from(error));
                         break;
                     }

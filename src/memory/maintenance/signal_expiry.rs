@@ -86,6 +86,8 @@ impl SignalExpiry {
             let mut lost = std::mem::take(&mut requests.lost);
             if is_due {
                 requests.next = None;
+                // What could not be noted waits for the time that `retry` set, and is not tried again with every lease
+                // that is lost.
                 lost.append(&mut requests.unnoted);
             }
             return Next::Expire(lost);
@@ -93,6 +95,7 @@ impl SignalExpiry {
         let Some(end) = requests.next else { return if requests.stop { Next::Stop } else { Next::LookAgain } };
         let rest =
             |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
+        // The clock is asked again after the wait, as it may have been set meanwhile.
         let left = Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL;
         let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
         if requests.stop { Next::Stop } else { Next::LookAgain }
@@ -140,6 +143,7 @@ impl Memory {
     }
 
     fn expire_ended(&self, lost: &BTreeSet<BranchId>) -> Result<(), Error> {
+        // Before the signals: those that end with a lease are then removed behind the entry that says it was lost.
         lost.iter().try_for_each(|branch| self.note_lost_lease(*branch))?;
         if let Some(next) = self.expire_signals()? {
             self.maintenance.signal_expiry.expect(next);

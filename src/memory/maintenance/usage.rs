@@ -109,6 +109,8 @@ fn share_out(catalog: &Catalog, infos: &[StateInfo], bytes: u64, shares: &mut Ha
             let Some(parent) = parents.get(&branch) else { break };
             branch = *parent;
         }
+        // By the number of states, since what they share can't be told apart; the last few bytes are lost in the
+        // division.
         *shares.entry(branch).or_default() += bytes / infos.len() as u64;
     }
 }
