@@ -86,6 +86,8 @@ impl<'a> JournalFiles<'a> {
             let end = replay.length();
             read.push(replay);
             if torn.is_none() {
+                // A file that ends cleanly may still have lost whole frames; only the length that the next one begins
+                // with tells.
                 torn = self.missing(number + 1, end)?;
             }
             if torn.is_some() {
@@ -121,6 +123,7 @@ impl<'a> JournalFiles<'a> {
     /// `offset` was flushed.
     fn unflushed(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
         let mut later = Replay::open(self.disk, number)?;
+        // The frames are not carried out: what is asked is only what the whole ones among them vouch for.
         later.run::<JournalError>(0, |_| Ok(true))?;
         if later.is_previous_flushed() {
             let reason = "a frame that was acknowledged as synced does not match its check".to_owned();
@@ -152,9 +155,11 @@ impl Replayed {
             let path = Journal::path_of(*number);
             disk.remove(&path).map_err(io(path))?;
         }
+        // Synced before the tail is cut, for the same reason: a power cut could bring a file back that was removed.
         if !self.dropped.is_empty() {
             disk.sync_dir(FOLDER).map_err(io(FOLDER.to_owned()))?;
         }
+        // The older files are on the device before the last one is written to: its frames vouch for all before it.
         self.unproven.into_iter().try_for_each(Replay::secure)?;
         self.last.resume(self.torn.as_ref())
     }

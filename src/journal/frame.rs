@@ -123,6 +123,7 @@ pub fn header(kind: FrameKind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u
     bytes[KIND] = kind.code();
     bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
     bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
+    // The header has a check of its own, so that a reader can trust the length before it has read so much.
     let header_check = header_check(&bytes[..HEADER_CHECK]);
     bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check.to_le_bytes());
     let check = check(&bytes[..CHECK], parts);
@@ -160,6 +161,7 @@ pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bo
 /// Returns the head of a frame of content, and what is behind it. None where the payload is shorter than the length of
 /// the head says.
 pub fn content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    // The length is of untrusted bytes at this point; both splits fail where it says more than there is.
     let (length, rest) = payload.split_first_chunk::<HEAD_LENGTH_BYTES>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
@@ -171,6 +173,7 @@ fn header_check(bytes: &[u8]) -> u32 {
 
 fn check(header: &[u8], payload: &[&[u8]]) -> u64 {
     let mut hasher = blake3::Hasher::new();
+    // The header is hashed with the payload, so that a payload can't be put behind another header.
     hasher.update(header);
     for part in payload {
         hasher.update(part);

@@ -130,6 +130,8 @@ impl Journal {
                 made => made?,
             };
             file.write_all_at(&file_header(number), 0)?;
+            // The header is durable before the name is, and the name before the first frame: a file without a header
+            // was never used.
             file.sync()?;
             disk.sync_dir("journal")?;
             Ok(file)
@@ -196,6 +198,7 @@ impl Journal {
     pub fn append_content(&self, head: &[u8], content: &[u8], chunk_hashes: &[u8]) -> Result<u64, JournalError> {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
+        // Worked out with the lock held, since where the content lies is where the frame goes.
         let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
         self.write(&mut tail, FrameKind::Content, &[&length, head], &[content, chunk_hashes])?;
         tail.data_end = tail.length;
@@ -210,6 +213,7 @@ impl Journal {
         covered: &[&[u8]],
         rest: &[&[u8]],
     ) -> Result<(), JournalError> {
+        // After a failed flush the kernel may have dropped bytes that a reader still sees, so nothing may follow them.
         if let Some(reason) = &self.flush().flush_error {
             return Err(JournalError::Poisoned { reason: reason.clone() });
         }
@@ -221,6 +225,7 @@ impl Journal {
         if payload > frame::PAYLOAD_BYTES_MAX {
             return Err(self.io("appended to", std::io::Error::from_raw_os_error(libc::EFBIG)));
         }
+        // Read before the frame is written: it may tell less than is flushed by then, never more.
         let flushed = self.flush().flushed_to;
         let header = frame::header(kind, flushed, covered, bytes(rest));
         tail.is_writing = true;

@@ -189,6 +189,8 @@ impl Replay {
                 let what = format!("a frame has the unknown kind {code:#x}, which may come from a newer version");
                 return Err(self.damaged(offset, &what).into());
             }
+            // Its own check held, so it is no torn frame; one that tells of more flushed bytes than there are was made
+            // by nobody here.
             if !is_possible(&header, offset) {
                 return Err(self.damaged(offset, "a frame is none that the store writes there").into());
             }
@@ -196,6 +198,7 @@ impl Replay {
             if offset + total as u64 > self.length {
                 return Ok(Some(self.torn(offset, synced)?));
             }
+            // Cloned before the bytes are borrowed, as `each` may keep the file to read content from it later.
             let file = self.file.clone();
             let bytes = self.bytes(offset, total)?;
             let (head, payload) = bytes.split_at(FRAME_BYTES);
@@ -238,6 +241,7 @@ impl Replay {
     }
 
     fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {
+        // Only what no frame vouches for: writing again what is safe would put it at risk for nothing.
         let mut at = self.flushed_to;
         while at < self.length {
             let count = (WINDOW_BYTES as u64).min(self.length - at) as usize;
@@ -251,6 +255,7 @@ impl Replay {
 
     /// Judges the bad bytes at `offset`: a torn tail, or damage to what was safe.
     fn torn(&mut self, offset: u64, synced: u64) -> Result<Torn, JournalError> {
+        // A whole frame behind the bad bytes is proof that they were flushed, where it tells so: then it is damage.
         let known = synced.max(self.flushed_behind(offset)?);
         if offset < known {
             return Err(self.damaged(offset, "a frame that was acknowledged as synced does not match its check"));
@@ -301,10 +306,12 @@ impl Replay {
     fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], JournalError> {
         let end = offset + count as u64;
         if offset < self.window_start || end > self.window_start + self.window.len() as u64 {
+            // At most the file is read, whatever a length in it says: callers compare with `length` before they ask.
             let wanted = (WINDOW_BYTES.max(count) as u64).min(self.length - offset) as usize;
             self.window.resize(wanted, 0);
             self.window_start = offset;
             if let Err(source) = self.file.read_exact_at(&mut self.window, offset) {
+                // A read that failed may have filled a part of it.
                 self.window.clear();
                 return Err(JournalError::Io { path: self.path.clone(), what: "read", source });
             }
