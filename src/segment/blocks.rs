@@ -21,6 +21,7 @@ impl Blocks {
     pub(super) fn get(&mut self, file: &Container, section: usize, block: u64) -> Result<&[u8], SegmentError> {
         let place = (file.name(), section);
         if self.0.len() == CACHED_BLOCKS_MAX && !self.0.contains_key(&place) {
+            // All go at once: a reply that reads so many sections seldom comes back to one, and memory stays bounded.
             self.0.clear();
         }
         let (number, bytes) = self.0.entry(place).or_insert((u64::MAX, Vec::new()));

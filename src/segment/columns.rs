@@ -118,6 +118,7 @@ impl Segment {
         };
         // The number behind the last section stands for the footer.
         let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
+        // Before any column is used: a row below `rows` then lies within each column of fixed width.
         check_lengths(&container, rows, dim)?;
         let stamps = read_stamps(&container.read_section(STAMPS)?)
             .map_err(|error| container.damaged(STAMPS, &error.to_string()))?;
@@ -279,6 +280,7 @@ impl Segment {
     pub fn facets(&self) -> Result<Facets<'_>, SegmentError> {
         let facets = Facets::open(self.container.section(FACETS)?);
         let facets = facets.map_err(|error| self.container.damaged(FACETS, &error.to_string()))?;
+        // Rows that filters let through are looked up in other columns, which have `rows` of them.
         if facets.rows() != self.rows {
             return Err(self.container.damaged(FACETS, "it has another number of rows"));
         }
@@ -299,6 +301,7 @@ impl Segment {
         };
         let (id, hash) = (self.id(row)?, self.hash(row)?);
         let (stored_bytes, terms) = self.lengths(row)?;
+        // Blocks were hashed as they were read; this catches a row whose columns belong to different rows.
         if content.hash(id) != hash || json_bytes(id, &content, &payload.provenance) != stored_bytes {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
         }

@@ -65,6 +65,8 @@ impl Container {
         let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
         let file = blobs.open(&name).map_err(io("opened"))?;
         let length = file.len().map_err(io("opened"))?;
+        // Checked against the name before anything in it is parsed, so that the parser sees only bytes that a writer
+        // made.
         let footer = read_footer(&*file, length, &name)?;
         let damaged = |reason: &str| SegmentError::Damaged { name: name.to_string(), reason: reason.to_owned() };
         let (sections, extra) =
@@ -101,6 +103,7 @@ impl Container {
         if !it.is_checked.load(Ordering::Acquire) {
             self.map.prefetch(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
+            // Set only once every block was seen to match, with Release, so that who reads it set may skip all of them.
             it.is_checked.store(true, Ordering::Release);
         }
         Ok(self.raw(section))
@@ -198,6 +201,8 @@ impl Container {
                 let mut bytes = Vec::new();
                 let checked = self.read_block(section, block, &mut bytes).map(|()| bytes.len() as u64);
                 if let Err(SegmentError::Damaged { reason, .. }) = &checked {
+                    // The first reason stays; later ones follow from the same damage or add nothing for whoever is
+                    // told.
                     let _ = self.damage.set(reason.clone());
                 }
                 return Some(checked);
@@ -294,6 +299,7 @@ fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>,
     file.read_exact_at(&mut trailer, length - TRAILER_BYTES).map_err(io)?;
     let (bytes, magic) = trailer.split_at(8);
     let footer = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    // `length` was compared above, so that this can't wrap; the footer's own length is not trusted before its hash.
     if magic != MAGIC || footer > length - ALIGN_BYTES - TRAILER_BYTES {
         return Err(damaged("its last bytes are not those of a segment"));
     }
@@ -313,6 +319,7 @@ fn parse_footer(bytes: &[u8], kind: u8, length: u64) -> Option<(Vec<Section>, Ve
     let mut sections = Vec::new();
     for _ in 0..input.length().ok()? {
         let (offset, section_length) = (input.number().ok()?, input.number().ok()?);
+        // Every later slice of the mapping relies on this: a section lies within the file.
         if offset.checked_add(section_length)? > length {
             return None;
         }

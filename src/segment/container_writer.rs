@@ -87,6 +87,7 @@ impl<'a> ContainerWriter<'a> {
     }
 
     fn end_section(&mut self) -> Result<(), SegmentError> {
+        // The last block of a section is shorter; without this it would be in no hash.
         self.end_block()?;
         if let Some(open) = self.open_section.take() {
             self.footer.number(open.offset).number(self.length - open.offset);
@@ -133,6 +134,7 @@ impl<'a> ContainerWriter<'a> {
         let mut footer = Writer::new();
         footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
         let footer = footer.finish();
+        // The name covers the footer and the footer all blocks, so it is known only when everything else is written.
         let name = Hash::of(&FOOTER_CONTEXT, &footer);
         self.align()?;
         self.append(&footer)?;
