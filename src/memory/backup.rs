@@ -72,6 +72,7 @@ fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     }
     let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());
     if !is_store(dest) {
+        // Before anything is made: a folder within a store would be a file that its check does not know.
         check_outside(store, dest)?;
     }
     if holds_something {
@@ -146,6 +147,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
+    // Last, since a seal removes files only once it has renamed its manifest: the same one means that all were there.
     if content(store, "manifest")? != content(&copy, "manifest")? {
         return Ok(None);
     }

@@ -67,6 +67,7 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
     for _ in 1..ATTEMPTS {
         let before = files();
         match attempt() {
+            // Only a seal changes these names, so a failure without one is no matter of the time at which it was read.
             Err(_) if files() != before => {}
             outcome => return outcome,
         }
@@ -103,9 +104,11 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
         last: None,
         sealed: manifest.seq,
     };
+    // A replay may name any earlier state that was kept then, whatever `config/keep` says of its age now.
     reading.catalog.retained.keeps_all = true;
     let journal = files.replay(source.is_read_write, |frame| reading.frame(frame))?;
     reading.catalog.retained.keeps_all = false;
+    // One signature is checked for all entries: each has the hash of the one before it.
     reading.check_signatures()?;
     let JournalReading { catalog, history, log_tail, journal_segments, .. } = reading;
     let (first_journal, file_index) = (manifest.journal, manifest.file_index);
@@ -147,6 +150,7 @@ impl JournalReading<'_> {
                 if !self.source.public_key.verifies(&self.log_tail.end_hash(frame.offset), signature) {
                     return Err(Error::damaged("a clean end of the journal is not signed by the store's key"));
                 }
+                // Operations behind a clean end are bound to it, so that none from before can be put there.
                 self.log_tail.link = self.log_tail.end_hash(frame.offset);
                 self.log_tail.clean_end = frame.position(frame.payload.len());
             }
@@ -168,6 +172,8 @@ impl JournalReading<'_> {
             super::Kind::Damaged => self.first_wrong(error),
             _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
+        // The entry is made anew and never read, so what was signed is what the command does now; a difference shows in
+        // its hash.
         let entry = self.log_tail.entry(&prepared, &log_record, bytes, self.source.public_key);
         self.check_head(&prepared, &entry, &signature)?;
         let hash = entry.hash();

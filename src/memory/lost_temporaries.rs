@@ -41,6 +41,7 @@ impl Memory {
         if lost.is_empty() {
             return Ok(());
         }
+        // What is there was read by nobody yet, so it is kept in front of what is new.
         let mut all = self.lost_temporaries()?;
         all.extend(lost);
         all.drain(..all.len().saturating_sub(KEPT_MAX));
@@ -76,6 +77,7 @@ fn write(disk: &dyn Disk, lost: &[LostTemporary]) -> std::io::Result<()> {
         payload.number(file.branch.0).number(u64::from(file.uid)).signed(file.time.0).text(&file.name);
     }
     let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, payload.as_slice()).0, payload.as_slice()].concat();
+    // A crash may have left it, and `create` refuses a name that is taken.
     if disk.list("")?.iter().any(|name| name == NEW_PATH) {
         disk.remove(NEW_PATH)?;
     }
@@ -91,6 +93,7 @@ fn read(bytes: &[u8]) -> Result<Vec<LostTemporary>, Error> {
         (Hash::of(&CONTEXT, payload).0 == hash).then_some(payload)
     };
     let damaged = || Error::damaged(format!("the file {PATH} is not what was written; remove it"));
+    // The hash first, so that a count or a length that is read here is one that was written.
     let mut input = Reader::new(checked().ok_or_else(damaged)?);
     let count = input.length()?;
     (0..count).map(|_| Ok(read_one(&mut input)?)).collect()

@@ -249,6 +249,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // Told and not waited for: the last reference may go with one of these threads, which would wait for itself.
         self.maintenance.thread.stop();
         self.maintenance.indexer.stop();
         self.maintenance.file_indexer.stop();

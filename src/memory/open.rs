@@ -158,10 +158,14 @@ impl Memory {
         if fresh || self.root("main").is_none() {
             self.make_main()?;
         }
+        // The lock is held, so no other process has a batch of that name.
         super::transaction::batch::remove_left_over(&*self.disk)
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", error))?;
+        // Operations of an earlier process get their entry before anything else is written, in the name of who did
+        // them.
         self.commit_all_pending()?;
         self.resume_purge()?;
+        // Whoever held a lease did so through a file of the process that has ended.
         self.lose_all_leases();
         // The threads come last, since they write, too.
         self.start_maintenance();
@@ -237,6 +241,8 @@ pub(super) fn entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
 
 /// Returns whether the store was made completely: the manifest is written last.
 fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
+    // The manifest is looked for by name and not read: one that can't be read is damage, and no reason to make a store
+    // anew.
     let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", error))?;
     let has = |name: &str| names.iter().any(|entry| entry == name);
     if has(manifest::PATH) || has_content(disk, &has)? {
@@ -314,6 +320,7 @@ fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    // It is new and written once; `make` syncs the folder once for all of them.
     let file = disk.create(path)?;
     file.write_all_at(bytes, 0)?;
     file.sync()
@@ -342,6 +349,8 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), Error> {
 pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     let key = read_file(disk, "key")?;
     let mode = disk.mode("key").map_err(|error| Error::io("the signing key could not be looked at", error))?;
+    // Asked before the key is parsed: who could read it could have signed anything, so a store with such a key proves
+    // nothing.
     if mode & 0o077 != 0 {
         return Err(crate::lineage::KeyError::TooOpen(mode).into());
     }

@@ -78,6 +78,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
         trees: &trees,
         is_read_write: false,
     };
+    // In a thorough store each segment and pack is hashed as a whole when it is opened, so loading checks most of it.
     let loaded = load(&source)?;
     if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
         let message =
@@ -87,6 +88,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let moved = MovedEntries::open(disk)?;
     let archived = check_moved(&moved, &loaded, &public, options)?;
     let entries = check_history(blobs, &loaded, &public, (options, &archived))?;
+    // After the history: a wrong entry explains a wrong state, and not the other way round.
     let states = check_states(&loaded)?;
     check_packs(&loaded, &trees)?;
     check_files(disk, blobs, &loaded, &trees)?;
@@ -356,6 +358,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
             return Err(Error::damaged("the file lock does not say what a process wrote there"));
         }
     }
+    // Files before the one that the manifest names are not replayed by `load`, and may stay where their removal failed.
     check_journals(disk, loaded.first_journal)?;
     let mut live = live_files(&loaded.catalog);
     live.extend(loaded.history.archives().iter().map(|archive| archive.name));

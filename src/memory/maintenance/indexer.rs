@@ -272,8 +272,8 @@ impl Memory {
             graph.graph()?;
             task.segment.attach(Arc::new(graph));
         }
-        // Outside of the block above, as the sweep of a seal waits for whoever publishes; only the manifest keeps the
-        // file for good.
+        // Until this seal the graph is known by its open segment alone; the manifest then names it for the next
+        // opening.
         self.seal()
     }
 }

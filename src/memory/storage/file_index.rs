@@ -112,6 +112,7 @@ impl FileIndex {
     pub fn note_purge(&self) {
         let mut state = self.state.lock();
         state.purges += 1;
+        // A purge may have taken away what could not be read, so each content gets another try.
         state.unreadable.clear();
     }
 
@@ -140,6 +141,7 @@ impl FileIndex {
     pub fn live(&self) -> HashSet<Hash> {
         let mut live: HashSet<Hash> = self.names().into_iter().collect();
         live.extend(self.derived_files().iter().map(|file| file.name()));
+        // What the manifest names is needed by an opening after a crash, though nothing here uses it any more.
         live.extend(&self.state.lock().manifest_names);
         live
     }
@@ -173,6 +175,8 @@ impl FileIndex {
     /// Adds what was made of a claim.
     pub fn publish(&self, claim: Claim<'_>, indexed: Indexed) {
         let mut state = self.state.lock();
+        // Compared under the lock that changes the set: a purge in between has looked through the segments that were
+        // there.
         if claim.purges == state.purges {
             for (key, error) in &indexed.failed {
                 log::warn!("a file could not be read and is not found by its words: {error}");
@@ -180,6 +184,7 @@ impl FileIndex {
             }
             state.change(|segments| segments.extend(indexed.segment));
         }
+        // Dropping a claim takes this lock.
         drop(state);
         drop(claim);
     }
@@ -196,6 +201,8 @@ impl FileIndex {
     pub fn replace(&self, old: &[Arc<IndexSegment>], new: Option<Arc<IndexSegment>>) -> bool {
         let mut state = self.state.lock();
         let is = |one: &Arc<IndexSegment>, other: &Arc<IndexSegment>| Arc::ptr_eq(one, other);
+        // Somebody else may have merged or dropped one of them meanwhile; putting this one in would show its contents
+        // twice.
         let all = old.iter().all(|gone| state.set.segments.iter().any(|segment| is(segment, gone)));
         if all {
             state.change(|segments| {

@@ -27,6 +27,7 @@ impl Segments {
     /// Fails with `Error::NoSegment` where the file is missing, and with `Error::Segment` where it is damaged or can't
     /// be read.
     pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+        // The lock is held while the file is opened: two objects for one file would have two sets of graphs.
         let mut open = self.open();
         if let Some(segment) = open.get(name) {
             return Ok(segment.clone());

@@ -42,6 +42,7 @@ pub(in crate::memory) struct StoredTree {
 
 impl Packs for TreeStore {
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError> {
+        // Held while the pack is opened, so that two readers open and check it once.
         let mut packs = self.packs.lock();
         if let Some(pack) = packs.get(name) {
             return Ok(pack.clone());
@@ -87,9 +88,11 @@ impl TreeStore {
         if let Some(nearest) = nearest {
             return Ok(nearest);
         }
+        // Written before it is pushed: a snapshot that others refer to has to be on the disk.
         let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
         self.snapshots.lock().push(TreeSnapshot { name, tree: tree.clone(), bytes });
+        // The tree is its own snapshot now. The stored form has a difference in any case, and this is the shortest.
         let delta = tree.delta_from(tree).map_err(stored)?;
         Ok(StoredTree { snapshot: name, delta })
     }
