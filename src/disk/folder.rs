@@ -44,6 +44,8 @@ impl Folder {
     /// Opens the folder at a path below the root; `""` is the root. `NotFound` where one is missing; a symbolic link or
     /// a file on the way is a [`WrongType`].
     pub fn below(root: &Path, path: &str) -> io::Result<Folder> {
+        // One name after the other, each by the descriptor of the one before: nobody can put a link into a path that
+        // was passed.
         let mut folder = Folder::root(root)?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             folder = Folder(folder.open(name, path, TO_PASS)?);
@@ -60,6 +62,7 @@ impl Folder {
     /// Opens a regular file of the folder; all else is refused as a [`WrongType`] that says `path`.
     pub fn file(&self, name: &str, path: &str, flags: OFlags) -> io::Result<File> {
         let file = self.open(name, path, flags)?;
+        // Asked of the open descriptor and not of the name, which could lead to something else a moment later.
         let found = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
         if found != FileType::RegularFile {
             return Err(wrong_type(path, found, FileType::RegularFile));
@@ -135,6 +138,7 @@ impl Folder {
     }
 
     fn reopened(&self) -> io::Result<OwnedFd> {
+        // The folder is held by a descriptor that can only name things; listing and syncing need one that reads.
         Ok(fs::openat(&self.0, ".", TO_READ, Mode::empty())?)
     }
 }

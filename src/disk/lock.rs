@@ -63,6 +63,7 @@ impl Lock {
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
+        // Only the first line is read back, so a line end in the holder's text must not cut it off.
         let line = holder.replace(char::is_control, " ") + "\n";
         // Written before the rest is cut, so that who reads at this moment finds a whole first line.
         match file.write_all_at(line.as_bytes(), 0) {

@@ -32,6 +32,7 @@ impl Mapped {
     /// row of it should not cost the reading of 2 MiB.
     pub fn prefetch(&self, range: Range<usize>) {
         let MappedBytes::Map(map) = &self.0 else { return };
+        // Huge pages are asked for before the bytes are read: pages that are there already stay small.
         for advice in [Advice::HugePage, Advice::PopulateRead] {
             if let Err(error) = map.advise_range(advice, range.start, range.len()) {
                 log::debug!("a mapped file is read as it is touched: {advice:?}: {error}");

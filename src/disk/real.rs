@@ -41,6 +41,7 @@ impl RealDisk {
     /// name is not. `AlreadyExists` where it does; after any other error a part of it may be left there.
     pub fn copy(&self, path: &str, other: &RealDisk) -> io::Result<u64> {
         let from = self.file(path, OFlags::RDONLY)?;
+        // EXCL, so that a copy never writes into a file that somebody has open under that name.
         let mut to = other.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         // Only the present length: where `other` is this same disk, the copy would otherwise chase its own end.
         let length = from.metadata()?.len();
@@ -143,6 +144,7 @@ fn make_root(path: &Path) -> io::Result<()> {
         }
         other => other?,
     };
+    // A folder that was there is durable already, or somebody else's to sync.
     if made { Folder::root(above)?.sync() } else { Ok(()) }
 }
 
@@ -202,6 +204,7 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // The length is data to fdatasync(2) where it is needed to read the file back, so a grown journal is covered.
         self.0.sync_data()
     }
 

@@ -14,6 +14,7 @@ pub fn name_bus_errors() {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
+        // RESETHAND: a second fault, in the handler too, ends the process at once and can't come back here.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND;
         libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
     }

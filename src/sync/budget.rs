@@ -97,6 +97,7 @@ impl Budget {
     pub fn admit(&self, bytes: u64) -> Result<(), OverBudget> {
         let Some(gauge) = self.gauge.get() else { return Ok(()) };
         let before = gauge.admitted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // While the process is over its limit each admission measures, so that it is noticed at once when that ends.
         if gauge.is_over.load(Ordering::Relaxed)
             || before / MEASURE_INTERVAL_BYTES != before.saturating_add(bytes) / MEASURE_INTERVAL_BYTES
         {
@@ -140,6 +141,8 @@ impl Budget {
             held_bytes: if shared { held.total_bytes } else { own },
             shared,
         };
+        // The user's share is asked first, so that whoever has used it up is told so and not that all others took too
+        // much.
         if own.saturating_add(bytes) > share {
             return Err(over(share, false));
         }
@@ -188,6 +191,7 @@ impl Reservation {
     pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return Ok(()),
+            // `bytes` follows only where this succeeds, so that what is dropped gives back what was taken.
             Some(more) => self.budget.take(self.uid, more)?,
             None => self.budget.give_back(self.uid, self.bytes - bytes),
         }

@@ -47,6 +47,7 @@ impl<T: Default> Default for Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        // Noted before the lock is waited for, so that a wrong order panics even where nobody else holds the lock.
         let held = Held::take(self.rank);
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
     }

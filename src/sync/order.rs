@@ -64,6 +64,7 @@ mod check {
         pub(in crate::sync) fn take(rank: Rank) -> Held {
             HELD.with(|held| {
                 let mut held = held.borrow_mut();
+                // The greatest and not the last taken: guards may be dropped in another order than they were taken in.
                 let last = held.iter().max().copied();
                 assert!(last.is_none_or(|last| last < rank), "a lock of rank {rank:?} is taken under one of {last:?}");
                 held.push(rank);

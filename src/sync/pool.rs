@@ -43,6 +43,8 @@ impl PoolState {
     fn put(&mut self, uid: u32, job: PoolJob) {
         let queue = self.queues.entry(uid).or_default();
         if queue.is_empty() {
+            // A user stands in `turns` exactly once for as long as something of theirs waits, however many jobs that
+            // are.
             self.turns.push_back(uid);
         }
         queue.push_back(job);
@@ -140,6 +142,8 @@ impl PoolShared {
                 state = self.state.lock();
                 state.done(uid);
             }
+            // Asked with the lock held that `run` takes: a job that comes now finds this thread idle, or counts it as
+            // gone.
             if state.idle >= IDLE_MAX || state.closed {
                 state.threads -= 1;
                 return;

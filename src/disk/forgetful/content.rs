@@ -51,6 +51,7 @@ impl SimulatedFile {
         if bytes.is_empty() {
             return Ok(());
         }
+        // Checked before a byte is touched, so that a write that is refused leaves nothing.
         within_limit(offset.saturating_add(bytes.len() as u64))?;
         let offset = within_limit(offset)?;
         overwrite(&mut self.live, offset, bytes);

@@ -65,6 +65,7 @@ pub(super) struct ForgetfulFile {
 impl ForgetfulFile {
     /// Works on the bytes, never in the middle of a power cut.
     fn content<T>(&self, work: impl FnOnce(&mut SimulatedFile) -> T) -> T {
+        // Held for the whole operation: a power cut takes the lock for writing, and so falls before it or behind it.
         let _instant = self.disk.read();
         work(&mut guard(&self.node))
     }

@@ -156,6 +156,8 @@ impl Names {
     pub(super) fn sync(&mut self, folder: &str) {
         let mut synced = BTreeSet::from([folder.to_owned()]);
         let mut due = vec![false; self.unsynced.len()];
+        // From the newest back: a rename that is due makes its other folder due as well, with all that came before
+        // there.
         for (step, due) in self.unsynced.iter().zip(&mut due).rev() {
             let folders = step.folders();
             if folders.iter().any(|&folder| synced.contains(folder)) {
@@ -188,6 +190,7 @@ impl Names {
                 step.apply(&mut entries);
             }
             for folder in step.folders() {
+                // Once a step of a folder is lost, all later ones of it are: names of a folder survive as a prefix.
                 let after = if whole { left[folder] - 1 } else { 0 };
                 left.insert(folder, after);
             }
