@@ -176,6 +176,7 @@ impl HandleTable {
 
     /// Tells whether some handle in the branch holds written bytes that are not committed.
     pub fn is_pending(&self, branch: BranchId) -> bool {
+        // Cloned, since a file that is asked may take its own lock, which comes before this one.
         let handles: Vec<_> = self.handles.lock().values().cloned().collect();
         let inside =
             handles.iter().filter(|handle| handle.context.as_ref().is_some_and(|context| context.branch() == branch));

@@ -81,6 +81,7 @@ impl Ingest {
     }
 
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
+        // Counted before the lines are parsed: what one commit takes has a bound, however short its lines are.
         batch.byte_count = counted(batch.byte_count, data.len())?;
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -107,6 +108,7 @@ impl Ingest {
             return Err(InputRefusal::Incomplete(batch.line_count + 1).into());
         }
         let committed = self.commit_lines(batch);
+        // The batch is gone either way. After a failure it would else be committed again with what is written next.
         batch.begin(&self.context);
         if let Err(failure) = &committed {
             batch.refusal = LineRefusal::Failed(failure.clone());
@@ -123,6 +125,7 @@ impl Ingest {
         }
         let uid = self.context.caller.uid;
         let edits = std::mem::replace(&mut batch.edits, self.context.memory().batch(uid));
+        // The reservation is held until the commit is done, as the edits are in memory for so long.
         let (edits, _held) = edits.into_edits()?;
         let (memory, actor, branch) = (self.context.memory(), self.context.actor(), self.context.branch());
         let receipt = match cursor {

@@ -83,6 +83,8 @@ impl KernelNotifier {
         // Branches have turns as users of other pools do.
         let turn = branch.0 as u32;
         self.notices.run(turn, move || {
+            // Cloned, as a notice may wait for the kernel, and `set_kernel` at the end of a mount must not wait for
+            // that.
             let kernel = kernel.lock().clone();
             if let Some(kernel) = kernel {
                 notice(&*kernel);

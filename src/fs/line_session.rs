@@ -123,6 +123,7 @@ impl<S: LineProtocol> LineSession<S> {
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
     fn take(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
+        // All lines are parsed before the first is done: a write with a bad line does nothing at all.
         let (mut requests, mut ends) = (Vec::new(), Vec::new());
         for (line, end) in split(tail, data) {
             if let Some(request) = self.parse_line(&line)? {
@@ -234,6 +235,7 @@ impl<S: LineProtocol> File for LineSession<S> {
         let bytes = if state.has_written {
             part(&state.answer.lock(), start, size)
         } else {
+            // Fixed at the first read, so that a reader who reads on gets the rest of the same answer.
             if state.last_answer.is_none() {
                 let last = self.context.mount.answers.get(&self.context.view, S::FILE, self.context.caller.uid)?;
                 state.last_answer = Some(self.context.counted(last)?);
@@ -245,6 +247,7 @@ impl<S: LineProtocol> File for LineSession<S> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        // Before the tail is taken: two writes at once would put their halves of a line together.
         let _turn = SessionTurn::begin(&self.is_busy)?;
         if let Some(failure) = self.refuse_rest(data) {
             return Err(failure);

@@ -131,6 +131,7 @@ impl MountContext {
         if let Some(user) = self.users.lock().get(&uid) {
             return user.clone();
         }
+        // Asked with no lock held, since it may read the system's list of users; two who ask at once get the same.
         let user = (self.options.users)(uid).unwrap_or_else(|| User::unknown(uid));
         self.users.lock().insert(uid, user.clone());
         user
@@ -147,6 +148,7 @@ impl MountContext {
     /// change, and ends what belonged to a branch that is gone.
     pub fn changed(&self, change: &BranchEvent) {
         for replaced in &change.files {
+            // The kernel forgets before anybody is woken, so that who looks again sees what is there now.
             self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
         }
         if self.memory.info(change.branch).is_err() {
@@ -177,6 +179,7 @@ impl MountContext {
             }
             self.notifier.send_all(state.take_wake_calls());
         }
+        // Last, when the kernel was told of all that is gone and may have given look-ups back.
         self.file_numbers.reclaim(|of| self.is_there(of));
     }
 

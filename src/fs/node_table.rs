@@ -98,6 +98,7 @@ impl NodeTable {
 
     /// Takes back `lookups` look-ups.
     pub fn forget(&self, number: u64, lookups: u64) {
+        // Numbers of files are in no table, so both are told; each knows only its own.
         self.files.forget(number, lookups);
         let mut known = self.known.lock();
         let Some(entry) = known.get_mut(&number) else {
@@ -130,6 +131,8 @@ impl NodeTable {
             return ROOT;
         }
         let mut number = node.fingerprint();
+        // A number that is taken by another node, or by an open one that needs its own, is passed over; the rest is
+        // free or ours.
         while known.get(&number).is_some_and(|other| other.node != *node || other.handles > 0) {
             number += 1;
         }

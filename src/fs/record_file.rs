@@ -182,6 +182,7 @@ impl File for RecordFile {
         }
         let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
         let own = buffer.own_end;
+        // Put first and undone on refusal, as the probe looks at the document as it would be.
         let undo = buffer.put(start, data)?;
         let hole = start > undo.0;
         if !hole && let Err(failure) = self.probe(&mut buffer, start, start + data.len()) {
@@ -215,6 +216,7 @@ impl File for RecordFile {
             let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
             self.context.memory().commit(&self.context.actor(), self.context.branch(), vec![edit])?;
         }
+        // Only once the commit is done: after a failure the next fsync(2) or close(2) tries it again, and says so.
         self.set_pending(&mut buffer, false);
         Ok(())
     }

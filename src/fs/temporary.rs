@@ -101,6 +101,7 @@ impl Temporaries {
         owner: Caller,
         now: Time,
     ) -> Result<Arc<Temporary>, Failure> {
+        // Both limits are asked before a name is given: the user's share of memory, and what the branch may hold.
         let overhead = bytes.reserve_more(FILE_BYTES)?;
         reserve(&self.used_bytes, FILE_BYTES + bytes.len() as u64)?;
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
@@ -204,6 +205,7 @@ impl Temporary {
         let more = length.saturating_sub(content.stat.length_bytes);
         reserve(&self.used_bytes, more)?;
         content.bytes.resize(bytes).inspect_err(|_| {
+            // Taken back where the user's share is too small: the branch's count must not keep what was never held.
             self.used_bytes.fetch_sub(more, Ordering::Relaxed);
         })?;
         content.bytes.truncate(bytes);

@@ -55,6 +55,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
             Ok(Background { verdict, log })
         }
         child => {
+            // The parent's copy goes, or the pipe would not end when the child dies.
             drop(verdict);
             let (code, message) = await_verdict(reader, child);
             if !message.is_empty() {
@@ -69,6 +70,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
 impl Background {
     /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
     pub fn ready(mut self) -> io::Result<()> {
+        // Before the verdict is sent, since the parent ends with it, and its death must not be this process's.
         set_parent_process_death_signal(None)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&null)?;
@@ -124,6 +126,7 @@ fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
 fn leave_terminal(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     setsid()?;
+    // Asked after the signal is set: a parent that died before that sends none.
     if getppid() != Some(parent) {
         return Err(io::Error::other("the waiting parent is gone"));
     }

@@ -71,6 +71,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         A: ToOwned + ?Sized,
         A::Owned: Send + 'static,
     {
+        // By reference: the argument is copied only for the few requests that have to wait.
         let outcome = self.at_once(call, |fs| operation(fs, argument));
         match outcome {
             Some(outcome) => reply(outcome),
@@ -112,6 +113,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
+        // Counted before it is compared, so that two that come at once do not both take the last place.
         let turn = DispatchTurn::begin(&self.long_in_flight);
         if turn.number < self.long_slots {
             let outcome = guard(call.name, || operation(&self.fs));

@@ -90,6 +90,7 @@ impl OwnMount {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
+        // Looked at after the place is pinned, so that the mount compared is the one that is detached.
         let named = topmost_at(&self.path)?.is_some_and(|top| top.is_fuse() && top.source == *self.source);
         if !named || identity(&place)? != self.identity {
             return Ok(false);
@@ -153,6 +154,7 @@ fn mount_directly(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
         OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|source| MountError::Device { source })?;
     let source = source_name(&options.fsname);
     let data = CString::new(kernel_options(device.as_raw_fd(), options.allow_other)).map_err(|e| refused(e.into()))?;
+    // Files are written by whoever may: no setuid bit and no device in them is to give a right on this machine.
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount(source, path, "fuse", flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
     Ok(device.into())

@@ -78,10 +78,12 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
         -1 => return Err(io::Error::last_os_error()),
         // SAFETY: this is the child just forked, as `report` demands.
         0 => unsafe { report(&path, writer.as_fd()) },
+        // The parent's end goes, or the pipe would never end where the child dies without a word.
         _ => drop(writer),
     }
     let mut errno = [0_u8; 4];
     let readable = readable_within(&verdict, limit);
+    // The end of the pipe is readable, too; only four bytes are an answer.
     let answered = matches!(readable, Ok(true)) && verdict.read_exact(&mut errno).is_ok();
     // It has not been waited for, so the number can't be another process's.
     if let Some(child) = Pid::from_raw(child) {

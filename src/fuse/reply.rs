@@ -42,6 +42,7 @@ pub(super) fn time_set(time: TimeOrNow) -> TimeSet {
     let TimeOrNow::SpecificTime(time) = time else { return TimeSet::Now };
     let (seconds, nanos) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i128::from(after.as_secs()), after.subsec_nanos()),
+        // In 128 bits, since the seconds of a u64 in nanoseconds fit no 64.
         Err(error) => (-i128::from(error.duration().as_secs()), error.duration().subsec_nanos()),
     };
     let nanos = seconds * 1_000_000_000 + i128::from(nanos);

@@ -74,6 +74,7 @@ pub fn serve<F: Filesystem>(
         .name("engramfs-session".into())
         .spawn(move || run_session(fs, fd, threads, &sender))
         .map_err(|source| MountError::System { what: "starting the session", source })?;
+    // The attachment is in the service from here on: its drop unmounts on every way out.
     let service = Service { attachment, session, path: &options.mountpoint, events, inbox };
     let outcome = service.run(ready);
     service.finish();
@@ -135,6 +136,7 @@ impl Service<'_> {
     }
 
     fn next_event(&self, deadline: Option<Instant>) -> Result<Event, MountError> {
+        // An adopted descriptor has no deadline: who mounted it may take their time to use it.
         let event = match (deadline, &self.attachment) {
             (Some(end), Attachment::Mounted(_)) => {
                 self.inbox.recv_timeout(end.saturating_duration_since(Instant::now()))
@@ -186,6 +188,8 @@ impl Service<'_> {
             return;
         }
         log::warn!("{} is still in use: ending its connection", mount.path.display());
+        // By force only after the grace: until then whoever has files open there can still write to them and close
+        // them.
         match connection::abort(mount.identity.minor) {
             Ok(()) if self.ends_within(ABORT_LIMIT) => {}
             Ok(()) => log::warn!("a request is still being served; it ends with the process"),

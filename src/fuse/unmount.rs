@@ -33,6 +33,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(
     if !entry.is_engramfs() {
         return Err(MountError::NotOurs { path, found: entry.describe() });
     }
+    // Asked before the mount is taken away: afterwards nothing leads from the mount to its process.
     let server = holders::server_of(entry.minor);
     take_away(&path, lazy)?;
     match server {
@@ -81,6 +82,7 @@ fn mount_at(path: &Path) -> Result<Option<MountEntry>, MountError> {
 
 /// Root unmounts the mount it has looked at, even if another one covers it by now.
 fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
+    // Compared on a descriptor, so that what is detached is what was looked at, even if another mount covers it by now.
     let pinned = || {
         let place = pin(path)?;
         if identity(&place)?.minor == minor {

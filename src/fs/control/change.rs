@@ -26,6 +26,8 @@ impl ControlNodeOps<'_> {
         match parent {
             FsNode::Mount => Ok(FsNode::Branch(self.fs.mount.memory.create_root(&who, text(name)?)?)),
             FsNode::Directory(View::Branch(branch), ControlDirectory::Branches) => {
+                // The kernel checks the directory `branches/`, which everybody may write to; whether the branch may be
+                // read it can't see.
                 self.fs.mount.check_rights(caller, &self.fs.mount.memory.info(*branch)?, READ | SEARCH)?;
                 Ok(FsNode::Branch(self.fs.mount.memory.fork(&who, *branch, text(name)?, None)?))
             }
@@ -73,6 +75,7 @@ impl ControlNodeOps<'_> {
         for view in [parent.view(), new_parent.view()].into_iter().flatten() {
             check_changeable(&view)?;
         }
+        // Before anything is done, as the kernel marks a directory that is replaced as dead for everybody.
         self.fs.check_target(node, (new_parent, new_name))?;
         match (node, new_parent) {
             (FsNode::Record(view, _), _) if parent == new_parent => {

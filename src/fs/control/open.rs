@@ -34,6 +34,7 @@ impl ControlNodeOps<'_> {
             file.truncate(0)?;
         }
         if node.needs_own_inode() {
+            // Only once nothing can fail any more: the release of the handle is what takes this back.
             self.fs.nodes.opened(number);
         }
         let open = Open::File(file);

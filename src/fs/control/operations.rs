@@ -43,6 +43,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     }
 
     fn entry(&self) -> Result<EntryAttr, Failure> {
+        // Attributes come before the look-up is counted: where they fail the kernel never hears of the number.
         let attr = self.attributes(self.fs.nodes.number(self.node), None)?;
         let ino = self.fs.nodes.remember(self.node);
         self.fs.nodes.note_length(ino, attr.size);
@@ -63,6 +64,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             (Ok(attr), _) => {
                 let handle = handle.filter(|_| !node.shows_no_length());
                 let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
+                // The kernel is told this length now, and a listing may tell no other until it asks again.
                 fs.nodes.note_length(ino, length);
                 Ok(attr.sized(length))
             }

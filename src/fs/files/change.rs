@@ -72,6 +72,7 @@ impl FileOps<'_> {
     ) -> Result<(), Failure> {
         // From here on whoever opens the inode waits until it is known whether it stays.
         let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
+        // Nobody can open it between this look and the edit, since `leave` has them wait.
         let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
         let Some(unlinked) = self.edit(caller, op(keep))?.unlinked else { return Ok(()) };
         match leaving.filter(|leaving| leaving.is_open) {
@@ -80,6 +81,7 @@ impl FileOps<'_> {
             }
             Some(_) => {}
             None => {
+                // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
                 let last = tree.node(unlinked).map(|node| Arc::new(tree.detached(node)));
                 let number = self.fs.nodes.number(&self.at(unlinked).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));

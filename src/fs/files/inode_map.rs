@@ -117,6 +117,8 @@ impl FileNumbers {
             let views: Vec<FilesOf> = self.known.read().slots.keys().cloned().collect();
             views.into_iter().filter(|of| !is_there(of)).collect()
         };
+        // Views are looked at above with no lock held, as `is_there` asks the store; here `free` keeps what the kernel
+        // holds.
         let mut known = self.known.write();
         for slot in gone.iter().filter_map(|of| known.slots.get(of).copied()).collect::<Vec<_>>() {
             known.free(slot);
@@ -142,11 +144,13 @@ impl FileNumbers {
     }
 
     fn add(&self, files: &FilesOf) -> Option<u64> {
+        // Asked before the lock is taken, since the branch's number comes from the store.
         let own = match (files.area, &files.view) {
             (Area::Files, View::Branch(branch)) => u64::from((self.branch_number)(*branch)),
             _ => 0,
         };
         let mut known = self.known.write();
+        // Another thread may have added it between the look under the read lock and this one.
         if let Some(slot) = known.slots.get(files) {
             return Some(*slot);
         }

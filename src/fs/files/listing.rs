@@ -35,6 +35,7 @@ impl FileNames {
         while self.loaded.len() <= index {
             let last = self.loaded.last().map(|(name, _)| name.clone());
             let before = self.loaded.len();
+            // By the name behind which it goes on: the tree is a value, so no entry is missed or given twice.
             let page = self.tree.entries(self.open.inode(), last.as_deref())?.take(PAGE_NAMES);
             self.loaded.extend(page.map(|(name, inode)| (name.clone(), inode)));
             if self.loaded.len() == before {

@@ -126,6 +126,7 @@ impl<'a> FileOps<'a> {
     /// Counts a look-up of the inode as it is in `tree`.
     fn entry_in(&self, tree: &Tree) -> Result<EntryAttr, Failure> {
         let node = tree.node(self.inode)?;
+        // Counted before the attributes are known to be good, as they carry the number; a failure takes it back.
         let ino = self.fs.nodes.remember(&self.node());
         let attr = attr_of(&self.fs.mount, ino, self.files, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
@@ -152,6 +153,7 @@ impl MountContext {
     pub fn tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
         if let View::Checkpoint(branch, label) = &of.view {
             let taken = self.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?;
+            // Another checkpoint may have the label by now, and the kernel must not take its files for these.
             if taken != of.taken {
                 return Err(Errno::ESTALE.into());
             }
@@ -164,6 +166,7 @@ impl MountContext {
 
     /// Changes the files by one operation; EROFS in a checkpoint and where nothing may change.
     pub fn edit(&self, caller: Caller, of: &FilesOf, op: FileOp) -> Result<FileOutcome, Failure> {
+        // Before the mount is asked, so that a checkpoint is refused for what it is in a read-only mount, too.
         check_changeable(&of.view)?;
         self.check_mount()?;
         if of.area == Area::Scratch {

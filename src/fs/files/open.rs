@@ -24,6 +24,7 @@ impl FileOps<'_> {
         if flags.write || flags.truncate {
             check_changeable(&of.view)?;
             self.fs.mount.check_mount()?;
+            // At the open, because stores of a mapping arrive with no caller that could be told of a refusal.
             self.check_writer(caller)?;
         }
         // Register the handle before the tree is read: from then on nothing that this handle sees is dropped.
@@ -102,6 +103,7 @@ impl OpenInode {
             opened.begin(&self.key, intent);
         }
         let only_writes = flags.write && !flags.read && !flags.append;
+        // Not where some handle may store by a mapping: its pages and what is written past them would disagree.
         self.writes_directly = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
     }
 
@@ -140,6 +142,7 @@ impl File for OpenInode {
 
     /// The kernel has worked out where appending goes: it lets one writer of a file in at a time.
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
+        // Before the bytes: a program whose bytes changed must never be seen with the capabilities of the old one.
         self.drop_capability(self.tree()?.node(self.inode())?)?;
         let written = self.edit(FileOp::Write { inode: self.inode(), offset, bytes: data.into() });
         match written {
@@ -175,6 +178,7 @@ impl File for OpenInode {
 impl Drop for OpenInode {
     fn drop(&mut self) {
         if let Some(intent) = self.intent {
+            // The intent ends before the handle does, since `close` forgets an inode of which nothing is open.
             self.mount.opened.end(&self.key, intent);
         }
         if let Some(_leaving) = self.mount.opened.close(&self.key, self.writes) {

@@ -51,6 +51,7 @@ impl OpenInodes {
     /// gives up. That is the only failure.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
+        // Looked at again after each wake-up: all who wait are woken, and another name may be about to go by then.
         while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0) || (writes && is_held(&inodes, &key.0)) {
             if !may_wait() {
                 return Err(Failure::would_wait());
@@ -72,6 +73,7 @@ impl OpenInodes {
         uses.writers = uses.writers.saturating_sub(usize::from(writes));
         if uses.handles == 0 && uses.is_orphan {
             uses.is_orphan = false;
+            // It counts as leaving until the inode is dropped, so that nobody opens what is about to be taken away.
             uses.pending_unlinks += 1;
             return Some(Leaving { opened: self, key: key.clone(), is_open: false });
         }
@@ -100,6 +102,8 @@ impl OpenInodes {
     /// [`OpenInodes::release_writers`].
     pub fn hold_writers(&self, files: &FilesOf) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
+        // Set before writers are listed, under one lock: whoever comes later waits, and whoever came before is in the
+        // list.
         inodes.entry((files.clone(), WRITERS)).or_default().pending_unlinks += 1;
         let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.writers > 0);
         open.map(|((_, inode), _)| *inode).collect()
@@ -128,6 +132,7 @@ impl OpenInodes {
     pub fn orphan(&self, key: &InodeKey) -> bool {
         let mut inodes = self.inodes.lock();
         let uses = inodes.entry(key.clone()).or_default();
+        // Noted whether or not it has handles: where the last one closed meanwhile, the caller drops the inode.
         uses.is_orphan = true;
         let is_closed = uses.handles == 0;
         forget_idle(&mut inodes, key);

@@ -141,6 +141,8 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn open_directory(&self, caller: Caller, _ino: u64) -> Result<u64, Failure> {
+        // Counted before the tree is read, as for a file: a directory that is removed now stays readable for this
+        // handle.
         let open = OpenInode::new(&self.fs.mount, caller, (self.files, self.inode), false)?;
         let (tree, node) = (self.tree()?, self.node());
         let listing = match parent_of(&tree, self.files, self.inode) {
@@ -171,6 +173,7 @@ impl NodeOperations for FileOps<'_> {
         let tree = self.tree()?;
         self.fs.give_entries(handle, offset, sink, |node, name| {
             let (_, inode) = node.file()?;
+            // The listing is of an earlier tree than the entries that the kernel is told of.
             let there = tree.lookup(self.inode, name.as_encoded_bytes()).ok()? == inode;
             there.then(|| self.at(inode).entry_in(&tree).ok())?
         })
@@ -275,6 +278,7 @@ impl NodeOperations for FileOps<'_> {
             return Err(Errno::EXDEV.into());
         }
         let size = self.tree()?.node(inode)?.size();
+        // A short count is no error: copy_file_range(2) is called again for the rest.
         let length = length.min(size.saturating_sub(from_offset)).min(COPY_BYTES_MAX.into());
         if length == 0 {
             return Ok(0);

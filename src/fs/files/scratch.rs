@@ -83,6 +83,8 @@ impl Scratch {
         let held = all.get(&branch).filter(|held| Some(&held.session) != session)?.clone();
         match session {
             Some(session) => {
+                // Later than the session before even where the clock was set back, as this time tells their handles
+                // apart.
                 let since = now.max(held.since.after(1));
                 let counted = held.content.lock().reservation.empty_for_same_user();
                 all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
@@ -114,9 +116,11 @@ impl MountContext {
         let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
         let used = content.reservation.bytes() - lost + gained;
+        // What shrinks is allowed even beyond the limit, which may have been lowered since.
         if gained > lost && used > limit {
             return Err(RoomRefusal::Scratch(limit).into());
         }
+        // Before the tree is put in place: what the owner may not hold is refused and has changed nothing.
         content.reservation.resize(used).map_err(Error::from)?;
         content.tree = after;
         Ok(outcome)

@@ -32,6 +32,7 @@ pub(super) fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) 
     let owner_changes = changes.uid.or(changes.gid).is_some() || changes.is_empty();
     let length_changes = changes.size.is_some() && caller.uid != 0;
     let mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
+    // A directory's setgid passes the group on and gives nobody a right, so it stays.
     let strips = node.kind() != FileKind::Directory && (owner_changes || length_changes);
     let mode = if strips { stripped(mode) } else { mode };
     (changes.mode.is_some() || mode != node.mode).then_some(mode)

@@ -16,6 +16,7 @@ impl MountContext {
     /// that it did not see, and notes which open files have lost their last name by it.
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
         let of = FilesOf::branch(branch);
+        // First, since a handle that closes from now on has to find that its inode has no name.
         after.orphans().for_each(|inode| self.orphaned(&of, inode));
         let numbers = self.file_numbers.clone();
         self.notifier.notify_and_wait(
