@@ -79,6 +79,7 @@ impl Tree {
         let body = body_of(make)?;
         let is_directory = matches!(body, Body::Directory(_));
         self.check_free(parent, name, is_directory)?;
+        // As on other file systems: what is made in a setgid directory gets its group, and a directory the bit as well.
         let above = self.node(parent)?;
         if above.mode & SETGID != 0 {
             gid = above.gid;
@@ -97,6 +98,7 @@ impl Tree {
         if node.is_nameless() {
             return Err(TreeError::NotFound);
         }
+        // Every check comes before `enter`, which can't be taken back.
         if node.nlink() >= LINKS_MAX {
             return Err(TreeError::TooManyLinks);
         }
@@ -122,6 +124,8 @@ impl Tree {
 
     /// Takes a name of an inode away, and the inode with its last one.
     fn remove(&mut self, from: (u64, &FileName), inode: u64, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
+        // The name goes in any case; with `keep` the inode stays as an orphan, since a handle still reads and writes
+        // it.
         let is_last = self.leave(from.0, from.1, inode, time)?;
         if is_last && keep {
             self.orphans.insert(inode);
@@ -150,6 +154,7 @@ impl Tree {
         }
         // All checks come before the first change, since an error must leave the tree as it was.
         self.check_move(inode, from.0, to.0, target)?;
+        // The target goes before the inode comes, so that the directory never has more directories than it may.
         let unlinked = match target {
             Some(target) => self.remove(to, target, keep, time)?.unlinked,
             None => None,
@@ -165,9 +170,12 @@ impl Tree {
         if is_directory && self.is_within(to, inode)? {
             return Err(TreeError::Invalid("a directory can't be moved into itself"));
         }
+        // With a target of the same kind, or within one directory, the number of links does not grow, so room is not
+        // asked for.
         let Some(target) = target else {
             return if from == to { Ok(()) } else { self.check_room(to, is_directory) };
         };
+        // A directory above the inode holds it, so it is not empty: nothing is ever moved over its own ancestor.
         match (is_directory, self.node(target)?.directory()) {
             (true, None) => Err(TreeError::NotDirectory),
             (false, Some(_)) => Err(TreeError::IsDirectory),
@@ -206,9 +214,12 @@ impl Tree {
                 self.check_room(into, is_directory)?;
             }
         }
+        // Two names of one inode, or one name twice: nothing changes, as in `rename`.
         if first == second {
             return Ok(first);
         }
+        // Both leave before either enters: a name has to be free, and counts of subdirectories must not grow on the
+        // way.
         self.leave(one.0, one.1, first, time)?;
         self.leave(other.0, other.1, second, time)?;
         self.enter(one.0, one.1, second, time)?;

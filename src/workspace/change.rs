@@ -36,6 +36,7 @@ impl Tree {
                 self.set_xattr(*inode, name, value, *how, time).map(|()| *inode)
             }
             FileOp::RemoveXattr { inode, name } => {
+                // Checked first: a removal that changes nothing must not touch ctime either.
                 self.node(*inode)?.xattr(name).ok_or(TreeError::NoAttribute)?;
                 self.change_xattrs(*inode, time, |xattrs| drop(xattrs.remove(name.as_slice()))).map(|()| *inode)
             }
@@ -57,6 +58,7 @@ impl Tree {
         let node = self.node_mut(inode)?;
         let is_counted = !node.is_nameless();
         let content = node.file_mut()?;
+        // Read before the edit and after it also where that fails: a content that is half changed has other sums, too.
         let before = (content.size(), content.allocated());
         let done = edit(content);
         let after = (content.size(), content.allocated());
@@ -83,6 +85,7 @@ impl Tree {
                 return Err(TreeError::TooLarge);
             }
             self.edit(inode, time, |content| {
+                // Reads the chunk that is cut, so that what follows can't fail.
                 content.warm(size, 0, packs)?;
                 content.truncate(size, packs)
             })?;
@@ -179,6 +182,7 @@ impl Tree {
             (XattrHow::Replace, None) => return Err(TreeError::NoAttribute),
             _ => {}
         }
+        // Without the value that is replaced, or a full inode could not even have one of its values made shorter.
         let others = node.xattrs().filter(|(other, _)| *other != name);
         let bytes: usize = others.map(|(name, value)| name.len() + value.len()).sum();
         if bytes + name.len() + value.len() > XATTRS_BYTES_MAX {
@@ -223,6 +227,7 @@ impl Tree {
     /// two is a directory and the other is not.
     pub fn replace(&mut self, inode: u64, node: &FileNode, time: Time) -> Result<(), TreeError> {
         match (self.node(inode)?.directory(), node.directory()) {
+            // A directory can become nothing else in its place: its entries would lose the way that leads to them.
             (Some(_), None) => return Err(TreeError::IsDirectory),
             (None, Some(_)) => return Err(TreeError::NotDirectory),
             _ => {}
@@ -235,6 +240,7 @@ impl Tree {
         // `node` has the present owner and an epoch of another tree; the one that `node_mut` set goes with that owner.
         (own.ctime, own.epoch) = (time, epoch);
         let after = TreeTotals::of(own);
+        // The set has to follow, since sealing looks only at inodes that are in it.
         if own.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);
         } else {

@@ -122,6 +122,7 @@ impl UnsealedChunk {
         // Other versions may see the bytes that are there, so only what lies behind all of them is written in place.
         if at < filled || !self.append(at, bytes) {
             let mut own = self.make_unique(end);
+            // What lies between the old end and `at` becomes zeros, as in any file that is written beyond its end.
             own.resize(end.max(filled), 0);
             own[at..end].copy_from_slice(bytes);
             self.buffer = Arc::new(RwLock::ranked(Rank::Leaf, own));
@@ -145,6 +146,7 @@ impl UnsealedChunk {
             let more = room - buffer.len();
             buffer.reserve_exact(more);
         }
+        // A gap before `at` is zeros, which this version and all later ones see as written.
         buffer.resize(at, 0);
         buffer.extend_from_slice(bytes);
         true
@@ -153,6 +155,7 @@ impl UnsealedChunk {
     /// Returns the bytes to change: taken out of the buffer if nobody else has it, else copied.
     fn make_unique(&mut self, room: usize) -> Vec<u8> {
         let filled = self.filled as usize;
+        // Only where no other version holds the buffer: bytes that one of them sees must never change.
         if let Some(buffer) = Arc::get_mut(&mut self.buffer) {
             let mut bytes = std::mem::take(buffer.get_mut());
             // A version that is gone may have appended more.
@@ -219,6 +222,7 @@ impl Chunk {
             Chunk::Zeros(_) => {}
             Chunk::Unsealed(unsealed) => unsealed.with(|bytes| copy(bytes, out)),
             Chunk::Written(written) => copy(&written.read()?, out),
+            // Behind the stored bytes all is zeros, which `out` holds already: the pack need not be read.
             Chunk::Sealed(sealed) if from >= sealed.stored_bytes as usize => {}
             Chunk::Sealed(sealed) => copy(&sealed.read(packs)?, out),
         }
@@ -244,6 +248,7 @@ impl Chunk {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::new(bytes.to_vec())));
             return Ok(());
         }
+        // `in_memory` leaves zeros as they are, and there is no buffer in them to write to.
         if let Chunk::Zeros(length) = self {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(Vec::new(), *length)));
         }
@@ -275,6 +280,8 @@ impl Chunk {
             Chunk::Written(_) => {}
             Chunk::Unsealed(unsealed) => {
                 let unsealed = Arc::make_mut(unsealed);
+                // The buffer keeps the bytes behind the cut, which other versions may see; this one sees `filled` of
+                // them alone.
                 unsealed.filled = unsealed.filled.min(length);
                 unsealed.length = length;
                 unsealed.hash = OnceLock::new();

@@ -40,6 +40,7 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange
     let mut at = offset;
     std::iter::from_fn(move || {
         let number = at / CHUNK_BYTES;
+        // `at` lies before `end` here, or the part is not given out: its end is not looked at then.
         let stop = end.min((number + 1) * CHUNK_BYTES);
         let part =
             ChunkRange { number, start: (at % CHUNK_BYTES) as usize, end: (stop - number * CHUNK_BYTES) as usize };
@@ -68,6 +69,7 @@ impl FileContent {
             for (number, chunk) in self.chunks.iter() {
                 // Chunks of zeros have no hash, so that a hole and written zeros give the same head.
                 if let Some(hash) = chunk.hash() {
+                    // With its number, since the same chunks at other places are another content.
                     hasher.update(&number.to_le_bytes());
                     hasher.update(&hash.0);
                 }
@@ -157,6 +159,7 @@ impl FileContent {
 
     /// Puts a chunk, or a hole, at a place as it was stored.
     pub(super) fn put(&mut self, number: u64, chunk: Option<Chunk>) {
+        // First, so that what the old chunk took up leaves the sum before the new one joins it.
         self.remove(number);
         if let Some(chunk) = chunk {
             self.allocated += chunk.space();
@@ -201,6 +204,7 @@ impl FileContent {
             self.change(part.number, |chunk| chunk.write(part.start, head, packs))?;
             rest = tail;
         }
+        // Last: where a chunk can't be read, the size must not cover bytes that were never written.
         self.grow(offset + bytes.len() as u64);
         Ok(())
     }
@@ -221,6 +225,7 @@ impl FileContent {
         if keep > 0 && self.chunks.get(number).is_some_and(|chunk| chunk.length() > keep) {
             self.change(number, |chunk| chunk.cut(keep, packs))?;
         }
+        // Chunks can lie behind the size, as fallocate(2) reserves them there, so all go up to the largest file.
         self.clear(size.div_ceil(CHUNK_BYTES)..FILE_BYTES_MAX / CHUNK_BYTES);
         self.size = size;
         self.hash = OnceLock::new();
@@ -240,6 +245,7 @@ impl FileContent {
 
     /// Puts pieces at their numbers as they were stored; returns whether they fit together.
     pub(super) fn put_stored(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> bool {
+        // Where pieces overlap the sum means nothing: the caller drops the content then.
         let allocated = self.chunks.with_differences(pieces);
         self.allocated = allocated.unwrap_or_default();
         self.hash = OnceLock::new();

@@ -91,6 +91,7 @@ impl Tree {
         let is_there = |tree: &Tree, inode: u64| tree.nodes.get(inode).is_some_and(|node| !node.is_nameless());
         for ChangedNode { inode, .. } in base.nodes.diff(&self.nodes) {
             match (is_there(base, inode), is_there(self, inode)) {
+                // An orphan of the base counts as not there, so an inode that has got a name again is written whole.
                 (_, true) => changed.push(inode),
                 (true, false) => gone.push(inode),
                 (false, false) => {}
@@ -144,6 +145,7 @@ fn write_node(
         out.bytes(name).bytes(value);
     }
     match (old.map(FileNode::body), new.body()) {
+        // The reader applies a body to the base's only where both are of one kind, and begins with nothing otherwise.
         (Some(Body::File(old)), Body::File(new)) => write_content(old, new, names, out)?,
         (_, Body::File(new)) => write_content(&FileContent::default(), new, names, out)?,
         (Some(Body::Directory(old)), Body::Directory(new)) => write_entries(&old.entries, new, out),

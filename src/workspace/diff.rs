@@ -95,6 +95,7 @@ impl Tree {
     /// The same, or nothing where more than `limit` paths differ; it then costs no more than `limit` do.
     pub fn differences_at_most(&self, newer: &Tree, limit: usize) -> Option<Vec<TreeDifference>> {
         let mut found = Vec::new();
+        // Heads are mostly known, so that equal trees cost nothing, whatever they hold.
         if self.hash() == newer.hash() {
             return Some(found);
         }
@@ -147,6 +148,7 @@ impl Tree {
         };
         let (old_below, new_below) = (below(old, before), below(new, after));
         let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
+        // A directory's hash covers all that is in it, so below equal ones nothing has to be looked at.
         let goes_on = hash(self, old_below) != hash(newer, new_below);
         let pair = goes_on.then(|| TreePair { path: path.clone(), old: old_below, new: new_below });
         if before.map(|node| node.own_hash()) != after.map(|node| node.own_hash()) {
@@ -164,6 +166,8 @@ fn names<'a>(
     touched: &'a TouchedNames,
 ) -> Vec<&'a FileName> {
     match pair.new.filter(|new| pair.old == Some(*new)) {
+        // One directory on both sides: names whose entries and nodes both trees share can't differ, so only the others
+        // are met.
         Some(inode) => touched.names(inode).iter().collect(),
         // Different inodes at the path, or only one: every name on either side may differ.
         None => {

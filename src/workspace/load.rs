@@ -60,6 +60,7 @@ impl Tree {
             other => return Err(CodecError::Code(other).into()),
         }
         tree.next_inode = input.number()?;
+        // Read before the nodes, as their chunks name packs by places in this list.
         changes.packs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         for _ in 0..input.length()? {
             tree.take_away(input.number()?, &mut changes)?;
@@ -86,6 +87,7 @@ impl Tree {
     fn take_away(&mut self, inode: u64, changes: &mut LoadChanges<'_>) -> Result<(), TreeError> {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
+        // A clone is changed, which an error drops: totals may be half done on the way.
         self.totals.subtract(TreeTotals::of(&old));
         self.unsealed.remove(&inode);
         // Its entries go with it, so the inodes that they lead to have to lose those names.
@@ -212,6 +214,8 @@ fn read_entries(
         let child = directory.entries.remove(&*name).ok_or(TreeError::Stored("a name goes that is not there"))?;
         changes.removed.push((inode, name, child));
     }
+    // Removals are applied before all sets, so a name that is set twice would leave its first inode with a link too
+    // many.
     let mut given = HashSet::new();
     for _ in 0..input.length()? {
         let (name, child) = (read_name(input)?, input.number()?);

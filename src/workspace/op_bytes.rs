@@ -35,6 +35,7 @@ impl FileOp<'_> {
     pub fn from_bytes(bytes: &[u8]) -> Result<FileOp<'_>, CodecError> {
         let mut input = Reader::new(bytes);
         let op = FileOp::read(&mut input)?;
+        // Bytes behind it would be of no op, and equal ops must have equal bytes.
         if input.is_empty() { Ok(op) } else { Err(CodecError::Number) }
     }
 
@@ -192,6 +193,7 @@ fn write_attrs(attrs: &Attrs, out: &mut Writer) {
 
 fn read_attrs(input: &mut Reader<'_>) -> Result<Attrs, CodecError> {
     let bits = input.byte()?;
+    // A bit that this version does not know stands for bytes that it can't pass over.
     if bits >= 1 << 6 {
         return Err(CodecError::Code(bits));
     }

@@ -107,6 +107,7 @@ impl Pack {
     /// Returns a chunk of that hash. None where the pack has none. It costs a binary search. Fails where the table of
     /// chunks can't be read or is damaged.
     pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
+        // The search ends whatever the table says, and what it finds is checked against its hash when it is read.
         let (mut low, mut high) = (0, self.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -147,6 +148,8 @@ impl Pack {
             Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
         };
         let (start, end) = (if number == 0 { 0 } else { end(number - 1)? }, end(number)?);
+        // The ends are the file's, so a length is taken from them with care; that it lies in the section is checked at
+        // reading.
         let length = end.checked_sub(start).ok_or_else(|| self.file.damaged(ENDS, "the ends do not ascend"))?;
         Ok((start, length))
     }
@@ -168,6 +171,8 @@ pub(super) fn write_pack(
     for chunk in chunks {
         let mut bytes = vec![0; chunk.length() as usize];
         chunk.read(0, &mut bytes, packs)?;
+        // Without zeros at the end, which is what the hash covers, so that equal chunks of other lengths are stored
+        // once.
         let bytes = super::chunk::trimmed(&bytes);
         out.write(bytes)?;
         end += bytes.len() as u64;

@@ -116,6 +116,7 @@ impl Repacked {
     ) -> Result<Repacked, TreeError> {
         let mut chunks: HashMap<Hash, Chunk> = HashMap::new();
         each_sealed(trees, |sealed| {
+            // Keyed by hash, since trees may name equal chunks in several of the old packs: one copy serves all.
             if old_packs.contains(&sealed.pack) {
                 chunks.entry(sealed.hash).or_insert_with(|| {
                     let length = sealed.stored_bytes;
@@ -167,6 +168,7 @@ impl Repacked {
                 },
             }
         }
+        // Both are held, so that the addresses of their nodes stay theirs while later trees are compared with them.
         self.last = Some((old.clone(), new.clone()));
         new
     }
@@ -190,6 +192,8 @@ impl Repacked {
 
     fn relocated_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         let Chunk::Sealed(sealed) = chunk else { return None };
+        // A chunk that stays elsewhere keeps its place; the length is the file's own, as the pack leaves out zeros at
+        // the end.
         let place = self.old_packs.contains(&sealed.pack).then(|| self.places.get(&sealed.hash))??;
         Some(Chunk::Sealed(Arc::new(PackedChunk { length_bytes: sealed.length_bytes, ..place.clone() })))
     }

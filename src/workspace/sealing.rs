@@ -49,6 +49,7 @@ pub fn write_packs<'a>(
     if unsealed.is_empty() {
         return Ok(packed);
     }
+    // Asked before anything is written: a chunk that some pack has must not be stored twice.
     let mut known = sealed_chunks(packs, &trees, &unsealed)?;
     let mut fresh = Vec::new();
     let mut seen = HashSet::new();
@@ -71,6 +72,7 @@ pub fn write_packs<'a>(
         let place = match chunk.hash() {
             None => ChunkLocation::Nowhere,
             Some(hash) => match known.get(&hash) {
+                // Found by its hash alone: a chunk that some pack has already is not read again.
                 Some(sealed) => ChunkLocation::In(sealed.clone()),
                 None => continue,
             },
@@ -129,6 +131,7 @@ pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
                 }
             }
         }
+        // Held as a clone, so that the next `diff` passes over every block that both trees share.
         before = tree.nodes.clone();
     }
     names
@@ -145,6 +148,7 @@ impl Packed {
     pub fn sealed_tree(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         for inode in &tree.unsealed {
+            // Asked node by node: a chunk that came in after the packs were written has no place and stays unsealed.
             let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
             if !node.content().is_some_and(super::FileContent::is_unsealed) {
                 new.unsealed.remove(inode);
@@ -152,6 +156,8 @@ impl Packed {
         }
         new.nodes = self.nodes(&tree.nodes, &tree.unsealed);
         if let Some(memo) = tree.memo.get() {
+            // The content is equal, so the hashes of directories hold for the new nodes, and the head need not be
+            // worked out again.
             let directories = memo.directories.clone();
             new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
             new.older_memo = None;
@@ -161,6 +167,7 @@ impl Packed {
 
     /// Returns a map of nodes with the unsealed ones sealed.
     fn nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
+        // Beginning with what the last tree became keeps shared what both trees share, also among their sealed nodes.
         let mut new = self.beginning(old, unsealed);
         let changed: Vec<(u64, Option<Arc<FileNode>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
@@ -198,6 +205,7 @@ impl Packed {
             content.replace_chunks(|chunk| self.chunk(chunk));
         }
         let new = Arc::new(node);
+        // The old node is held, or its address could be that of another one before all trees are done.
         self.nodes.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }
@@ -207,6 +215,7 @@ impl Packed {
         Some(match &self.places.get(&chunk.address()?)?.1 {
             ChunkLocation::Nowhere => Chunk::Zeros(chunk.length()),
             ChunkLocation::In(sealed) => {
+                // The pack leaves out zeros at the end, so equal chunks may have other lengths: each keeps its own.
                 Chunk::Sealed(Arc::new(PackedChunk { length_bytes: chunk.length(), ..sealed.clone() }))
             }
         })

@@ -53,6 +53,7 @@ impl Tree {
 
     /// Returns whether both hold the very same inodes and owners. Equal trees need not.
     pub fn is_clone_of(&self, other: &Tree) -> bool {
+        // Comparing the roots of the maps costs nothing; trees that became equal by different ways count as different.
         self.nodes.ptr_eq(&other.nodes) && self.transfers == other.transfers
     }
 }
@@ -196,6 +197,8 @@ impl Tree {
 
     /// Returns a copy of a node for another tree, or for a handle, that has its present owner.
     pub fn detached(&self, node: &FileNode) -> FileNode {
+        // Another tree has other transfers, so the owner is settled here, and the epoch lies behind all that may be
+        // there.
         FileNode { uid: self.owner(node), epoch: u32::MAX, ..node.clone() }
     }
 
@@ -214,6 +217,7 @@ impl Tree {
     pub(super) fn stored_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.dirty();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
+        // Its own hash covers mode, content and attributes, any of which may change now.
         node.hash.take();
         Ok(node)
     }
@@ -236,6 +240,7 @@ impl Tree {
     /// Adds a node without a name and returns its number.
     pub(super) fn add(&mut self, mut node: FileNode) -> u64 {
         self.dirty();
+        // Transfers that were made before it must not take it from its owner.
         node.epoch = self.transfers.epoch();
         let inode = self.next_inode;
         self.next_inode += 1;

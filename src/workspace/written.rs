@@ -54,6 +54,7 @@ impl<'a> DirectWrite<'a> {
     /// Hashes the bytes of a write, chunk by chunk; nothing if no chunk is whole, or no file so long.
     pub fn new(offset: u64, bytes: &'a [u8]) -> Option<DirectWrite<'a>> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX)?;
+        // A write without a whole chunk is not worth a place in the file of its own: it stays in memory as others do.
         let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
         has_whole.then(|| {
             let hashes = pieces(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
@@ -69,6 +70,8 @@ impl<'a> DirectWrite<'a> {
             let (bytes, chunk_hashes) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
             (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, chunk_hashes))
         })?;
+        // The bytes are hashed again: they come from a journal that may be damaged, and these hashes are all that
+        // vouches.
         DirectWrite::new(offset, bytes).filter(|stretch| stretch.chunk_hashes() == chunk_hashes)
     }
 
