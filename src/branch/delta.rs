@@ -114,6 +114,7 @@ impl BranchVersion {
         rows: &mut NeededRows,
         out: &mut Writer,
     ) -> Result<Option<usize>, SegmentError> {
+        // All ids are known before the first byte is written, so that nothing is appended where there are too many.
         let Some(ids) = touched_at_most(before, self, limit)? else { return Ok(None) };
         out.number(ids.len() as u64);
         for id in &ids {
@@ -187,6 +188,7 @@ impl BranchVersion {
             match before.layers().iter().find(|other| other.segment.name() == layer.segment.name()) {
                 None => layer.visible.iter().for_each(|row| each(sealed(row))),
                 Some(other) => layer.visible.differences(&other.visible, |row| {
+                    // A row that only `before` sees differs as well, and is none that this state sees beyond it.
                     if layer.visible.contains(row) {
                         each(sealed(row));
                     }
@@ -207,6 +209,8 @@ impl BranchVersion {
         let Some(touched) = touched_at_most(before, self, MOVED_ONE_BY_ONE)? else { return Ok(None) };
         let mut next = moved.clone();
         for id in touched {
+            // First the version as this state has it stored, and then the same one at its new place, where it was
+            // moved.
             next.take_over(&id, self)?;
             if let Some(row) = next.find(&id)?.and_then(|row| place(&row)) {
                 next.put(row)?;

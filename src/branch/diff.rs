@@ -48,6 +48,7 @@ pub fn differences_at_most(
     for id in candidates {
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
+        // A record may be stored elsewhere or written anew and have the same content, which is no difference.
         if hash(&before)? != hash(&after)? {
             found.push(RecordDifference { id, old: before, new: after });
         }
@@ -96,6 +97,8 @@ fn candidates(
     }
     for (mine, others) in [(old, new), (new, old)] {
         for layer in &mine.layers {
+            // Only the bitmaps are compared where both see the same segment; the second pass finds the same rows, and
+            // the set keeps one.
             let twin = others.layers.iter().find(|other| other.segment.name() == layer.segment.name());
             let mut rows = Vec::new();
             match twin {

@@ -77,10 +77,12 @@ impl MemTable {
 
     /// Puts a version in, in the place of an older one.
     pub(super) fn insert(&mut self, version: Arc<Version>) {
+        // Hides the old version in the cache, which would be found there beside the new one.
         self.remove(&version.id);
         self.by_id.insert(version.id.clone(), version.clone());
         self.uncached.insert(version.id.clone(), version);
         if self.uncached.len() > UNCACHED_MIN.max(self.by_id.len() / REBUILD_FRACTION) {
+            // A new cache, never a change of the old one, which clones of this table and queries may still read.
             self.cache =
                 Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
             self.cached_rows = Visible::all(self.by_id.len() as u32);
@@ -91,6 +93,7 @@ impl MemTable {
     /// Takes the version of a record out.
     pub(super) fn remove(&mut self, id: &str) {
         if self.by_id.remove(id).is_some()
+            // A version is either uncached or a visible row of the cache, never both.
             && self.uncached.remove(id).is_none()
             && let Ok(row) = self.cache.versions.binary_search_by(|version| (*version.id).cmp(id))
         {

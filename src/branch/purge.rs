@@ -25,6 +25,7 @@ impl BranchVersion {
                 gone.push((id.clone(), row.hash()?));
             }
         }
+        // All that goes is found before the first is taken out, which changes the layers that are walked here.
         for layer in &self.layers {
             for row in rows_of(&layer.segment)?.iter().filter(|row| layer.visible.contains(**row)) {
                 gone.push((layer.segment.id(*row)?.into(), layer.segment.hash(*row)?));
@@ -36,6 +37,7 @@ impl BranchVersion {
         gone.sort();
         gone.dedup();
         for (id, _) in &gone {
+            // The visible version of the id is the one that was found, as no id is visible in two places.
             self.take_out(id)?;
         }
         self.drop_unseen();

@@ -153,7 +153,9 @@ impl BranchVersion {
     /// Makes a version the visible one of its record, and forgets when that was deleted. Fails where the row, or the
     /// version before it, can't be read or its segment is damaged.
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
+        // Read before anything changes: a row that can't be read must leave the state as it was.
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
+        // The old version goes before the new one comes, as an id is visible in one place at most.
         self.take_out(&id)?;
         self.deletions.remove(&id);
         match row {
@@ -164,6 +166,7 @@ impl BranchVersion {
         }
         self.change(|sum| sum.add(&hash));
         self.totals.add(totals);
+        // Only now: the layer that lost the old row may be the one that shows the new one.
         self.drop_unseen();
         Ok(())
     }
@@ -173,6 +176,7 @@ impl BranchVersion {
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.take_out(id)?;
         self.drop_unseen();
+        // A second delete must not move the time of the first one, which newest-wins compares.
         if there {
             self.deletions.insert(id.into(), time);
         }
@@ -206,6 +210,7 @@ impl BranchVersion {
         for row in 0..segment.rows() {
             let id = segment.id(row)?;
             self.deletions.remove(id);
+            // Hidden rows leave their layers in place until the end, since `hints` go by the places of the layers.
             if let Some(old) = self.find_onwards(id, &mut hints)? {
                 self.hide(&old)?;
             }
@@ -233,6 +238,7 @@ impl BranchVersion {
         let mut next = self.clone();
         for version in self.unsealed.values() {
             if let Some(row) = row_of(version) {
+                // Sum, totals and head stay as they are: the same versions are visible, only elsewhere.
                 next.unsealed.remove(&version.id);
                 next.layer_of(segment).visible.set(row, true);
             }
@@ -272,6 +278,7 @@ impl BranchVersion {
     }
 
     fn hide(&mut self, old: &Row) -> Result<(), SegmentError> {
+        // Read first, so that an error leaves the row visible and the sums right.
         let (hash, totals) = (old.hash()?, old.totals()?);
         match old {
             Row::Unsealed(version) => {
@@ -322,6 +329,7 @@ impl BranchVersion {
 fn find_in(layer: &Layer, id: &str, from: u32) -> Result<(u32, Option<u32>), SegmentError> {
     let start = layer.segment.lower_bound(id, from)?;
     let mut row = start;
+    // An id may stand in several rows of a segment, of which a branch sees one at most.
     while row < layer.segment.rows() && layer.segment.id(row)? == id {
         if layer.visible.contains(row) {
             return Ok((start, Some(row)));

@@ -78,6 +78,7 @@ impl Visible {
 
     /// Shows every row that another view of the same rows sees.
     pub fn join(&mut self, other: &Visible) {
+        // A clone shares the chunks of the other view, where setting row by row would copy them.
         if self.count == 0 {
             *self = other.clone();
         } else if !self.is_all() {
@@ -94,6 +95,7 @@ impl Visible {
                 VisibleChunk::Some(words) => {
                     if let Some(found) = next_in(words, from % CHUNK_ROWS) {
                         let row = from - from % CHUNK_ROWS + found;
+                        // A chunk that was `All` before its first change has the bits behind the last row set, too.
                         return (row < self.rows).then_some(row);
                     }
                 }
@@ -144,6 +146,7 @@ impl Visible {
             return;
         }
         for (number, (mine, theirs)) in self.chunks.iter().zip(other.chunks.iter()).enumerate() {
+            // By address: shared chunks are equal, and of all others each row is looked at below.
             let same = match (mine, theirs) {
                 (VisibleChunk::Some(mine), VisibleChunk::Some(theirs)) => Arc::ptr_eq(mine, theirs),
                 (mine, theirs) => mine == theirs,

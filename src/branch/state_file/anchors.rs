@@ -35,6 +35,7 @@ impl StateFile {
             whole_states.map(|state| AnchorState { state: state.clone(), owner: 0, needed_by: Vec::new() }).collect();
         let rows = (0..self.count()?).map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
         let mut rows: Vec<_> = rows.iter().collect();
+        // Oldest first: the first state that needs an anchor says who pays for it.
         rows.sort_by_key(|row| row.info.key.1);
         for row in rows {
             let Roots { state, base } = roots.get(to_index(row.step)?).copied().ok_or(CodecError::Number)?;

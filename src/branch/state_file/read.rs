@@ -35,6 +35,7 @@ impl<K: PartialEq, V: Clone> ReadCache<K, V> {
 
     fn put(&self, key: K, value: V) {
         let mut last = self.0.lock();
+        // Two readers may have read the same one at once; one copy is enough.
         if last.iter().any(|(known, _)| *known == key) {
             return;
         }
@@ -168,6 +169,7 @@ impl StateFile {
         if let Some(known) = self.states.get(&key) {
             return Ok(Some(known));
         }
+        // The last row that is not behind the key is the one of the key, or there is none.
         let Some(row) = self.rows_until(key)?.checked_sub(1) else { return Ok(None) };
         let IndexRow { info, owner, step } = self.row(row)?;
         if info.key != key {
@@ -281,6 +283,7 @@ impl StateFile {
                 Some(_) => skip_state(&mut input)?,
             }
             match (input.byte()?, before) {
+                // Each round goes to an earlier step, so it ends even where the steps are damaged.
                 (code::BASE_OF_BEFORE, Some(before)) if before < step => step = before,
                 (code::BASE_ANCHOR, _) => return self.anchor(input.number()?),
                 (code::BASE_STEP, _) => {
@@ -301,6 +304,8 @@ impl StateFile {
         if let Some(held_index) = self.held_index.get() {
             return Ok(held_index);
         }
+        // Making it can fail, which `get_or_init` has no way to say: two readers may both do so, and the first one
+        // stays.
         let versions = VersionIndex::new(self.held.layers())?;
         let chunks = HeldChunks::of(self.held.files());
         Ok(self.held_index.get_or_init(|| HeldIndex { versions, chunks }))

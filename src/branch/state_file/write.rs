@@ -70,6 +70,7 @@ pub fn write_state_file(
         if let Some(parent) = parent_of(key.0) {
             steps.add_base(parent, &retained.base)?;
         }
+        // After the base, which may have become a step of its own and taken the number before.
         numbers.insert(*key, steps.step_ends.len() as u32);
         steps.add(key.0, retained)?;
     }
@@ -119,6 +120,7 @@ impl StepWriter {
     ) -> Result<(), DeltaError> {
         let number = self.step_ends.len() as u64;
         let mut cost = 0;
+        // Its cost bounds what reading one state takes: every step of its row has to be applied.
         let delta = match &before {
             Some(step) if step.cost <= ROW_COST_MAX.max(state.deletes() / ROW_DELETES_SHARE) => {
                 self.delta(&step.state, state)?.map(|delta| (step, delta))
@@ -139,6 +141,7 @@ impl StepWriter {
         }
         self.step_ends.push(self.out.as_slice().len() as u64);
         let step = Step { number, cost, state: state.clone(), base };
+        // The first step of a head stays the one that bases refer to, as references lead to earlier steps only.
         self.steps_by_head.entry(state.head()).or_insert_with(|| step.clone());
         self.last_steps.insert(branch, step);
         Ok(())
@@ -156,6 +159,7 @@ impl StepWriter {
             return Ok(Some((out.finish(), records + 1)));
         }
         let files = state.files().held_delta_within(before.files(), &mut self.chunks, STEP_FILE_BYTES_MAX)?;
+        // Rows that the refused delta has noted stay in `rows`: they cost space, and never a wrong state.
         let Some(files) = files else { return Ok(None) };
         out.byte(code::CHANGED);
         state.files().transfers().write(&mut out);
