@@ -104,6 +104,7 @@ impl Gate {
     pub fn parse(text: &str) -> Option<Gate> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut conditions = Vec::new();
+        // One bad line makes the whole gate invalid: passing over it would open the gate wider than its writer meant.
         for line in lines.filter(|line| *line != OPEN) {
             conditions.push((line.into(), Condition::parse(line)?));
         }
@@ -148,6 +149,7 @@ impl Condition {
         let number = |word: &str| word.parse::<u64>().ok();
         Some(match *words.as_slice() {
             ["approval", count, ref rest @ ..] => {
+                // Taken off before the patterns are read, or `strict` would be one of them.
                 let (rest, is_strict) = match rest {
                     [rest @ .., "strict"] => (rest, true),
                     rest => (rest, false),

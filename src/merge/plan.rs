@@ -101,6 +101,7 @@ pub fn plan(
     let (mut plan, mut merged) = (Plan::default(), sides.parent.clone());
     for change in changes {
         let (action, both_changed) = plan_one(change, sides, &merged, strategy, &resolved)?;
+        // Done at once, so that the next record that is kept twice does not get an id that this one was given.
         action.iter().try_for_each(|action| action.apply(&mut merged))?;
         plan.actions.extend(action);
         plan.both_changed.extend(both_changed);
@@ -139,6 +140,8 @@ fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<st
     loop {
         let end = if number == 1 { format!("~{}", sides.name) } else { format!("~{}~{number}", sides.name) };
         let candidate = with_end(id, &end);
+        // All three are asked: the result may have lost an id that the parent has, and may get one of the child's later
+        // on.
         if merged.find(&candidate)?.is_none()
             && sides.parent.find(&candidate)?.is_none()
             && sides.child.find(&candidate)?.is_none()
@@ -159,6 +162,7 @@ fn with_end(id: &str, end: &str) -> String {
     let hash = Hash::of(&LONG_ID, id.as_bytes()).to_string();
     let end = format!("~{}{end}", &hash[..16]);
     let most = RECORD_ID_BYTES_MAX - end.len();
+    // Cut at the end of a character, as a slice that ends within one would panic.
     let cut = id.char_indices().map(|(at, char)| at + char.len_utf8()).take_while(|at| *at <= most).last();
     format!("{}{end}", &id[..cut.unwrap_or(0)])
 }

@@ -66,12 +66,15 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Carries out all changes; those of directories come before those of what is in them. Fails with the `TreeError`
     /// of the first change that the tree refuses; the tree is half changed then.
     pub(super) fn build(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
+        // Every name that goes is free before the first new one is given, whatever the order of the changes.
         changes.iter().try_for_each(|change| self.detach(change))?;
         // The innermost directories go first.
         changes.iter().rev().try_for_each(|change| self.remove_directory(change))?;
         changes.iter().try_for_each(|change| self.attach(change))?;
+        // Contents come after names: a file that lost its last name to another one is not written any more.
         changes.iter().filter(|change| !change.is_new).try_for_each(|change| self.change(change))?;
         self.remove_staging_directory()?;
+        // What lost its last name may have got another one since, and is no orphan then.
         self.removed.retain(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() == 0));
         Ok(())
     }
@@ -278,6 +281,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             return Ok(true);
         }
         item.parent = self.resolver.parent_version(&old, self.tree.hash_of(there));
+        // What a full directory holds was not decided about here, so it can't lose its place to one name.
         let winner = match old.directory() {
             Some(directory) if !directory.is_empty() => self.resolver.keep_parent(&item),
             _ => self.resolver.resolve(&item, [child.ctime, old.ctime]),
@@ -355,6 +359,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     fn write(&mut self, inode: u64, bytes: &[u8]) -> Result<(), TreeError> {
+        // Cut first: the merged content may be shorter than what is there.
         self.apply(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } })?;
         self.apply(FileOp::Write { inode, offset: 0, bytes: bytes.to_vec().into() }).map(drop)
     }
@@ -378,6 +383,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         let Some(inode) = self.inode(change.id) else { return Ok(()) };
         for (directory, name) in &change.remove {
+            // The parent may have put something in, for which the directory stays.
             let is_empty = self.tree.node(inode)?.directory().is_some_and(|directory| directory.is_empty());
             if let Some(parent) = self.inode(*directory).filter(|_| is_empty) {
                 self.apply(FileOp::Rmdir { parent, name: name.clone(), keep: true })?;

@@ -104,6 +104,7 @@ impl<'a> NodeMap<'a> {
     }
 
     fn renumbered(&self, side: &Tree) -> &Renumbered {
+        // Compared by address, as equal trees may stand on both sides.
         let known = if std::ptr::eq(side, self.child) { &self.child_renumbered } else { &self.parent_renumbered };
         known.get_or_init(|| Renumbered::between(self.base, side))
     }
@@ -266,6 +267,8 @@ impl<'a> NodeMap<'a> {
     /// had it.
     pub(super) fn replaced(&self, id: Id) -> Vec<Id> {
         let mut found = Vec::new();
+        // A file that stays where it was replaces nothing, which is so for most: looking up its names would be for
+        // nothing.
         if self.keeps_names_in_child(id) {
             return found;
         }
@@ -308,6 +311,7 @@ pub(super) fn places(
             path.push(b'/');
         }
         path.extend_from_slice(name);
+        // A file keeps those of its names that merge; without one it is not there for the merge.
         if never_merges(rules, &path, node.kind() == FileKind::Directory) {
             continue;
         }

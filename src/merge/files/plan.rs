@@ -189,8 +189,10 @@ pub(super) fn plan_by(
         taken: sorted.taken_hash,
         not_merged: named(&sorted.left_out, trees.parent),
     };
+    // After the tree is built, which adds decisions of its own where names collide.
     tidy(&mut plan.both_changed);
     if plan.is_blocked() {
+        // A blocked plan changes nothing, and nobody may take a half decided tree for the result.
         (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
     }
     Ok(plan)
@@ -220,6 +222,7 @@ fn classify(
     let mut units = Units::new(&resolver.trees, rules, packs);
     let mut taken = Hasher::new(&TAKEN);
     for difference in differences {
+        // Units first: a member follows its unit also where one side alone changed it.
         if let Some(member) = units.take(&difference)? {
             if member == UnitMember::Counts {
                 add_versions(&mut taken, &difference);
@@ -233,6 +236,7 @@ fn classify(
             None => never_merges(rules, &difference.path, difference.is_directory()),
         };
         if is_left_out {
+            // Only noted here: where the file has other names that merge, the resolver still decides about those.
             left_out.push(difference.clone());
         } else {
             add_versions(&mut taken, &difference);
@@ -274,6 +278,7 @@ fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: 
     let mut seen = HashSet::new();
     let mut found: BTreeSet<(Vec<u8>, Id)> = BTreeSet::new();
     while let Some(id) = todo.pop() {
+        // Files that replaced each other lead back to one another.
         if !seen.insert(id) {
             continue;
         }

@@ -54,6 +54,7 @@ impl<'a> Resolver<'a> {
         let base = self.seen(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
         let child = self.seen(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
         let parent = match trees.parent_is_base() {
+            // A parent that has nothing new has the version of the base, which need not be looked up again.
             true => base.clone(),
             false => self.seen(trees.parent, trees.parent_inode(id), |inode| trees.id_in_parent(inode)),
         };
@@ -189,6 +190,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<NewBody, TreeError> {
         let (Some(child), Some(parent)) = (&item.child, &item.parent) else { return Ok(NewBody::Keep) };
         let is_base = |side: &NodeVersion| base.is_some_and(|base| same_body(&base.node, &side.node));
+        // The cheap answers come first: contents are read only where both sides have changed them differently.
         if same_body(&child.node, &parent.node) || is_base(child) {
             return Ok(NewBody::Keep);
         }
@@ -218,6 +220,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Merged, TreeError> {
         let sides = [Some(child), Some(parent), base];
         let are_files = sides.iter().flatten().all(|seen| seen.node.kind() == NodeKind::File);
+        // Sizes are known without reading, so that what is too large is refused before a byte of it is in memory.
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
         let kind = &self.rules.of(path).kind;
         let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();

@@ -136,6 +136,7 @@ impl<'a, 'b> Units<'a, 'b> {
         let mut plan = UnitPlan::default();
         for (root, met) in std::mem::take(&mut self.met_members) {
             let versions = self.versions(root)?;
+            // The order of this map varies, so no result may depend on it: lists are sorted at the end, or by `tidy`.
             let outcome = self.decide_unit(resolver, root, versions, &mut plan);
             let mut members: BTreeSet<Id> = met;
             members.insert(root);
@@ -263,6 +264,7 @@ fn winner(resolver: &Resolver<'_>, layout: UnitLayout, whole: &FileDecision, tim
     match rule.strategy.unwrap_or(Strategy::Manual) {
         Strategy::Manual => {
             let chosen = (resolver.resolved)(&FileDecision { decision: None, ..whole.clone() });
+            // A unit is taken as a whole, so that both sides of it can't be kept.
             chosen.filter(|side| *side != Side::Both)
         }
         strategy => strategy.winner(times[0], times[1]),
@@ -278,6 +280,7 @@ impl UnitPlan {
         let finders = [resolver.trees.child, tree].map(|tree| UnitFinder::new(tree, rules, packs));
         let mut torn = Vec::new();
         for (root, child) in std::mem::take(&mut self.taken_roots) {
+            // A unit that the child deleted has no root on either side, and so nothing that could have been torn.
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
             let differing = differing((&finders[0], child), (&finders[1], result));
             if differing.iter().any(|difference| difference.is_change) {
