@@ -57,6 +57,7 @@ impl<'a> GraphBuilder<'a> {
         let space = VectorSpace::new(rows, metric);
         let levels = sample::levels(&space);
         let section = hierarchy::freeze(&levels);
+        // The hierarchy comes before the links, as every walk for a row begins in it.
         let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
         let mut growing = GrowingGraph::new(space, params.links);
         growing.begin(&levels);
@@ -84,6 +85,8 @@ impl<'a> GraphBuilder<'a> {
             let node = scattered(self.done % nodes, nodes);
             match self.done / nodes {
                 pass if pass < self.params.passes => self.link(node, pass),
+                // All lists are shortened before the first is checked, so that a check sees the links that the finished
+                // graph has.
                 pass if pass == self.params.passes => self.growing.shorten(node),
                 _ => self.check(node),
             }
@@ -123,6 +126,8 @@ impl<'a> GraphBuilder<'a> {
         let order = order::near_together(&self.growing);
         let mut renumbered = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(&node, place)| renumbered[node as usize] = place);
+        // After the last walk: from here on the section names nodes by their new numbers, and the lists by their old
+        // ones.
         self.hierarchy.renumber(&mut self.section, &renumbered);
         let space = &self.growing.space;
         let nodes: Vec<u32> = order.iter().map(|&node| space.nodes[node as usize]).collect();

@@ -60,6 +60,7 @@ impl Adjacency for GrowingGraph<'_> {
 impl<'a> GrowingGraph<'a> {
     /// Begins without links; a node will have `links_max` of them at last, the last but by mending.
     pub fn new(space: VectorSpace<'a>, links_max: usize) -> Self {
+        // One slot of the finished list stays free for mending, which can then always add a link.
         let links_kept = links_max - 1;
         let slots = ((links_kept as f32 * DEGREE_SLACK) as usize).min(usize::from(u8::MAX));
         let nodes = space.len();
@@ -182,6 +183,8 @@ impl<'a> GrowingGraph<'a> {
     /// over that link still can.
     pub fn put_between(&mut self, from: u32, node: u32) {
         let last = from as usize * self.slots + usize::from(self.counts[from as usize]) - 1;
+        // Links are replaced from here on without their distances, as nothing is pruned any more once mending has
+        // begun.
         let to = std::mem::replace(&mut self.links[last], node.to_le_bytes());
         if !self.list(node).contains(&to) {
             if self.has_room(node) {
@@ -237,6 +240,7 @@ impl<'a> GrowingGraph<'a> {
             chosen += 1;
             unexamined.clear();
             unexamined.extend(candidates[chosen..].iter().map(|&(_, near)| near));
+            // Each round drops what the one just chosen serves better, so only those that are left are compared again.
             self.space.distances(node, unexamined, distances);
             let mut kept = chosen;
             for (i, &apart) in distances.values.iter().enumerate() {
@@ -257,6 +261,7 @@ impl<'a> GrowingGraph<'a> {
     /// list that pays; lists that others have added to would only be pruned more often.
     fn fill_up(&mut self) {
         let GrowingScratch { candidates, dropped, .. } = &mut self.scratch;
+        // Equally near ones go by their numbers, so that the same rows always give the same graph.
         dropped.sort_unstable_by(by_distance);
         candidates.extend(dropped.iter().take(self.links_kept - candidates.len()));
         candidates.sort_unstable_by(by_distance);

@@ -70,6 +70,7 @@ impl Hierarchy {
             return None;
         }
         let (levels, entry) = (number(section, LEVELS_AT) as usize, number(section, ENTRY_AT));
+        // Before the counts are read, which the header has room for this many of.
         if levels > LEVELS_MAX {
             return None;
         }
@@ -78,6 +79,8 @@ impl Hierarchy {
             (number(section, at) as usize, number(section, at + 4) as usize)
         };
         let (offsets, size) = places(levels, counts);
+        // The counts alone lay out the section: a wrong one mostly shows in its length, and each number is checked at
+        // its use.
         (size == section.len()).then_some(Self { levels, entry, offsets })
     }
 
@@ -126,6 +129,7 @@ impl Hierarchy {
     /// Returns the places that one place of a level links to; empty where the bytes make no sense.
     fn list<'a>(&self, section: &'a [u8], level: usize, place: u32) -> &'a [[u8; 4]] {
         let (found, place) = (self.offsets[level], place as usize);
+        // Checked here, since `numbers` would read on into what follows the offsets of the level.
         if place >= found.members {
             return &[];
         }

@@ -104,6 +104,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let (rows, nodes, dim, slots) = (number(all, ROWS_AT), count(NODES_AT), count(DIM_AT), count(SLOTS_AT));
         let metric = u8::try_from(number(all, METRIC_AT)).ok().and_then(Metric::from_code);
         let metric = metric.ok_or(GraphError::Damaged("metric"))?;
+        // Bounded before `Sections::new`, which computes what one node takes without a check.
         if nodes > rows as usize || slots > SLOTS_MAX || dim > crate::vector::DIM_MAX {
             return Err(GraphError::Damaged("counts"));
         }
@@ -176,6 +177,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
             }
         };
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.score(), self.row(ranked.node())?))));
+        // Sorted again: equal scores go by the lower row for whoever asks, and the walk knew nodes only.
         found.sort_unstable_by_key(|&(score, row)| std::cmp::Reverse(RankedNode::new(score, row)));
         scratch.give_ranked(ranked);
         floor
@@ -262,6 +264,7 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     let coarse = CoarseRows::places(&mut coarse[HEADER_BYTES..sections.coarse_end], parts.dim);
     let places = coarse.zip(links.as_chunks_mut::<4>().0.chunks_exact_mut(parts.slots));
     for (node, (coarse, links)) in places.take(nodes).enumerate() {
+        // Zeros would be links to node 0, and lists may be shorter than their slots.
         links.fill(EMPTY);
         fill(node as u32, coarse, links);
     }

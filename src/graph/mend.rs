@@ -19,6 +19,7 @@ impl GraphBuilder<'_> {
         let mut own = Estimates::default();
         self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
         let is_found = near.iter().any(|&(score, other)| other == node || score >= own.scores[0]);
+        // Only where there is room: what can be reached by no walk at all is found once more by `mend`.
         if !is_found && let Some(&(_, from)) = near.iter().find(|&&(_, near)| self.growing.has_room(near)) {
             self.growing.push(from, node);
         }
@@ -26,6 +27,8 @@ impl GraphBuilder<'_> {
 
     /// Sees to it that every node can be reached from every other.
     pub(super) fn mend(&mut self) {
+        // Forwards before backwards: the last slot of each list is kept for the second, and the first may still use the
+        // others.
         if self.growing.nodes() > 0 {
             self.link_to_stranded();
             self.link_from_stranded();
@@ -42,6 +45,7 @@ impl GraphBuilder<'_> {
                 let mut able = near.into_iter().filter(|&near| reached[near as usize]);
                 // Where nothing near is reached, the node before is: by now all lower ones are.
                 let nearest = able.next().unwrap_or(node - 1);
+                // A full list gives up a link rather than its last slot, which `link_from_stranded` counts on.
                 if self.growing.has_room(nearest) {
                     self.growing.push(nearest, node);
                 } else {
@@ -64,6 +68,7 @@ impl GraphBuilder<'_> {
             if !returning[node as usize] {
                 let near = self.near(node, REPAIR_EF);
                 let to = near.into_iter().map(|(_, near)| near).find(|&near| returning[near as usize]);
+                // Node 0 is where returning begins, so it serves where nothing near returns.
                 self.growing.push(node, to.unwrap_or(0));
                 reach(|node, open| open.extend(&reversed[node as usize]), node, &mut returning);
             }

@@ -43,6 +43,7 @@ impl<'a> GraphBuilder<'a> {
         put(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
         bytes[HEADER_BYTES..][..self.section.len()].copy_from_slice(&self.section);
         put_all(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
+        // Last, as it covers all that was put behind it.
         let sum = body_sum(&bytes).to_le_bytes();
         bytes[SUM_AT..DONE_AT].copy_from_slice(&sum);
         bytes
@@ -73,6 +74,7 @@ impl<'a> GraphBuilder<'a> {
             return None;
         }
         let builder = Self { params, growing, section, hierarchy, done, scratch: Default::default() };
+        // Beyond all steps the end would never be met, and `finish` would not return.
         (done <= builder.total()).then_some(builder)
     }
 }

@@ -138,6 +138,7 @@ pub(super) fn walk(
 ) -> f32 {
     found.clear();
     scratch.reset(lists.nodes(), beam);
+    // The start comes out of the bytes of the hierarchy, which may be damaged.
     if beam.kept_max == 0 || start as usize >= lists.nodes() {
         return beam.floor;
     }
@@ -156,6 +157,7 @@ pub(super) fn walk(
         scratch.score_prefetched(lists, query, visible, beam);
         std::mem::swap(&mut scratch.unvisited, &mut scratch.prefetched);
     }
+    // Once more, for the nodes of the last list that was judged.
     scratch.keep_visible(query, visible, beam);
     let worst = scratch.best.peek().filter(|_| scratch.is_full(beam)).map(|worst| worst.0.score());
     found.extend(scratch.best.drain().map(|Reverse(ranked)| ranked));
@@ -203,6 +205,7 @@ impl WalkScratch {
     #[inline]
     fn next(&mut self, beam: Beam) -> Option<u32> {
         let next = *self.frontier.peek()?;
+        // Neither it nor any other is followed any more, unless a node that is still on its way proves better.
         if !self.admits(next, beam) {
             return None;
         }
@@ -264,6 +267,8 @@ impl WalkScratch {
     fn keep_visible(&mut self, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let mut unseen = std::mem::take(&mut self.unfiltered);
         for &ranked in &unseen {
+            // Asked again, as the floor may have risen since; and before the look at visibility, which waits for
+            // memory.
             if self.admits(ranked, beam) && visible.sees(ranked.node()) {
                 self.push_visible(ranked, query, beam);
             }
@@ -305,6 +310,7 @@ impl WalkScratch {
             return;
         }
         if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
+            // Never lower than before: nodes that were let go would be missing below the floor that the caller is told.
             self.min_score = self.min_score.max(query.score_farther(worst.0.score(), slack.times));
             while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.score() < self.min_score) {
                 self.best.pop();

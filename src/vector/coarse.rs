@@ -129,6 +129,7 @@ impl CoarseSource<'_> {
         let CoarsePlace { code, factors } = place;
         assert_eq!(code.len(), code_size(self.bytes.len()), "a coarse row has a fixed length");
         let table = best_table(self.bytes);
+        // Both halves hold a zero, so that what lies behind the last dimension adds nothing to a product.
         code.fill(NIBBLE_BIAS as u8 * 0x11);
         // The product with the row itself shall come out exact, which takes the shrinking that
         // rounding brings out of all estimates.
@@ -176,6 +177,7 @@ fn best_table(bytes: &[i8]) -> [i8; 256] {
         }
         if length == 0 { 0.0 } else { along as f64 * along as f64 / length as f64 }
     };
+    // Only what is strictly better takes its place, so that of equally good steps always the same one is used.
     let mut best = table(largest / 7.0);
     for levels in [8.0, 9.0, 10.5, 12.0, 14.0] {
         let other = table(largest / levels);
