@@ -95,6 +95,7 @@ impl CommandEmbedder {
         line.push(b'\n');
         let (reply, answer) = channel();
         let mut state = self.queue.state.lock();
+        // Numbers are never used again, so that giving up a job can't meet a later one.
         state.last_number += 1;
         let number = state.last_number;
         let job = Job { number, line, text_count: texts.len(), reply };
@@ -105,6 +106,7 @@ impl CommandEmbedder {
             state.jobs.push_back(job)
         }
         if !state.is_started {
+            // The thread starts with the first job: an embedder that is only configured costs neither thread nor child.
             let queue = self.queue.clone();
             let spawned = std::thread::Builder::new().name("embedder-cmd".to_owned()).spawn(move || queue.serve());
             spawned.map_err(|error| EmbedError::Unreachable(error.to_string()))?;
@@ -146,6 +148,7 @@ impl Drop for CommandEmbedder {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         state.stop = true;
+        // Whoever waits for one of them is told by its channel, whose other end goes with the job.
         state.jobs.clear();
         if let Some(group) = state.current.as_ref().and_then(|current| current.group) {
             kill(group);
@@ -205,6 +208,7 @@ impl CommandQueue {
     /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
     /// would be taken for the answer to the next line.
     fn embed_in_child(&self, running: &mut Option<RunningChild>, job: &Job) -> Vectors {
+        // Taken out, and put back only after an answer in step: every other way out ends the child.
         let mut child = match running.take() {
             Some(child) => child,
             None => RunningChild::start(&self.command).map_err(|error| EmbedError::Unreachable(error.to_string()))?,
@@ -279,6 +283,7 @@ impl RunningChild {
         self.input.write_all(line)?;
         self.input.flush()?;
         let mut answer = Vec::new();
+        // Bounded, as a command that never ends its line would fill the memory of the process.
         (&mut self.output).take(LINE_BYTES_MAX).read_until(b'\n', &mut answer)?;
         if answer.last() == Some(&b'\n') { Ok(answer) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
@@ -289,6 +294,7 @@ impl RunningChild {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Some(status);
         }
+        // The whole group: a shell may have started the command as a child of its own.
         if let Some(group) = self.group() {
             kill(group);
         }

@@ -68,6 +68,8 @@ impl HttpEmbedder {
         let base = base.trim_end_matches('/');
         let path = if base.ends_with("/embeddings") { base.to_owned() } else { format!("{base}/embeddings") };
         let address = query.map_or(path.clone(), |query| format!("{path}?{query}"));
+        // No redirects: they would carry the texts to a server that nobody configured. Error bodies are read and
+        // reported below.
         let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).build();
         let key = key.filter(|key| !key.is_empty()).map(|key| SecretKey(key.to_owned()));
         HttpEmbedder { name: format!("{base}#{model}"), model: model.to_owned(), address, key, agent: config.into() }
@@ -89,6 +91,7 @@ impl HttpEmbedder {
         let mut response = sent.map_err(unreachable)?;
         let status = response.status();
         let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        // Bounded, since the server decides how much it sends; read for errors as well, whose text says what is wrong.
         let bytes = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec().map_err(unreachable)?;
         if !status.is_success() {
             let complaint = format!("{status}: {}", self.without_key(&String::from_utf8_lossy(&bytes)));
@@ -108,6 +111,7 @@ impl HttpEmbedder {
     /// Returns the beginning of a text that came from outside, without the key, which a server may repeat.
     fn without_key(&self, text: &str) -> String {
         let text = match &self.key {
+            // Before the text is cut, or a part of the key could be left at its end.
             Some(SecretKey(key)) => text.replace(key.as_str(), "…"),
             None => text.to_owned(),
         };
@@ -148,6 +152,8 @@ impl Embedder for HttpEmbedder {
         for some in texts.chunks(BATCH_TEXTS) {
             let mut made = 0;
             loop {
+                // One deadline for all batches and retries; once it has passed, the last request ends at once as timed
+                // out.
                 match self.request(some, deadline.left().max(Duration::from_millis(1))) {
                     Ok(found) => break vectors.extend(found),
                     Err(RequestFailure::Lasting(error)) => return Err(error),
