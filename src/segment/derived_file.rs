@@ -74,6 +74,7 @@ impl DerivedFiles {
     /// Adds a file, in place of the one of the same embedder.
     pub fn attach(&self, derived: Arc<DerivedFile>) {
         let mut files = self.0.write();
+        // Both in one hold of the lock, so that a search meets either the old file or the new one, never none.
         files.retain(|file| file.embedder() != derived.embedder());
         files.push(derived);
     }
@@ -135,6 +136,7 @@ impl DerivedFile {
         let numbers = [NORMS, SCALES, RESIDUALS].map(|section| (section, vectors, 4));
         let others = [(NUMBERS, rows, 4), (TEXTS, vectors, 32), (VECTORS, vectors, dim * 4), (CODES, vectors, dim)];
         for (section, count, width) in numbers.into_iter().chain(others) {
+            // Lengths are compared once here, so that columns can be indexed by number without a look at each.
             if container.section_length(section)? != u64::from(count) * width as u64 {
                 return Err(container.damaged(section, "it has another length than its rows"));
             }
@@ -216,6 +218,7 @@ impl DerivedFile {
         self.container.verify()?;
         let columns = self.columns()?;
         self.cast::<f32>(VECTORS)?;
+        // Searches pass over a number that leads nowhere; only here does it count as damage.
         let is_there = |number: &u32| *number < self.vectors || *number >= NOT_EMBEDDED;
         let all = columns.numbers.iter().all(is_there);
         if all { Ok(()) } else { Err(self.container.damaged(NUMBERS, "a row has a vector that is not there")) }
@@ -263,6 +266,7 @@ impl DerivableTexts {
         find: &dyn Fn(&Hash) -> Option<Arc<DerivedVector>>,
     ) -> Result<Hash, SegmentError> {
         let wanted: BTreeMap<&Hash, ()> = self.hashes.iter().flatten().map(|hash| (hash, ())).collect();
+        // In order of hashes, which `find` of the finished file searches by halves.
         let found = wanted.into_keys().filter_map(|hash| Some((*hash, find(hash)?)));
         let vectors: BTreeMap<Hash, Arc<DerivedVector>> = found.filter(|(_, it)| it.vector.len() == dim).collect();
         let places: BTreeMap<&Hash, u32> = vectors.keys().zip(0..).collect();

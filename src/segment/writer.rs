@@ -24,6 +24,7 @@ pub(super) const PAYLOAD_BYTES: u64 = 4 + 8 + 8 + 4 + 1 + 4 + 4;
 pub fn write_segment(blobs: &BlobStore, rows: &[Row], dim: usize) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(blobs)?;
     write_vectors(&mut out, rows, dim)?;
+    // Sections are numbered as they begin, so these calls stand in the order of the format.
     let sum = write_ids_and_hashes(&mut out, rows)?;
     let ColumnSource { stamps, totals, postings, facets } = write_payloads(&mut out, rows)?;
     out.begin()?;

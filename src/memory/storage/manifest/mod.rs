@@ -146,6 +146,7 @@ impl Root {
         let mut manifest = Manifest { journal, seq, tip, time, archives, file_index: Vec::new(), catalog, sidecars };
         while !input.is_empty() {
             match input.byte()? {
+                // A second one is refused: each kind is written once, and not without files.
                 FILE_INDEX if manifest.file_index.is_empty() => {
                     manifest.file_index = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
                 }
@@ -199,12 +200,15 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], 
     let signature = key.sign(&Hash::of(&CONTEXT, &payload));
     let bytes = [&MAGIC[..], &payload, &signature].concat();
     let put = || -> std::io::Result<()> {
+        // One may be left from a write that was cut off, and `create` refuses a name that is there.
         match disk.remove(NEW_PATH) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let file = disk.create(NEW_PATH)?;
         file.write_all_at(&bytes, 0)?;
+        // Before the rename: a name that is durable before its data would leave a store without a manifest after a
+        // power cut.
         file.sync()?;
         disk.rename(NEW_PATH, PATH)?;
         disk.sync_dir("")
@@ -225,6 +229,7 @@ pub(in crate::memory) fn read(
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;
     let (payload, signature) = rest.split_last_chunk::<SIGNATURE_BYTES>().ok_or_else(|| damaged("is too short"))?;
+    // Before a byte of the payload is parsed; the hashes of the parts are in it, so they are vouched for, too.
     if !public.verifies(&Hash::of(&CONTEXT, payload), signature) {
         return Err(damaged("is not signed by the store's key"));
     }
@@ -246,6 +251,7 @@ pub(in crate::memory) fn read(
             let (last_number, start) = (manifest.catalog.numbers.last(), manifest.catalog.start);
             manifest.catalog = Catalog { start, ..stored.catalog().clone() };
             manifest.catalog.numbers.go_on_after(last_number);
+            // After the states are read, as a graph is attached to a segment that is open by then.
             manifest.sidecars.iter().try_for_each(|name| segments.attach(name))?;
             stored.note_sidecars(manifest.sidecars.clone());
             Ok((manifest, stored))

@@ -102,6 +102,7 @@ impl PartReading {
             self.catalog.users.insert(uid, input.text()?.into());
         }
         for _ in 0..input.length()? {
+            // Those that went come before those that are new, as the writer has them.
             self.branches.remove(&input.number()?);
         }
         for _ in 0..input.length()? {
@@ -109,6 +110,7 @@ impl PartReading {
             self.branches.entry(id).or_default().read(&mut input, &self.settings)?;
         }
         if input.byte()? == 1 {
+            // The list replaces the one before as a whole: parts do not add to it.
             self.retained = (0..input.length()?).map(|_| StateFileRow::read(&mut input)).collect::<Result<_, _>>()?;
         }
         let settings = &self.settings;
@@ -143,6 +145,7 @@ impl PartReading {
         catalog.retained.files = Arc::new(retained);
         catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();
         let states = states.states;
+        // Once all branches are there, as each is put into its parent and paths go down from the roots.
         link(&mut catalog);
         let mut stored = Stored::new(catalog, parts);
         for ((number, _), (state, snapshot)) in states {

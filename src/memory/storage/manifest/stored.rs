@@ -184,8 +184,11 @@ impl Stored {
         }
         if !part.is_empty() {
             let name = write_part(blobs, &part)?;
+            // Parts are only ever added behind the others, since numbers in a later part refer to rows of the earlier
+            // ones.
             next.parts.push(ManifestPart { name, bytes: part.len() as u64 });
         }
+        // After its parts, which have to be durable before a manifest names them.
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
         // Only once the manifest is written: the one before names those that go.
@@ -371,10 +374,12 @@ impl Stored {
     /// Returns the number of a state, which is written first if it is new.
     fn state(&mut self, state: &Arc<BranchVersion>, trees: &TreeStore) -> Result<u64, Error> {
         if let Some(known) = self.states.get(&Arc::as_ptr(state).addr())
+            // The weak reference keeps the memory of the state, so no other state can have come to its address.
             && known.state.strong_count() > 0
         {
             return Ok(known.number);
         }
+        // The tree first: the bytes of the state name it by its number.
         let files = trees.store(state.files())?;
         let (mut tree, mut bytes) = (Writer::new(), Writer::new());
         tree.hash(&files.snapshot).bytes(&files.delta);
