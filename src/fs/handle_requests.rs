@@ -1,4 +1,5 @@
-//! Requests about what is open.
+//! //! Requests about what is open. A handle outlives a branch that was merged or discarded, so whatever shows the
+//! branch asks first whether it is still there, and gives ESTALE otherwise.
 
 use std::ffi::OsStr;
 

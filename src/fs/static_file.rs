@@ -1,4 +1,5 @@
-//! Files that are read only, and show the state at their open.
+//! //! Files that are read only, and show the state at their open, so that a reader of several blocks never sees two
+//! states in one file.
 
 use super::counted::CountedBuffer;
 use super::errno::Failure;

@@ -1,4 +1,5 @@
-//! What a graph is built from.
+//! //! What a graph is built from: codes, scales and lengths. Equal ones give equal bytes, which a build that goes on
+//! after an interruption counts on.
 
 /// The compact columns of a segment, by row number from 0; vectors themselves are not needed.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! Waiting for a change of what a mutex guards.
+//! //! Waiting for a change of what a mutex guards. Nobody may wait with a lock that comes later in the order: waking
+//! takes the mutex again, which the check of ranks does not see.
 
 use std::sync::PoisonError;
 use std::time::Duration;

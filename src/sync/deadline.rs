@@ -1,4 +1,5 @@
-//! A moment until which somebody waits.
+//! //! Waiting that has one end: several waits in a row share what is left, so that together they take no longer than
+//! one.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! A mutex with a rank.
+//! //! A mutex with a rank: debug builds panic where a thread takes it under a lock that comes later in the order. What
+//! a thread held that panicked is handed out as it is.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};

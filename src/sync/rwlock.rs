@@ -1,4 +1,5 @@
-//! A lock for many readers or one writer, with a rank.
+//! //! A lock for many readers or one writer, with a rank: taking it twice on one thread, even for reading, counts as a
+//! wrong order, since a writer that waits in between would stop both.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

@@ -1,4 +1,5 @@
-//! Threads that must not wait.
+//! //! Threads that must not wait: such as those that take requests from the kernel, which would all stand still behind
+//! one that does.
 
 use std::cell::Cell;
 

@@ -1,4 +1,5 @@
-//! The bytes of one file.
+//! //! The bytes of one file. Size, space and hash follow each change, and a change that fails leaves them right for
+//! what is there.
 
 use std::ops::Range;
 use std::sync::OnceLock;

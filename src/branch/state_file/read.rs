@@ -1,4 +1,5 @@
-//! Reading a file of states.
+//! //! Reading a file of states: one is made from the nearest that is at hand, step by step. Steps lead to earlier ones
+//! only, so that not even damaged ones lead in a circle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,5 @@
-//! Writing a file of states.
+//! //! Writing a file of states as steps, each what differs from an earlier one. Rows of steps are kept short, since
+//! all of one has to be read for its last state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The open segments of a store, each opened once.
+//! //! The open segments of a store, each opened once, so that all states that see one share its graphs and what was
+//! checked of it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Taking and deleting checkpoints.
+//! //! Taking and deleting checkpoints. A checkpoint and its line in the shared log are one command, so that a crash
+//! leaves both or neither.
 
 use std::sync::Arc;
 

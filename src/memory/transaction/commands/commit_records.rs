@@ -1,4 +1,5 @@
-//! Writing and deleting records.
+//! //! Writing and deleting records. All changes of a command are one entry and one step of the state: a reader sees
+//! either none of them or all.
 
 use std::sync::Arc;
 

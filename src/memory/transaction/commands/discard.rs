@@ -1,4 +1,5 @@
-//! Throwing a branch away.
+//! //! Throwing a branch away. It must have no children, whose paths and bases lead through it, and `main` stays
+//! always.
 
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, CatalogChange};

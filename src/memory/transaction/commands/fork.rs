@@ -1,4 +1,5 @@
-//! Forking a branch.
+//! //! Forking a branch. The new one shares its state with the parent until either changes, so it costs the same
+//! whatever the parent holds.
 
 use std::sync::Arc;
 

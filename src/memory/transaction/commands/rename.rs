@@ -1,4 +1,5 @@
-//! Giving a branch another name.
+//! //! Giving a branch another name. Branches are named by the number of the entry that made them, so only paths
+//! change; root branches keep theirs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Making a root branch.
+//! //! Making a root branch. Its entry holds the settings that root branches have at that time, so that a replay by a
+//! later version with other defaults makes the same branch.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Giving a setting a value.
+//! //! Giving a setting a value. A replay checks it again but for rules, which take a while to parse and are parsed
+//! before the command is made.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The names of users, which their entries carry.
+//! //! The names of users, which their entries carry: written down before the first entry of a uid, so that the lineage
+//! can be read where nobody knows that uid.
 
 use std::sync::Arc;
 
