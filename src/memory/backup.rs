@@ -120,7 +120,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     for folder in ["", "journal", "segments"] {
         copy.make_dir(folder)?;
     }
-    // The copy holds the signing key.
+    // The copy holds the signing key, so nobody else may read it, whatever the umask lets through.
     fs::set_permissions(dest, PermissionsExt::from_mode(0o700))?;
     let mut bytes = 0;
     for name in ["format", "key", "key.pub", "manifest"] {

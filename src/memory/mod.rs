@@ -88,7 +88,7 @@ pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Query};
 
-// Trees of files, which `fs` shows node by node.
+// Given out again here: `fs` and `fuse` take trees from this layer alone, and know none below it.
 pub use crate::workspace::{
     Attrs, ChangedNode, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX, ROOT as FILES_ROOT,
     RangeOp, RenameHow, Tree, TreeError, XattrHow,

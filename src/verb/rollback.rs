@@ -27,7 +27,7 @@ fn rollback(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnsw
     let found = memory.find_state(branch, &Revision::parse(arguments.required(&STATE))?)?;
     let receipt = memory.rollback_to(actor, branch, &found, arguments.list(&PATTERNS))?;
     let line = receipt.to_json();
-    // Adds the state that was found to the receipt's JSON object.
+    // One line has one object, so the brace that ends the receipt gives way to a last field.
     let line = format!("{},\"from\":{}}}", line.trim_end().trim_end_matches('}'), found.to_json());
     Ok(VerbAnswer::Line(line))
 }

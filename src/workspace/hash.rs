@@ -140,7 +140,7 @@ impl Memo {
         let from = groups[place].begin.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let mut bytes = Vec::with_capacity(1024);
         for (name, inode) in directory.entries.range::<_, [u8]>((from, end.map_or(Bound::Unbounded, Bound::Excluded))) {
-            // A field, as a hasher adds it.
+            // The length comes first, as in a field of a hasher, or two lists of names could give the same bytes.
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
             bytes.extend_from_slice(name);
             bytes.extend_from_slice(&self.child(*inode).0);

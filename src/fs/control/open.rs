@@ -47,7 +47,8 @@ impl ControlNodeOps<'_> {
         let frozen =
             |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(context.counted(bytes)?))) };
         Ok(match self.node {
-            // Nodes below `files/` are opened by `files/open.rs`.
+            // None of these is a file with a behaviour of its own; those below `files/` never come here but go to
+            // `files/open.rs`.
             FsNode::Mount
             | FsNode::Branch(_)
             | FsNode::Checkpoint { .. }

@@ -108,7 +108,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn sync(&self) -> Result<(), Failure> {
-        // What is gone was not made durable.
+        // A branch that has ended fails here, or fsync(2) would vouch for files that went with it.
         self.tree()?;
         match self.files.area {
             Area::Files => self.fs.mount.sync(),

@@ -251,7 +251,7 @@ impl Memory {
                 break;
             }
         }
-        // Listeners are told with no lock held.
+        // Let go of before the entries are written and listeners are told: seals wait for this lock.
         drop(stored);
         if dropped {
             self.announce_dropped_states();

@@ -102,7 +102,8 @@ impl Catalog {
         for branch in self.branches.values() {
             let own = branch.frozen().map(|frozen| (frozen.seq, branch.uid, &*frozen.state));
             frozen.entry(branch.id).or_default().extend(own);
-            // The base is a state that the parent had.
+            // Counted with the states of the parent, which had it once, so that only what differs from its neighbours
+            // counts.
             if let Some(parent) = branch.parent {
                 frozen.entry(parent).or_default().push((branch.base_seq, branch.uid, &branch.base));
             }

@@ -387,7 +387,7 @@ impl Memory {
         let before = std::mem::replace(&mut *self.catalog.write(), installed);
         let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);
-        // Freed with no lock held.
+        // Freed with no lock held, as letting go of large states takes long.
         drop((before, history));
         Ok(())
     }

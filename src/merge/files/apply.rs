@@ -69,7 +69,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     pub(super) fn build(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         // Every name that goes is free before the first new one is given, whatever the order of the changes.
         changes.iter().try_for_each(|change| self.detach(change))?;
-        // The innermost directories go first.
+        // The innermost directories go first, since only an empty one can be removed.
         changes.iter().rev().try_for_each(|change| self.remove_directory(change))?;
         changes.iter().try_for_each(|change| self.attach(change))?;
         // Contents come after names: a file that lost its last name to another one is not written any more.
