@@ -218,7 +218,7 @@ mod tests {
         plan(&differences(sides.base, sides.child).unwrap(), sides, strategy, |_| side).unwrap()
     }
 
-    /// Puts "x" into a state as of `time`: a text, or a delete.
+    /// Puts "x" into a state as of `time`: a text, or a delete. Whoever writes it has the text in all labels.
     fn with(base: &BranchVersion, value: Option<&str>, time: i64) -> BranchVersion {
         let mut state = base.clone();
         match value {
@@ -230,11 +230,11 @@ mod tests {
                 let provenance = Provenance {
                     created: Time(time),
                     modified: Time(time),
-                    branch: "b".into(),
-                    agent: "a".into(),
-                    session: "s".into(),
-                    task: "t".into(),
-                    uid: 1000,
+                    branch: format!("branch of {text}").into(),
+                    agent: format!("agent of {text}").into(),
+                    session: format!("session of {text}").into(),
+                    task: format!("task of {text}").into(),
+                    uid: 1000 + u32::from(text.as_bytes()[0]),
                     vector_stale: false,
                 };
                 let version = Version::new("x".into(), content, provenance);
@@ -323,8 +323,10 @@ mod tests {
             (item.decision, item.kept_as.as_deref(), item.is_conflict()),
             (Some(Side::Both), Some("x~try"), true)
         );
-        let modified = merged.find("x~try").unwrap().unwrap().provenance().unwrap().modified;
-        assert_eq!(modified, Time(30), "it is as old as it was");
+        let stamp = |state: &BranchVersion, id| state.find(id).unwrap().unwrap().provenance().unwrap();
+        assert_eq!(stamp(&merged, "x~try"), stamp(&child, "x"), "it is whose it was, and as old");
+        assert_eq!(stamp(&merged, "x"), stamp(&parent, "x"));
+        assert_ne!(stamp(&child, "x"), Provenance { modified: Time(30), created: Time(30), ..stamp(&parent, "x") });
         // The parent has that id by now.
         let sides = Sides { parent: &merged, ..sides };
         let again = planned(&sides, Strategy::KeepBoth, None);

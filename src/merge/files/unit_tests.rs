@@ -301,3 +301,30 @@ fn a_database_without_companions_that_both_changed_is_a_unit() {
     parent.write("m.db", &db("parent"));
     assert_eq!(conflicts(&plan(&[base, child, parent], None)), [("m.db".into(), None)], "the newest does not win");
 }
+
+/// A database and a table of Lance within PostgreSQL's directory, or within one that a rule names, are no units of
+/// their own.
+#[test]
+fn units_within_a_unit_are_decided_with_the_outermost() {
+    for (outer, rules) in [("pg", RULES), ("any", "/any/** unit\n** text")] {
+        let at = |path: &str| format!("{outer}/{path}");
+        let mut base = TestFiles::new();
+        base.mkdir(outer).mkdir(&at("d")).mkdir(&at("d/t.lance")).mkdir(&at("d/t.lance/_versions"));
+        base.write(&at("PG_VERSION"), "15").write(&at("d/m.db"), &db("base")).write(&at("d/m.db-wal"), "log");
+        base.write(&at("d/t.lance/_versions/1"), "base");
+        let (mut child, mut parent) = (base.later(100), base.later(200));
+        child.write(&at("d/m.db"), &db("child"));
+        let plan = |child: &TestFiles, parent: &TestFiles, chosen| {
+            plan_by(rules, &base, child, parent, Strategy::NewestWins, chosen)
+        };
+        assert_eq!(listing(&plan(&child, &base, None).tree), listing(&child.tree), "one side alone changed it");
+        for changed in ["d/m.db-wal", "d/t.lance/_versions/1", "other"] {
+            parent.write(&at(changed), "parent");
+            let blocked = plan(&child, &parent, None);
+            assert_eq!(conflicts(&blocked), [(outer.to_owned(), None)], "{changed}");
+            assert_eq!(listing(&plan(&child, &parent, Some(Side::Child)).tree), listing(&child.tree), "{changed}");
+            assert_eq!(listing(&plan(&child, &parent, Some(Side::Parent)).tree), listing(&parent.tree), "{changed}");
+            parent = base.later(200);
+        }
+    }
+}
