@@ -111,6 +111,16 @@ mod tests {
     }
 
     #[test]
+    fn the_languages_are_those_of_the_page() {
+        let page = include_str!("../../docs/SEMANTICS.md");
+        let row = page.lines().find(|line| line.starts_with("| `language` |")).unwrap();
+        let (_, codes) = row.split_once("one of `").unwrap();
+        let (codes, _) = codes.split_once('`').unwrap();
+        // The default stands in front.
+        assert!(Language::codes().filter(|code| *code != "en").eq(codes.split(' ')), "{codes}");
+    }
+
+    #[test]
     fn words_of_letters_have_stems_and_identifiers_none() {
         let english = Language::of_code("en").unwrap();
         let stem = |word| english.stem(word);

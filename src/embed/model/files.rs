@@ -234,3 +234,29 @@ impl FolderReader<'_> {
             .map_err(|error| self.wrong(format!("{name} is not understood: {error}")))
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_looked_for_in_the_order_of_the_page() {
+        let page = include_str!("../../../docs/SEMANTICS.md");
+        let (_, list) = page.split_once("first of these that is there:").unwrap();
+        let (list, _) = list.split_once(", then those in `onnx/`").unwrap();
+        let names: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        let in_onnx = names[1..].iter().map(|name| format!("onnx/{name}"));
+        let order: Vec<String> = names.iter().map(|name| (*name).to_owned()).chain(in_onnx).collect();
+        assert_eq!(WEIGHTS, *order);
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("onnx")).unwrap();
+        assert!(!holds_model(folder.path()));
+        for name in WEIGHTS.iter().rev() {
+            fs::write(folder.path().join(name), name).unwrap();
+            assert!(holds_model(folder.path()));
+            let (found, bytes) = FolderReader { folder: folder.path() }.weights().unwrap();
+            assert_eq!((found, &*bytes), (*name, name.as_bytes()), "it is before those that are there already");
+        }
+    }
+}

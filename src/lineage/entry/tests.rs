@@ -124,3 +124,18 @@ fn an_entry_names_20_items_and_1_kib_of_them_at_most() {
     assert_eq!((named(20, 1), named(21, 1)), (20, 20));
     assert_eq!((named(16, 64), named(17, 64), named(1, 1_024), named(1, 1_025)), (16, 16, 1, 0));
 }
+
+#[test]
+fn the_page_lists_each_operation() {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let (_, section) = page.split_once("\n## Lineage\n").unwrap();
+    let (_, list) = section.split_once("Operations: `").unwrap();
+    let (list, _) = list.split_once('`').unwrap();
+    let listed: BTreeSet<&str> = list.split_whitespace().collect();
+    let of_sections = ["append", "archive_log", "lease_lost", "free_agent", "bar_agent", "kept_dropped"];
+    let names: BTreeSet<&str> = EntryOp::ALL.into_iter().map(EntryOp::name).collect();
+    assert_eq!(names, listed.iter().copied().chain(of_sections).collect());
+    for name in of_sections {
+        assert!(page.contains(&format!("`{name}`")), "no section says what {name} is");
+    }
+}
