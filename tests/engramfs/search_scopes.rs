@@ -4,6 +4,7 @@ use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{BranchId, Kind, Memory, Query, RecordEdit, Setting, View};
 use serde_json::{Value, json};
 
+use crate::files::write;
 use crate::support::{Chance, main_of, open, put, rounds, who};
 
 const DIM: usize = 8;
@@ -153,4 +154,57 @@ fn the_head_of_an_answer_is_that_of_the_branch_asked_wherever_it_looked() {
         let query = Query::parse(&json!({ "text": "branch", "scope": scope }).to_string()).unwrap();
         assert_eq!(memory.ask(&View::Branch(left), &query).unwrap().head, head, "{scope}");
     }
+}
+
+/// The ids, sources and scores of the hits of one query.
+fn told(memory: &Memory, branch: BranchId, query: &Value) -> Vec<(String, String, f64)> {
+    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
+    let hits = answer.hits.iter();
+    hits.map(|hit| (hit.id.to_string(), hit.source.to_string(), hit.score.value())).collect()
+}
+
+#[test]
+fn one_id_comes_once_from_each_place_by_the_metric_and_language_of_who_asks() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, other) = (main_of(&memory), memory.create_root(&who(), "other").unwrap());
+    memory.set(&who(), other, Setting::Metric, "l2").unwrap();
+    memory.set(&who(), main, Setting::Language, "none").unwrap();
+    memory.commit(&who(), main, vec![put("x", Some(vec![1.0, 0.0]), Some("heron"))]).unwrap();
+    memory.commit(&who(), other, vec![put("x", Some(vec![3.0, 0.0]), Some("herons"))]).unwrap();
+    let of = |source: &str, score| ("x".to_owned(), source.to_owned(), score);
+    let near = |scope: [&str; 2]| json!({ "vector": [1, 0], "scope": scope });
+    assert_eq!(told(&memory, main, &near(["branch", "other"])), [of("branch", 1.0), of("other", 1.0)]);
+    assert_eq!(told(&memory, other, &near(["branch", "main"])), [of("main", 0.0), of("branch", -2.0)]);
+    let stems = |scope: [&str; 2]| json!({ "text": "heron", "scope": scope });
+    let sources = |branch, scope| told(&memory, branch, &stems(scope)).into_iter().map(|(_, source, _)| source);
+    assert!(sources(main, ["branch", "other"]).eq(["branch"]), "without stems `herons` is another word");
+    assert!(sources(other, ["branch", "main"]).eq(["main", "branch"]));
+}
+
+#[test]
+fn a_query_by_id_takes_the_record_s_words_where_a_mode_asks_for_them() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let edits = vec![put("a", Some(vec![1.0, 0.0]), Some("heron")), put("words", None, Some("a heron wades"))];
+    memory.commit(&who(), main, edits).unwrap();
+    assert_eq!(ids(&memory, main, &json!({ "id": "a" })), ["a"], "the vector alone");
+    for mode in ["text", "hybrid"] {
+        assert_eq!(ids(&memory, main, &json!({ "id": "a", "mode": mode })), ["a", "words"], "{mode}");
+    }
+}
+
+#[test]
+fn equal_scores_put_passages_behind_records_by_path_and_line() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for path in ["b.md", "a.md"] {
+        write(&memory, main, path, "# heron wades\n\n# heron wades\n");
+    }
+    memory.commit(&who(), main, vec![put("z", None, Some("heron wades"))]).unwrap();
+    let answer = memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    assert!(answer.hits.iter().all(|hit| hit.score.value().to_bits() == answer.hits[0].score.value().to_bits()));
+    let places: Vec<String> = (answer.hits.iter())
+        .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |at| format!("{}:{}", at.path, at.line)))
+        .collect();
+    assert_eq!(places, ["z", "files/a.md:1", "files/a.md:3", "files/b.md:1", "files/b.md:3"]);
 }
