@@ -16,7 +16,7 @@ pub fn write(memory: &Memory, branch: BranchId, path: &str, bytes: &str) {
     try_write(memory, &who(), branch, path, bytes).unwrap();
 }
 
-fn try_write(memory: &Memory, who: &Actor, branch: BranchId, path: &str, bytes: &str) -> Result<(), EditError> {
+pub fn try_write(memory: &Memory, who: &Actor, branch: BranchId, path: &str, bytes: &str) -> Result<(), EditError> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let parent = folders(memory, branch, folder);
     let tree = memory.files(&View::Branch(branch)).unwrap();

@@ -8,7 +8,7 @@ use engramfs::memory::{
     ShowTarget, View, Viewer,
 };
 
-use crate::files::{read, write};
+use crate::files::{read, try_write, write};
 use crate::support::{Chance, delete, main_of, open, put, rounds, verify, who};
 
 fn dry(memory: &Memory, branch: BranchId, merge: MergeKind) -> MergeResult {
@@ -303,4 +303,75 @@ fn conflicts_list_all_that_both_sides_changed_and_a_result_what_differs() {
     let entry = memory.lineage_lines(main, false).unwrap().pop().unwrap();
     let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
     assert_eq!(decisions(entry["conflicts"].as_array().unwrap()), all);
+}
+
+/// If any of them dated the delete anew, the parent's edit, which came in between, would lose.
+#[test]
+fn forks_checkpoints_and_merges_keep_the_time_of_a_delete_until_the_record_is_written_again() {
+    for written_again in [false, true] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        memory.commit(&who(), main, vec![put("a", None, Some("base")), put("b", None, Some("base"))]).unwrap();
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        let below = memory.fork(&who(), child, "below", None).unwrap();
+        memory.commit(&who(), below, vec![delete("a")]).unwrap();
+        memory.commit(&who(), main, vec![put("a", None, Some("later")), put("b", None, Some("later"))]).unwrap();
+        memory.commit(&who(), below, vec![delete("b")]).unwrap();
+        memory.merge(&who(), below, MergeKind::Merge, false).unwrap();
+        memory.checkpoint(&who(), child, "v1", None).unwrap();
+        memory.seal().unwrap();
+        drop(memory);
+        let memory = open(&disk).unwrap();
+        let last = memory.fork(&who(), child, "last", Some("v1")).unwrap();
+        if written_again {
+            memory.commit(&who(), last, vec![put("a", None, Some("again"))]).unwrap();
+        }
+        memory.merge(&who(), last, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        let expected = if written_again { "again" } else { "later" };
+        assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("a".to_owned(), expected.to_owned())]);
+    }
+}
+
+#[test]
+fn keep_both_decides_files_as_newest_wins_does() {
+    for (first, expected) in [("child", "of main"), ("main", "of the child")] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        memory.set(&who(), main, Setting::Strategy, "keep-both").unwrap();
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        let mut sides = [(child, "of the child"), (main, "of main")];
+        if first == "main" {
+            sides.reverse();
+        }
+        for (branch, text) in sides {
+            write(&memory, branch, "f", text);
+        }
+        let result = memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        assert_eq!((result.conflicts.len(), read(&memory, main, "f").as_deref()), (1, Some(expected)));
+        let tree = memory.files(&View::Branch(main)).unwrap();
+        assert_eq!(tree.entries(FILES_ROOT, None).unwrap().count(), 1, "no file has another name");
+    }
+}
+
+#[test]
+fn no_rule_that_restricts_writes_binds_a_pull_or_a_rollback() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for (path, text) in [("logs/l", "one"), ("plans/p", "old")] {
+        write(&memory, main, path, text);
+    }
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.set(&who(), fork, Setting::Rules, "plans/** text write=uid:1001\nlogs/** text append\n** text").unwrap();
+    memory.checkpoint(&who(), fork, "v1", None).unwrap();
+    for (path, text) in [("logs/l", "other"), ("plans/p", "new")] {
+        assert!(try_write(&memory, &who(), fork, path, text).is_err(), "a control: the rules of {path} bind a write");
+        write(&memory, main, path, text);
+    }
+    let found = || ["logs/l", "plans/p"].map(|path| read(&memory, fork, path).unwrap());
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    assert_eq!(found(), ["other", "new"]);
+    memory.rollback(&who(), fork, "v1").unwrap();
+    assert_eq!(found(), ["one", "old"]);
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Environment, Error, Kind, Memory, MergeKind, OpenMode, RecordEdit, RecordPatch, Time, View};
+use engramfs::memory::{
+    Environment, Error, Kind, Memory, MergeKind, OpenMode, RecordEdit, RecordPatch, Setting, Time, View,
+};
 
 use crate::support::{environment, main_of, open, put, verify, who};
 
@@ -316,5 +318,22 @@ fn refused_merges_become_one_entry_a_second_and_branch() {
             lines.iter().filter(|line| line.contains("\"op\":\"refuse\"")).count()
         });
         assert_eq!(noted, expected, "{nanos} ns later, {at}");
+    }
+}
+
+#[test]
+fn refused_writes_become_one_entry_a_second() {
+    let now = Arc::new(AtomicI64::new(1_700_000_000_000_000_000));
+    let clock = now.clone();
+    let around = Environment { clock: Box::new(move || Time(clock.load(Ordering::Relaxed))), ..environment() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "** text write=uid:1001").unwrap();
+    for (nanos, expected) in [(0, 1), (0, 1), (999_999_999, 1), (1, 2), (0, 2)] {
+        now.fetch_add(nanos, Ordering::Relaxed);
+        crate::support::make_file(&memory, "a").unwrap_err();
+        let lines = memory.lineage_lines(main, false).unwrap();
+        let noted = lines.iter().filter(|line| line.contains("\"op\":\"refuse\"")).count();
+        assert_eq!(noted, expected, "{nanos} ns later");
     }
 }

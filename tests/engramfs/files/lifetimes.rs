@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{Attrs, Environment, FileOp, Memory, MergeKind, OpenMode, Setting, Time, View};
 
-use super::{read, write};
+use super::{read, refused, try_write, write};
 use crate::support::{environment, main_of, who};
 
 fn with_clock(disk: &ForgetfulDisk, now: &'static AtomicI64) -> Arc<Memory> {
@@ -153,4 +153,17 @@ fn branches_expire_children_before_parents_and_none_above_one_that_stays() {
     let place = |path: &str| found.as_array().unwrap().iter().position(|one| one == path).unwrap();
     assert!(place("main/gone/a/b") < place("main/gone/a") && place("main/gone/a") < place("main/gone"));
     assert!(memory.resolve("main/kept/in-use").is_ok() && memory.resolve("main/gone").is_err());
+}
+
+#[test]
+fn a_lifetime_ends_what_only_others_may_write_and_what_may_only_be_appended_to() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    write(&memory, main, "logs/l", "line");
+    memory.set(&who(), main, Setting::Rules, "logs/** text append write=uid:1001 ttl=1h\n** text").unwrap();
+    assert_eq!(refused(try_write(&memory, &who(), main, "logs/l", "other")).code(), "write_rule");
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    assert_eq!(read(&memory, main, "logs/l"), None);
 }
