@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
-use engramfs::memory::{Answer, Document, Memory, MergeKind, OpenMode, Query, Setting, View, verify_on};
+use engramfs::memory::{Answer, Document, Export, Memory, MergeKind, OpenMode, Query, Setting, View, verify_on};
 
 use crate::support::{environment, main_of, open, put, verify, who};
 
@@ -17,6 +17,8 @@ use crate::support::{environment, main_of, open, put, verify, who};
 struct Told {
     texts: AtomicUsize,
     is_down: AtomicBool,
+    /// Documents wait, queries do not.
+    is_slow: AtomicBool,
 }
 
 /// Maps a text to the topics that it names: words that mean the same count for one.
@@ -40,7 +42,10 @@ impl Embedder for Topics {
         4
     }
 
-    fn embed(&self, _: TextKind, texts: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(&self, kind: TextKind, texts: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+        while kind == TextKind::Document && self.told.is_slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if self.told.is_down.load(Ordering::SeqCst) {
             return Err(EmbedError::Unreachable("it is down".to_owned()));
         }
@@ -291,4 +296,44 @@ fn a_power_cut_costs_vectors_at_most_and_a_bulk_commit_is_embedded() {
     assert_eq!(ids(&ask(&memory, &view, MEANING)), ["z"]);
     assert!(told.texts.load(Ordering::SeqCst) < 2_000, "what a file holds is not embedded again");
     verify_on(&(Arc::new(after) as Arc<dyn Disk>), &Default::default()).unwrap();
+}
+
+#[test]
+fn derived_vectors_are_shown_by_no_export_and_no_answer() {
+    let (_, memory, _, view) = embedded();
+    for sealed in [false, true] {
+        let answer = ask(&memory, &view, r#"{"text":"a beverage","mode":"vector","include":["vector"]}"#);
+        assert!(answer.hits.len() == 3 && answer.hits.iter().all(|hit| hit.vector.is_none()), "sealed: {sealed}");
+        let snapshot = memory.snapshot(&view).unwrap();
+        let mut lines = vec![0; snapshot.export_length(Export::Records) as usize];
+        snapshot.export_read(Export::Records, 0, &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        assert_eq!((lines.lines().count(), lines.matches(r#""vector":null"#).count()), (3, 3), "{lines}");
+        assert_eq!(snapshot.export_length(Export::Ids), 0, "no row has a vector");
+        memory.seal().unwrap();
+    }
+}
+
+#[test]
+fn reembedding_that_a_restart_cut_off_has_to_be_asked_for_again() {
+    let (disk, memory, _, view) = embedded();
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    let told = embed(&memory, 1);
+    told.is_down.store(true, Ordering::SeqCst);
+    memory.reembed(main_of(&memory)).unwrap();
+    assert_eq!(status(&memory, &view)["embedder"]["reembedding"], true);
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    let told = embed(&memory, 1);
+    assert_eq!(status(&memory, &view)["embedder"]["reembedding"], false);
+    assert_eq!(
+        (status(&memory, &view)["embedder"]["state"].as_str(), told.texts.load(Ordering::SeqCst)),
+        (Some("changed"), 3)
+    );
+    memory.reembed(main_of(&memory)).unwrap();
+    memory.wait_embedded();
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
 }
