@@ -212,6 +212,8 @@ fn signals_belong_to_their_writers_and_leases_and_names_of_agents_to_their_owner
         "echo free-agent planner > main/ctl",
     ] {
         assert_refused(&mount, 1002, script);
+        let code = script.contains("agent:planner").then(|| mount.refusal("main/branches/bob")["code"].clone());
+        assert!(code.is_none_or(|code| code == "agents_signal"), "{script}");
     }
     act(
         &mount,
