@@ -89,7 +89,13 @@ impl<'a, 'b> Units<'a, 'b> {
             (Some((_, old)), Some(node)) => !Arc::ptr_eq(old, node),
             (old, node) => old.is_some() || node.is_some(),
         };
-        let inodes = [old.map(|(inode, _)| *inode), new.map(|(inode, _)| *inode), there];
+        let mut inodes = [old.map(|(inode, _)| *inode), new.map(|(inode, _)| *inode), there];
+        // What only has the path in the parent is another file. It is no member, or it would go with the parent's version
+        // of the unit; where it is in the way of the child's, the editor of the tree sees to it.
+        let ids = [1, 2].map(|side| inodes[side].and_then(|inode| self.id(side, inode)));
+        if old.is_none() && ids[0].is_some() && ids[0] != ids[1] {
+            inodes[2] = None;
+        }
         let (mut roots, mut members) = (BTreeSet::new(), BTreeSet::new());
         for (side, inode) in inodes.into_iter().enumerate() {
             let root = match inode {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::tree_tests::{conflicts, plan_by};
-use super::{FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
+use super::{FileLoser, FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
 use crate::workspace::{FileOp, NoPacks};
 
 const RULES: &str = "**/pg/never never\n** text";
@@ -326,5 +326,25 @@ fn units_within_a_unit_are_decided_with_the_outermost() {
             assert_eq!(listing(&plan(&child, &parent, Some(Side::Parent)).tree), listing(&parent.tree), "{changed}");
             parent = base.later(200);
         }
+    }
+}
+
+/// Once what the parent had put at a new name of a member went with the parent's version of the unit, and no conflict said so.
+#[test]
+fn a_renamed_unit_replaces_no_file_of_the_parent_unasked() {
+    for name in ["n.db", "n.db-wal"] {
+        let [base, mut child, mut parent] = three();
+        child.mv("m.db", "n.db").mv("m.db-wal", "n.db-wal").mv("m.db-shm", "n.db-shm");
+        parent.write(name, "of the parent");
+        let sides = [base, child, parent];
+        let by = |strategy| plan_by(RULES, &sides[0], &sides[1], &sides[2], strategy, None);
+        for strategy in [Strategy::Manual, Strategy::NewestWins, Strategy::ParentWins] {
+            let blocked = by(strategy);
+            assert!(blocked.is_blocked(), "{name} {strategy}");
+            assert_eq!(text(&blocked, name).as_deref(), Some("of the parent"), "{strategy}");
+        }
+        let taken = by(Strategy::ChildWins);
+        assert_eq!(listing(&taken.tree), listing(&sides[1].tree));
+        assert_eq!(taken.losers, [FileLoser { path: name.into(), what: Loser::File(Side::Parent) }]);
     }
 }
