@@ -384,3 +384,22 @@ fn is_graph(disk: &ForgetfulDisk, name: &str) -> bool {
     file.read_exact_at(&mut kind, length - 16 - footer).unwrap();
     kind[0] == 4
 }
+
+#[test]
+fn status_counts_the_records_that_wait_for_no_graph() {
+    let around = Environment { graph_rows: 64, index_delay: std::time::Duration::from_secs(3_600), ..environment() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    let (main, mut chance) = (main_of(&memory), Chance(1));
+    let told = |indexed: usize, rows: usize, building: bool| {
+        let index = memory.status(&View::Branch(main)).unwrap()["index"].clone();
+        let expected = (&indexed.into(), &rows.into(), &building.into());
+        assert_eq!((&index["indexed"], &index["rows"], &index["building"]), expected);
+    };
+    memory.commit(&who(), main, (0..10).map(|number| note(number, &mut chance)).collect()).unwrap();
+    told(10, 10, false);
+    memory.commit(&who(), main, (10..ROWS).map(|number| note(number, &mut chance)).collect()).unwrap();
+    told(10, ROWS, true);
+    let (_disk, memory, fork) = indexed();
+    let index = memory.status(&fork).unwrap()["index"].clone();
+    assert_eq!((&index["indexed"], &index["building"]), (&ROWS.into(), &false.into()));
+}

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, MergeKind, Side, View};
+use engramfs::memory::{BranchId, FILES_ROOT, Kind, Memory, MergeKind, Side, View};
 
-use crate::files::{read, write};
+use crate::files::{read, rename, write};
 use crate::support::{main_of, open, verify, who};
 
 const HEADER: &str = "SQLite format 3\0";
@@ -113,4 +113,29 @@ fn what_was_resolved_is_open_again_once_any_member_changes() {
     write(&memory, main, "m.db-wal", "of the parent and more");
     assert_eq!(dry_run().status, "blocked");
     assert_ne!(dry_run().plan, resolved.plan);
+}
+
+/// Renames the database of a fork and its log, while its parent gets something at the new name of the database.
+fn renamed_onto(path: &str) -> (Arc<Memory>, BranchId, BranchId) {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    store(&memory, main, "base", "log");
+    let child = memory.fork(&who(), main, "x", None).unwrap();
+    for (from, to) in [("m.db", "n.db"), ("m.db-wal", "n.db-wal")] {
+        memory.edit(&who(), child, rename((FILES_ROOT, from), (FILES_ROOT, to))).unwrap();
+    }
+    write(&memory, main, path, "of the parent");
+    (memory, main, child)
+}
+
+#[test]
+fn a_unit_whose_place_another_thing_has_blocks_the_merge() {
+    let (memory, main, child) = renamed_onto("n.db/own");
+    let dry = memory.merge(&who(), child, MergeKind::Merge, true).unwrap();
+    assert_eq!((dry.status, dry.blockers[0].code()), ("blocked", "conflicts"));
+    assert_eq!(memory.merge(&who(), child, MergeKind::Merge, false).unwrap_err().code(), "conflicts");
+    assert_eq!(
+        (found(&memory, main), read(&memory, main, "n.db/own").unwrap()),
+        (pair("base", "log"), "of the parent".into())
+    );
 }

@@ -182,3 +182,27 @@ fn check_order(memory: &Memory, main: BranchId, line: &str, model: &BTreeMap<Str
         last = similarity;
     }
 }
+
+#[test]
+fn a_passage_that_is_not_embedded_yet_is_found_by_its_words_and_noindex_is_never_embedded() {
+    let (memory, told) = opened(&ForgetfulDisk::new(), 0);
+    let (main, view) = (main_of(&memory), View::Branch(main_of(&memory)));
+    memory.set(&who(), main, Setting::Rules, "hidden.md text noindex\n** text").unwrap();
+    let before = told.texts.load(Ordering::SeqCst);
+    write(&memory, main, "hidden.md", "tea");
+    memory.wait_files_indexed();
+    memory.wait_embedded();
+    assert_eq!(told.texts.load(Ordering::SeqCst), before, "nothing of it is embedded");
+    memory.commit(&who(), main, vec![put("a", None, Some("a drink"))]).unwrap();
+    memory.wait_embedded();
+    told.is_slow.store(true, Ordering::SeqCst);
+    write(&memory, main, "brew.md", "green tea at four");
+    memory.wait_files_indexed();
+    let answer = ask(&memory, &view, "tea");
+    told.is_slow.store(false, Ordering::SeqCst);
+    assert!(names(&answer).contains(&"files/brew.md".to_owned()), "{:?}", names(&answer));
+    assert_eq!(answer.reason.as_deref(), Some("files are still being embedded"));
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 0, "that counts records alone");
+    let all = r#"{"text":"a beverage","mode":"vector","k":9}"#;
+    assert_eq!(found(&memory, main, all), ["a", "files/brew.md"]);
+}
