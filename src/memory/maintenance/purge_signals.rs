@@ -30,6 +30,9 @@ impl Memory {
     ) -> Result<Value, Error> {
         // The others first: their rights are checked by that, before any signal goes.
         let mut report = self.purge_others(who, branch, items, options)?;
+        // Before a signal goes: where another purge runs, this one is refused and nothing has changed.
+        let running = || Running::begin(&self.maintenance.purge.is_running);
+        let _running = if options.dry_run { None } else { Some(running()?) };
         let (mut gone, mut missing) = (Vec::new(), Vec::new());
         for item in signals {
             let is_gone = self.take_signal(who, branch, &item, options)?;
@@ -42,7 +45,6 @@ impl Memory {
             };
             // The lines of events in memory show values of signals, so they go, too.
             self.events.drop_lines(owner);
-            let _running = Running::begin(&self.maintenance.purge.is_running)?;
             let catalog = self.catalog().clone();
             self.drop_dead_bytes(&catalog)?;
         }
@@ -89,5 +91,32 @@ impl Memory {
 fn extend(list: &mut Value, more: &[Arc<str>]) {
     if let Value::Array(list) = list {
         list.extend(more.iter().map(|item| Value::from(&**item)));
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, OpenMode};
+
+    #[test]
+    fn a_purge_that_is_refused_since_another_one_runs_leaves_the_signals() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.claim_signal(&who, main, &"tea".into(), 0o644).unwrap();
+        let purge = || {
+            let options = PurgeOptions { dry_run: false, copies: false };
+            memory.purge(&who, main, &["shared/signals/tea".into()], options)
+        };
+        let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+        assert_eq!(purge().unwrap_err().code(), "purge_running");
+        assert!(memory.signal(main, "tea").unwrap().is_some());
+        drop(running);
+        purge().unwrap();
+        assert!(memory.signal(main, "tea").unwrap().is_none());
     }
 }
