@@ -84,7 +84,9 @@ fn write(disk: &dyn Disk, lost: &[LostTemporary]) -> std::io::Result<()> {
     let file = disk.create(NEW_PATH)?;
     file.write_all_at(&bytes, 0)?;
     file.sync()?;
-    disk.rename(NEW_PATH, PATH)
+    disk.rename(NEW_PATH, PATH)?;
+    // Of the directory, too: the mount ends next, and a crash of the machine must not take the new name back.
+    disk.sync_dir("")
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<LostTemporary>, Error> {

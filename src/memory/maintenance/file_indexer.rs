@@ -217,7 +217,7 @@ impl Memory {
         }
     }
 
-    /// Writes again, without contents that nothing has, the segments of which that is a good part: more than one in `share`.
+    /// Writes again, without contents that nothing has, the segments of which that is a good part: one in `share` or more.
     fn prune_file_index(&self, catalog: &Catalog, share: u32) -> Result<(), Error> {
         let live = live_contents(catalog);
         for segment in &self.storage.file_index.set().segments {
