@@ -90,6 +90,12 @@ pub enum SignalChange {
 }
 
 impl Signal {
+    /// Returns whether a user may take it away: its owner, the owner of the branch whose shared log it belongs to, and root, as
+    /// rm(1) may in a directory with the sticky bit.
+    pub fn can_be_purged_by(&self, uid: u32, log_owner: u32) -> bool {
+        [0, self.owner, log_owner].contains(&uid)
+    }
+
     /// Returns when its time is over, if it has one.
     pub fn end(&self) -> Option<Time> {
         match self.lifetime {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::purge::{PurgeOptions, Running, nothing_found};
 use super::purge_report::PurgeReport;
 use crate::memory::catalog::BranchId;
-use crate::memory::{Actor, Error, Kind, Memory};
+use crate::memory::{Actor, Error, Kind, Memory, PurgeError};
 
 /// What the names of signals begin with, as their paths do.
 const PREFIX: &str = "shared/signals/";
@@ -20,7 +20,8 @@ pub(super) fn is_signal(item: &str) -> bool {
 
 impl Memory {
     /// Purges signals, named as `shared/signals/KEY`, with the other items. Fails with `PurgeError::NothingFound` where
-    /// none of all items is there, and as a purge of the other items does.
+    /// none of all items is there, with `PurgeError::NotOwner` for a signal of somebody else, before anything goes, and as a
+    /// purge of the other items does.
     pub(super) fn purge_with_signals(
         &self,
         who: &Actor,
@@ -28,25 +29,20 @@ impl Memory {
         (signals, items): (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>),
         options: PurgeOptions,
     ) -> Result<Value, Error> {
-        // The others first: their rights are checked by that, before any signal goes.
+        // All rights are asked for before anything goes: neither half of a purge can be taken back.
+        let [mut gone, mut missing] = self.signals_to_purge(who, branch, signals)?;
         let mut report = self.purge_others(who, branch, items, options)?;
-        // Before a signal goes: where another purge runs, this one is refused and nothing has changed.
-        let running = || Running::begin(&self.maintenance.purge.is_running);
-        let _running = if options.dry_run { None } else { Some(running()?) };
-        let (mut gone, mut missing) = (Vec::new(), Vec::new());
-        for item in signals {
-            let is_gone = self.take_signal(who, branch, &item, options)?;
-            if is_gone { gone.push(item) } else { missing.push(item) }
-        }
         if !options.dry_run {
-            let owner = {
-                let catalog = self.catalog();
-                catalog.log_owner(catalog.branch(branch)?)?.id
-            };
-            // The lines of events in memory show values of signals, so they go, too.
-            self.events.drop_lines(owner);
+            // Before a signal goes: where another purge runs, this one is refused and no signal has gone.
+            let _running = Running::begin(&self.maintenance.purge.is_running)?;
+            let removed = self.remove_signals(who, branch, gone);
             let catalog = self.catalog().clone();
+            // The lines of events in memory show values of signals, so they go, too; also where one signal was refused.
+            self.events.drop_lines(catalog.log_owner(catalog.branch(branch)?)?.id);
             self.drop_dead_bytes(&catalog)?;
+            let [removed, ended] = removed?;
+            gone = removed;
+            missing.extend(ended);
         }
         extend(&mut report["items"], &gone);
         extend(&mut report["not_found"], &missing);
@@ -74,18 +70,43 @@ impl Memory {
         }
     }
 
-    /// Removes a signal, unless that is just tried; returns whether it is there.
-    fn take_signal(&self, who: &Actor, branch: BranchId, item: &str, options: PurgeOptions) -> Result<bool, Error> {
-        let key: Arc<str> = item.strip_prefix(PREFIX).unwrap_or_default().into();
-        if options.dry_run {
-            return Ok(self.signal(branch, &key)?.is_some());
+    /// Returns which signals are there, and which are not. Fails with `PurgeError::NotOwner` where one is somebody else's.
+    fn signals_to_purge(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        items: BTreeSet<Arc<str>>,
+    ) -> Result<[Vec<Arc<str>>; 2], Error> {
+        let catalog = self.catalog().clone();
+        let log_owner = catalog.log_owner(catalog.branch(branch)?)?;
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
+        for item in items {
+            match self.signal(branch, key_of(&item))? {
+                None => missing.push(item),
+                Some(signal) if signal.can_be_purged_by(who.uid, log_owner.uid) => there.push(item),
+                Some(_) => return Err(PurgeError::NotOwner { branches: log_owner.path.to_string() }.into()),
+            }
         }
-        match self.remove_signal(who, branch, &key) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == Kind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok([there, missing])
     }
+
+    /// Removes signals; returns those that it removed, and those that have ended since they were looked at. Fails as
+    /// [`Memory::purge_signal`] does.
+    fn remove_signals(&self, who: &Actor, branch: BranchId, items: Vec<Arc<str>>) -> Result<[Vec<Arc<str>>; 2], Error> {
+        let (mut gone, mut ended) = (Vec::new(), Vec::new());
+        for item in items {
+            match self.purge_signal(who, branch, &key_of(&item).into()) {
+                Ok(()) => gone.push(item),
+                Err(error) if error.kind() == Kind::NotFound => ended.push(item),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok([gone, ended])
+    }
+}
+
+fn key_of(item: &str) -> &str {
+    item.strip_prefix(PREFIX).unwrap_or_default()
 }
 
 fn extend(list: &mut Value, more: &[Arc<str>]) {

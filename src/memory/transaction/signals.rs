@@ -254,6 +254,20 @@ impl Memory {
         })
     }
 
+    /// Removes a signal, whichever agent's its key is, for its owner, the owner of the branch whose log it belongs to, or root.
+    /// Kind `NotFound` where there is none, `Denied` for anybody else.
+    pub(in crate::memory) fn purge_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
+        self.change_signals(who, via, 0, |context| {
+            let signal = context.live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
+            // Another signal may have got the key since the caller looked.
+            if !signal.can_be_purged_by(context.who.uid, context.owner.uid) {
+                let path = context.owner.path.to_string();
+                return Err(SignalError::NotOwner { uid: context.who.uid, path });
+            }
+            Ok(vec![remove(key, "removed")])
+        })
+    }
+
     /// Gives a signal another key, in place of one that has it already, unless that shall stay.
     ///
     /// Kind `NotFound` where there is none, `Exists` where the key is taken.

@@ -201,6 +201,8 @@ fn signals_belong_to_their_writers_and_leases_and_names_of_agents_to_their_owner
     for script in [
         "echo 2 > main/branches/bob/shared/signals/x",
         "rm -f main/branches/bob/shared/signals/x",
+        "echo purge shared/signals/x > main/branches/bob/ctl",
+        "echo purge --dry-run shared/signals/x > main/branches/bob/ctl",
         "mv main/branches/bob/shared/signals/x main/branches/bob/shared/signals/y",
         "echo 2 > main/shared/signals/new",
         "echo 2 > main/branches/bob/shared/signals/agent:planner:new",
