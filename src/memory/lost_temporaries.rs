@@ -114,6 +114,15 @@ mod tests {
     use crate::disk::ForgetfulDisk;
 
     #[test]
+    fn a_power_cut_after_the_note_leaves_it() {
+        let disk = ForgetfulDisk::new();
+        let lost = [LostTemporary { branch: BranchId(7), uid: 1000, time: Time(5), name: "a~".into() }];
+        write(&disk, &lost).unwrap();
+        let after = disk.power_cut_keep_nothing();
+        assert_eq!(read(&read_file(&after, PATH).unwrap()).unwrap(), lost);
+    }
+
+    #[test]
     fn what_was_lost_reads_back_and_no_flipped_bit_passes() {
         let disk = ForgetfulDisk::new();
         let one = LostTemporary { branch: BranchId(7), uid: 1000, time: Time(-5), name: ".a.json".into() };
