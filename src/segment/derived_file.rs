@@ -160,7 +160,7 @@ impl DerivedFile {
         self.embedder
     }
 
-    /// Returns the numbers of a vector.
+    /// Returns how many numbers each vector has, at most 2³² - 1; what it is without vectors means nothing.
     pub fn dim(&self) -> usize {
         self.dim
     }

@@ -30,8 +30,11 @@ pub struct FileContent {
 /// The part of one chunk that a range of a file covers.
 #[derive(Clone, Copy)]
 pub(super) struct ChunkRange {
+    /// The chunk's place in the file, from 0.
     pub number: u64,
+    /// The first byte of it that is covered, from the chunk's begin.
     pub start: usize,
+    /// The byte after the last one that is covered.
     pub end: usize,
 }
 

@@ -107,7 +107,7 @@ impl History {
         Ok(())
     }
 
-    /// Adds the newest entry.
+    /// Adds the newest entry: its sequence number is one more than that of the entry before, as look-ups count on.
     pub fn push(&self, signed: &SignedEntry) {
         let lengths = lengths(signed);
         self.snapshot().tail.write().push(signed, lengths);
