@@ -34,7 +34,8 @@ struct SettingBuffer {
     state: CommitState,
 }
 
-/// How far it is with a value of several lines.
+/// Whether the lines written so far are the setting's value. A close with lines that no commit took commits them, and one after a
+/// refusal must not do that again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommitState {
     /// The setting has that value.

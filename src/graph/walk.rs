@@ -17,7 +17,7 @@ pub(super) trait Adjacency {
     fn list(&self, node: u32) -> &[[u8; 4]];
 }
 
-/// Which nodes may be found.
+/// Which nodes may be found. The walk passes through the others all the same: without them the graph would fall apart.
 pub(super) trait Visibility {
     /// Asks memory for what [`Visibility::sees`] reads.
     fn fetch(&self, node: u32);

@@ -10,7 +10,7 @@ pub fn text_hash(text: &str) -> Hash {
     Hash::of(&CONTEXT, text.as_bytes())
 }
 
-/// A vector that an embedder made, with what queries compare.
+/// A vector that an embedder made, with what queries compare: worked out once, when it is made, and not again by each query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DerivedVector {
     /// The numbers.

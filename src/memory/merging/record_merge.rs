@@ -15,7 +15,8 @@ use crate::merge::{Action, Sides, plan_one};
 use crate::object::{Context, Hash, Hasher};
 use crate::segment::{Row, SegmentError};
 
-/// How often a pause is made.
+/// Records that are planned between two pauses, and that one hash of the plan covers: a merge that is planned again after the
+/// parent has gone on hashes only the groups that hold one of its changes.
 const RECORDS_AT_ONCE: usize = 1024;
 
 /// Gives the side chosen manually.

@@ -26,7 +26,7 @@ static COMMAND_CONTEXT: Context = Context::new("engramfs 2026 act v2");
 static LINK_CONTEXT: Context = Context::new("engramfs 2026 journal link v1");
 static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
-/// The end of the chain of entries.
+/// The end of the chain of entries. Only who holds the right to write sees it, so that no two entries get one number.
 pub(in crate::memory) struct LogTail {
     /// Number of the last entry.
     pub seq: u64,
