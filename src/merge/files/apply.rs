@@ -1,4 +1,4 @@
-//! //! Applies the changes to a copy of the parent's tree, and records each as one that the log can hold: the patch
+//! Applies the changes to a copy of the parent's tree, and records each as one that the log can hold: the patch
 //! replayed on the parent's tree gives the same tree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
