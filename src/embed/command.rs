@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use crate::sync::{Condvar, Mutex};
 
 /// Texts of one line.
 const BATCH_TEXTS: usize = 32;
+/// Bytes of a line of its standard error that the log gets at once.
+const LOG_LINE_BYTES_MAX: u64 = 4096;
 /// Bytes of an answer at most.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
@@ -228,7 +230,7 @@ impl CommandQueue {
         let line = match child.exchange(&job.line) {
             Ok(line) => line,
             Err(error) => {
-                let status = self.end(child);
+                let status = self.end_child(child);
                 let status = status.map_or_else(String::new, |status| format!(", {status}"));
                 return Err(EmbedError::Unreachable(format!("the command ended{status} ({error})")));
             }
@@ -245,13 +247,13 @@ impl CommandQueue {
         if keeps {
             *running = Some(child);
         } else {
-            self.end(child);
+            self.end_child(child);
         }
         vectors
     }
 
     /// Ends the child that has the current job; returns how it ended.
-    fn end(&self, child: RunningChild) -> Option<ExitStatus> {
+    fn end_child(&self, child: RunningChild) -> Option<ExitStatus> {
         // Before it is waited for: after that its number may be another process group's.
         if let Some(current) = &mut self.state.lock().current {
             current.group = None;
@@ -268,10 +270,23 @@ impl RunningChild {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Not the server's own: it is started before a mount goes into the background, and would hold the caller's standard
+            // error open, so that whoever reads that to its end would wait for ever.
+            .stderr(Stdio::piped())
             .spawn()?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(input), Some(output)) => Ok(RunningChild { child, input, output: BufReader::new(output) }),
-            _ => Err(io::Error::other("it has no standard input and output")),
+        let (Some(input), Some(output), Some(complaints)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("it has no standard input, output and error"));
+        };
+        let running = RunningChild { child, input, output: BufReader::new(output) };
+        let logs = std::thread::Builder::new().name("embedder-log".to_owned()).spawn(move || log_lines(complaints));
+        match logs {
+            Ok(_) => Ok(running),
+            Err(error) => {
+                running.end();
+                Err(error)
+            }
         }
     }
 
@@ -299,6 +314,19 @@ impl RunningChild {
             kill(group);
         }
         self.child.wait().ok()
+    }
+}
+
+/// Passes on to the log what a command writes to its standard error, until that is closed.
+fn log_lines(complaints: ChildStderr) {
+    let mut complaints = BufReader::new(complaints);
+    loop {
+        let mut line = Vec::new();
+        // Bounded, as nothing says that a line ends.
+        match (&mut complaints).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(1..) => log::warn!("the embedder's command says: {}", String::from_utf8_lossy(&line).trim_end()),
+            Ok(0) | Err(_) => return,
+        }
     }
 }
 

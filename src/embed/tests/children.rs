@@ -67,6 +67,19 @@ fn a_command_that_hangs_is_given_up_in_time_and_killed_with_all_it_started() {
     );
 }
 
+/// Once a script that read what `mount --embed` said in the background waited for as long as the mount lasted.
+#[test]
+fn a_command_does_not_hold_the_standard_error_of_its_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    let embedder =
+        CommandEmbedder::new(&format!("readlink /proc/$$/fd/2 > {}; echo complaint >&2; {GOOD}", link.display()));
+    assert_eq!(embedder.embed(TextKind::Document, &["abc"], LIMIT).unwrap(), [[3.0, 1.0]]);
+    let own = std::fs::read_link("/proc/self/fd/2").unwrap();
+    let of_command = std::fs::read_to_string(link).unwrap();
+    assert!(of_command.starts_with("pipe:") && of_command.trim() != own.to_string_lossy(), "{of_command}");
+}
+
 /// Once the thread that speaks with the child tried a job again that had been given up, and the second child hung on it for
 /// good: no text was embedded any more.
 #[test]
