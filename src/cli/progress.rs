@@ -68,13 +68,13 @@ impl Waiting {
 
 /// Says how many are done of how many, and how long the rest takes at the speed so far.
 pub struct ProgressLine {
-    unit: Unit,
+    quantity: Quantity,
     done: Cell<u64>,
     line: TerminalLine,
 }
 
 /// What is counted.
-enum Unit {
+enum Quantity {
     /// Bytes, of so many.
     Bytes(u64),
     /// Things of this name.
@@ -85,33 +85,33 @@ impl ProgressLine {
     /// Begins with none of `all` bytes read; shows nothing where programs read what is printed (`hidden`) or standard error is
     /// not a terminal.
     pub fn of_bytes(all: u64, hidden: bool) -> ProgressLine {
-        ProgressLine { unit: Unit::Bytes(all), done: Cell::new(0), line: TerminalLine::new(hidden) }
+        ProgressLine { quantity: Quantity::Bytes(all), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
     /// Begins to count things of which the number is not known yet; hidden as [`ProgressLine::of_bytes`] says.
     pub fn of_things(name: &'static str, hidden: bool) -> ProgressLine {
-        ProgressLine { unit: Unit::Things(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
+        ProgressLine { quantity: Quantity::Things(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
     /// Says how many are done, and of how many.
     pub fn reach(&self, done: u64, all: u64) {
-        self.line.draw(|elapsed| self.unit.render(done, all, elapsed));
+        self.line.draw(|elapsed| self.quantity.render(done, all, elapsed));
     }
 
     /// Adds bytes that are read.
     pub fn advance(&self, bytes: u64) {
         self.done.set(self.done.get() + bytes);
-        if let Unit::Bytes(all) = self.unit {
+        if let Quantity::Bytes(all) = self.quantity {
             self.reach(self.done.get(), all);
         }
     }
 }
 
-impl Unit {
+impl Quantity {
     fn render(&self, done: u64, all: u64, elapsed: Duration) -> String {
         let counts = match self {
-            Unit::Bytes(_) => format!("{} of {} MiB", done >> 20, all >> 20),
-            Unit::Things(name) => format!("{done} of {all} {name}"),
+            Quantity::Bytes(_) => format!("{} of {} MiB", done >> 20, all >> 20),
+            Quantity::Things(name) => format!("{done} of {all} {name}"),
         };
         let rest = elapsed.as_secs_f64() * all.saturating_sub(done) as f64 / done.max(1) as f64;
         format!("{counts}, about {} s left", rest.ceil() as u64)
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn the_rest_is_told_at_the_speed_so_far() {
         let second = Duration::from_secs(1);
-        assert_eq!(Unit::Bytes(0).render(3 << 20, 9 << 20, second), "3 of 9 MiB, about 2 s left");
-        assert_eq!(Unit::Things("entries").render(10, 10, second), "10 of 10 entries, about 0 s left");
-        assert_eq!(Unit::Things("entries").render(0, 10, second), "0 of 10 entries, about 10 s left");
+        assert_eq!(Quantity::Bytes(0).render(3 << 20, 9 << 20, second), "3 of 9 MiB, about 2 s left");
+        assert_eq!(Quantity::Things("entries").render(10, 10, second), "10 of 10 entries, about 0 s left");
+        assert_eq!(Quantity::Things("entries").render(0, 10, second), "0 of 10 entries, about 10 s left");
     }
 
     #[test]
