@@ -4,7 +4,8 @@ use super::EmbedError;
 use super::files::ModelFiles;
 use super::layer::{Dense, LayerNorm, add, attend, gelu};
 use super::onnx::OnnxWeights;
-use super::weights::{SafetensorsWeights, WeightSource, WeightTensor};
+use super::safetensors::SafetensorsWeights;
+use super::weights::{WeightSource, WeightTensor};
 
 /// A model with its weights, ready to run.
 pub struct Bert {

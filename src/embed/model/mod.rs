@@ -4,6 +4,7 @@ mod bert;
 mod files;
 mod layer;
 mod onnx;
+mod safetensors;
 mod tokens;
 mod weights;
 

@@ -1,7 +1,5 @@
 //! The weights of a model by the names that they have in BERT, out of a file of one form or another.
 
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
-
 /// Numbers with their shape, row by row.
 #[derive(Debug)]
 pub struct WeightTensor {
@@ -20,35 +18,6 @@ pub trait WeightSource {
     /// and where the file does not tell which matrix it is.
     fn matrix(&self, map: &str) -> Result<WeightTensor, String> {
         self.tensor(&format!("{map}.weight"))
-    }
-}
-
-/// The weights in a file of safetensors.
-pub struct SafetensorsWeights<'a> {
-    tensors: SafeTensors<'a>,
-    /// The prefix of each name.
-    prefix: &'static str,
-}
-
-impl SafetensorsWeights<'_> {
-    /// Reads the file's table. Fails where the table does not parse, or the tensors do not fit into the file.
-    pub fn new(file: &[u8]) -> Result<SafetensorsWeights<'_>, SafeTensorError> {
-        let tensors = SafeTensors::deserialize(file)?;
-        let has_prefix = tensors.tensor("bert.embeddings.word_embeddings.weight").is_ok();
-        Ok(SafetensorsWeights { tensors, prefix: if has_prefix { "bert." } else { "" } })
-    }
-}
-
-impl WeightSource for SafetensorsWeights<'_> {
-    fn tensor(&self, name: &str) -> Result<WeightTensor, String> {
-        let tensor = self.tensors.tensor(&format!("{}{name}", self.prefix)).map_err(|_| "is missing".to_owned())?;
-        let values = match tensor.dtype() {
-            Dtype::F32 => singles(tensor.data()),
-            Dtype::F16 => halves(tensor.data()),
-            Dtype::BF16 => brain_floats(tensor.data()),
-            other => return Err(format!("is of type {other:?}, and F32, F16 and BF16 can be read")),
-        };
-        Ok(WeightTensor { shape: tensor.shape().to_vec(), values })
     }
 }
 

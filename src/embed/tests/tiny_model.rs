@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
 use super::super::model::ModelEmbedder;
@@ -53,13 +52,21 @@ impl TinyModel {
         TinyModel(weights)
     }
 
+    /// The weights as a safetensors file.
+    fn safetensors(&self) -> Vec<u8> {
+        let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+        for (name, (shape, numbers)) in &self.0 {
+            let begin = data.len();
+            data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            let info = json!({ "dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()] });
+            header.insert(name.clone(), info);
+        }
+        let header = serde_json::to_vec(&header).unwrap();
+        [(header.len() as u64).to_le_bytes().to_vec(), header, data].concat()
+    }
+
     pub fn write(&self, folder: &Path) {
-        let bytes: BTreeMap<&String, Vec<u8>> =
-            self.0.iter().map(|(name, (_, n))| (name, n.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
-        let views = self.0.iter().map(|(name, (shape, _))| {
-            (name.clone(), TensorView::new(Dtype::F32, shape.clone(), &bytes[name]).unwrap())
-        });
-        std::fs::write(folder.join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+        std::fs::write(folder.join("model.safetensors"), self.safetensors()).unwrap();
         let config = json!({
             "model_type": "bert", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
             "intermediate_size": WIDE, "hidden_act": "gelu", "layer_norm_eps": 1e-12,

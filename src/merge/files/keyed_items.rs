@@ -1,14 +1,45 @@
 //! Named items in an order: the lines of a union, the entries of a manifest.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
-
-use indexmap::IndexMap;
 
 use super::content::other;
 use super::{Contents, Loser, Merged, Side, Strategy};
 
 /// Items in the order in which their names first came.
-pub(super) type Items<N, V> = IndexMap<N, V>;
+pub(super) struct Items<N, V> {
+    /// Each item behind its place in that order.
+    by_name: HashMap<N, (usize, V)>,
+}
+
+impl<N: Hash + Eq, V> Items<N, V> {
+    pub(super) fn new() -> Items<N, V> {
+        Items { by_name: HashMap::new() }
+    }
+
+    /// Adds an item, or replaces the one of that name in its place; returns what it replaced.
+    pub(super) fn insert(&mut self, name: N, value: V) -> Option<V> {
+        let end = self.by_name.len();
+        match self.by_name.entry(name) {
+            Entry::Occupied(mut item) => Some(std::mem::replace(&mut item.get_mut().1, value)),
+            Entry::Vacant(free) => {
+                free.insert((end, value));
+                None
+            }
+        }
+    }
+
+    fn get(&self, name: &N) -> Option<&V> {
+        self.by_name.get(name).map(|(_, value)| value)
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = (&N, &V)> {
+        let mut items: Vec<_> = self.by_name.iter().collect();
+        items.sort_unstable_by_key(|(_, (place, _))| *place);
+        items.into_iter().map(|(name, (_, value))| (name, value))
+    }
+}
 
 /// The items of one file on three sides.
 pub(super) struct ThreeWay<N, V> {
@@ -26,7 +57,7 @@ impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
     /// What one side changed, added or removed is taken; where both did it differently, `decide`
     /// gets the child's and the parent's item, none for a removed one, and gives what to keep.
     pub(super) fn merge(&self, mut decide: impl FnMut(Option<&V>, Option<&V>) -> Option<V>) -> Vec<V> {
-        let mut merged = Vec::with_capacity(self.child.len().max(self.parent.len()));
+        let mut merged = Vec::new();
         let mut take = |base: Option<&V>, child: Option<&V>, parent: Option<&V>| {
             merged.extend(if child == parent || child == base {
                 parent.cloned()
@@ -36,15 +67,16 @@ impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
                 decide(child, parent)
             });
         };
-        for (name, base) in &self.base {
+        let in_base = |name: &N| self.base.get(name).is_some();
+        for (name, base) in self.base.in_order() {
             take(Some(base), self.child.get(name), self.parent.get(name));
         }
-        for (name, parent) in self.parent.iter().filter(|(name, _)| !self.base.contains_key(*name)) {
+        for (name, parent) in self.parent.in_order().filter(|(name, _)| !in_base(name)) {
             take(None, self.child.get(name), Some(parent));
         }
         // What both added was taken with the parent's additions, where the child's was compared with it.
-        let is_new = |name: &N| !self.base.contains_key(name) && !self.parent.contains_key(name);
-        for (_, child) in self.child.iter().filter(|(name, _)| is_new(name)) {
+        let is_new = |name: &N| !in_base(name) && self.parent.get(name).is_none();
+        for (_, child) in self.child.in_order().filter(|(name, _)| is_new(name)) {
             take(None, Some(child), None);
         }
         merged
