@@ -86,11 +86,6 @@ impl EmbedError {
             EmbedError::Answer(_) => "see that it is an embedder of texts, and that it fits the request".to_owned(),
         }
     }
-
-    /// Tells whether asking for fewer texts at a time may help: it is about these texts, not about the embedder.
-    pub fn is_about_texts(&self) -> bool {
-        matches!(self, EmbedError::Refused(_) | EmbedError::Answer(_))
-    }
 }
 
 /// Makes vectors of texts. Equal texts of one kind get the same vector, but for rounding.

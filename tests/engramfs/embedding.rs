@@ -49,8 +49,11 @@ impl Embedder for Topics {
         if self.told.is_down.load(Ordering::SeqCst) {
             return Err(EmbedError::Unreachable("it is down".to_owned()));
         }
-        if texts.len() > 1 && texts.iter().any(|text| text.contains("poison")) || texts == ["poison"] {
+        if texts.contains(&"poison") {
             return Err(EmbedError::Refused("poison".to_owned()));
+        }
+        if texts.contains(&"hang") {
+            return Err(EmbedError::TimedOut(1));
         }
         self.told.texts.fetch_add(texts.len(), Ordering::SeqCst);
         let vector = |text: &&str| {
@@ -261,6 +264,37 @@ fn a_text_that_is_refused_stops_no_other() {
     assert_eq!(status(&memory, &view)["index"]["unembedded"], 1);
     let answer = ask(&memory, &view, "a beverage");
     assert_eq!(answer.reason.as_deref(), Some("1 of 7 records are not embedded yet"));
+}
+
+#[test]
+fn a_text_on_which_the_embedder_hangs_stops_no_other() {
+    let (_, memory, told, view) = embedded();
+    let before = told.texts.load(Ordering::SeqCst);
+    let texts = ["hang", "a drink", "a bill", "poison", "a host"];
+    let edits = texts.iter().map(|text| put(text, None, Some(text))).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    memory.wait_embedded();
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 2);
+    assert_eq!(status(&memory, &view)["embedder"]["state"], "ready");
+    assert!(told.texts.load(Ordering::SeqCst) > before + 3, "probes tell a text's fault from an outage");
+}
+
+#[test]
+fn an_outage_costs_no_text_its_vector() {
+    let (_, memory, told, view) = embedded();
+    told.is_down.store(true, Ordering::SeqCst);
+    let texts = ["a drink", "a bill", "a host"];
+    let edits = texts.iter().map(|text| put(text, None, Some(text))).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    while status(&memory, &view)["embedder"]["state"] == "ready" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    told.is_down.store(false, Ordering::SeqCst);
+    while status(&memory, &view)["embedder"]["state"] != "ready" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    memory.wait_embedded();
+    assert_eq!(status(&memory, &view)["index"]["unembedded"], 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! counts below a root branch is named in a signed entry; `reembed` makes another one beside it, and then has that
 //! count.
 
+mod batch;
 mod collect;
 mod passages;
 mod reembed;

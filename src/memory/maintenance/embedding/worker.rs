@@ -5,17 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::EmbedderSlot;
+use super::batch::{BatchEmbedder, DOCUMENTS_LIMIT, KeyedText};
 use super::collect::{EmbeddingGoal, EmbeddingTask};
-use crate::embed::{EmbedError, EmbedderIdentity, TextKind, agrees};
+use crate::embed::{EmbedError, EmbedderIdentity, agrees};
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
 use crate::memory::transaction::commands::RecordEmbedder;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
-use crate::record::DerivedVector;
 use crate::segment::Segment;
 
-/// What an embedder may take for a batch of documents.
-const DOCUMENTS_LIMIT: Duration = Duration::from_secs(120);
 /// How long is waited before an embedder that did not answer is asked again, at first and at most.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -159,12 +157,11 @@ impl EmbeddingWorker {
 
     /// Embeds texts in batches, each of which counts at once; stops where something was written meanwhile. The store is
     /// not held while the embedder works.
-    fn embed(&self, goal: &EmbeddingGoal, texts: &[(Hash, String)]) -> Result<usize, Interruption> {
+    fn embed(&self, goal: &EmbeddingGoal, texts: &[KeyedText]) -> Result<usize, Interruption> {
+        let embedder = BatchEmbedder { slot: &self.slot, record: &goal.record };
         let mut count = 0;
         for batch in texts.chunks(self.slot.embedder.batch()) {
-            let vectors = self.embed_batch(batch, goal.record.dim)?;
-            count += vectors.len();
-            self.slot.insert(&goal.record, vectors);
+            count += embedder.embed(batch).map_err(Interruption::Embedder)?;
             if let Some(memory) = self.memory.upgrade() {
                 memory.maintenance.embedding.step();
             }
@@ -173,39 +170,6 @@ impl EmbeddingWorker {
             }
         }
         Ok(count)
-    }
-
-    fn embed_batch(
-        &self,
-        batch: &[(Hash, String)],
-        dim: usize,
-    ) -> Result<Vec<(Hash, Arc<DerivedVector>)>, Interruption> {
-        let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
-        let embedded = self.slot.embedder.embed(TextKind::Document, &texts, DOCUMENTS_LIMIT).and_then(|vectors| {
-            let found = vectors.first().map_or(dim, Vec::len);
-            let wrong = || EmbedError::Unreachable(format!("its vectors have {found} numbers now, and had {dim}"));
-            if found == dim { Ok(vectors) } else { Err(wrong()) }
-        });
-        match (embedded, batch) {
-            (Ok(vectors), _) => {
-                let keyed = batch.iter().zip(vectors);
-                Ok(keyed.map(|((hash, _), vector)| (*hash, Arc::new(DerivedVector::new(vector)))).collect())
-            }
-            (Err(error), [(hash, _)]) if error.is_about_texts() => {
-                log::warn!("a text stays without a vector until the next mount: {error}");
-                self.slot.note_refused(*hash);
-                Ok(Vec::new())
-            }
-            // One of them is what it does not take.
-            (Err(error), _) if error.is_about_texts() => {
-                let mut found = Vec::new();
-                for one in batch.chunks(1) {
-                    found.extend(self.embed_batch(one, dim)?);
-                }
-                Ok(found)
-            }
-            (Err(error), _) => Err(Interruption::Embedder(error)),
-        }
     }
 
     /// Writes what there is of a large segment from time to time, so that a crash costs part of the work.
