@@ -10,7 +10,7 @@
 use super::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Reader, Writer};
 
-/// Builds the bytes of a chunk.
+/// Builds the bytes of a chunk, out of entries that follow each other and were signed with one key.
 #[derive(Default)]
 pub struct EntryChunkWriter {
     out: Writer,
@@ -40,12 +40,12 @@ impl EntryChunkWriter {
         self.count += 1;
     }
 
-    /// Returns how many entries it has.
+    /// Returns how many entries it has. With none it has no bytes either: the head is written with the first.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the bytes so far.
+    /// Returns the bytes so far, which are a whole chunk behind every [`EntryChunkWriter::push`].
     pub fn as_slice(&self) -> &[u8] {
         self.out.as_slice()
     }

@@ -22,7 +22,7 @@ pub struct SharedFields {
 }
 
 impl SharedFields {
-    /// Returns it of an entry.
+    /// Copies them out of an entry; the texts stay shared with it.
     pub fn of(entry: &Entry) -> SharedFields {
         SharedFields {
             branch: entry.branch.clone(),
@@ -36,7 +36,7 @@ impl SharedFields {
         }
     }
 
-    /// Appends all but the key.
+    /// Appends all but the key, which a chunk has once for all its entries.
     pub(super) fn write(&self, out: &mut Writer) {
         out.text(&self.branch).number(self.branch_id).maybe_text(self.parent.as_deref()).number(self.parent_id);
         self.labels.iter().fold(&mut *out, |out, label| out.text(label));

@@ -13,9 +13,9 @@ static LOST_CONTEXT: Context = Context::new("engramfs 2026 lost part v1");
 /// can take a line away and leave hash and signature of its entry as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryForm {
-    /// What is hashed and signed.
+    /// What is hashed and signed: of lost lines their hashes.
     Signed,
-    /// What is stored.
+    /// What is stored: lost lines as they were, until a purge leaves their hashes alone.
     Stored,
 }
 
@@ -27,14 +27,14 @@ pub enum Side {
     Child,
     /// The branch that the child was forked from.
     Parent,
-    /// Both hold the same.
+    /// Both sides hold the same, or a record of each is kept.
     Both,
 }
 
 /// A line or an entry of a file that a merge did not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPart {
-    /// Whose it was.
+    /// The side whose version had it.
     pub side: Side,
     /// What it said, cut where it is long: the whole of it is in that side's version of the file. Blanks where it was
     /// purged, as many as keep the lines of readers at their offsets.
@@ -44,7 +44,7 @@ pub struct LostPart {
 }
 
 impl LostPart {
-    /// Returns a part that was just lost.
+    /// Returns a part that a merge has just lost, of which nothing is purged.
     pub fn new(side: Side, text: Arc<str>) -> LostPart {
         LostPart { side, text, purged: None }
     }
@@ -53,7 +53,7 @@ impl LostPart {
         self.purged.unwrap_or_else(|| Hash::of(&LOST_CONTEXT, self.text.as_bytes()))
     }
 
-    /// Returns the part without its text.
+    /// Returns the part with blanks for its text, and with the hash that was signed.
     fn without_text(&self) -> LostPart {
         // Without the quotes. Blanks need no escape, so the line stays as long as it was.
         let length = json!(*self.text).to_string().len() - 2;
@@ -98,9 +98,9 @@ pub struct Decision {
     pub decision: Option<Side>,
     /// Of a file whose lines or entries were joined: the first of those that were not kept.
     pub lost: Vec<LostPart>,
-    /// How many more were not kept.
+    /// How many more were not kept than [`Decision::lost`] has.
     pub lost_more: u64,
-    /// Why a file did not merge by its kind.
+    /// Why a file did not merge by its kind; none where it did.
     pub note: Option<Arc<str>>,
     /// The id that the child's version of a record has in the result, where both are kept.
     pub kept_as: Option<Arc<str>>,
@@ -110,7 +110,7 @@ pub struct Decision {
 const WITH_DETAILS: u8 = 0x10;
 /// Set in the side of a part that was purged.
 const PURGED: u8 = 0x10;
-/// No part is longer as JSON.
+/// Longest text that a purged part may claim. No part is longer as JSON, so a larger number is damage.
 const PURGED_BYTES_MAX: usize = 1 << 16;
 
 fn side_code(side: Option<Side>) -> u8 {
@@ -142,7 +142,6 @@ impl Decision {
         self.decision != Some(Side::Both) || self.kept_as.is_some()
     }
 
-    /// Appends the bytes that are stored or signed.
     pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
         out.text(&self.id);
         for version in [&self.base, &self.child, &self.parent] {
@@ -151,7 +150,7 @@ impl Decision {
         self.write_side_as(out, form);
     }
 
-    /// Appends the stored bytes of all but id and versions.
+    /// Appends the stored bytes of all but id and versions, for whoever refers to the versions in another way.
     pub fn write_side(&self, out: &mut Writer) {
         self.write_side_as(out, EntryForm::Stored);
     }
@@ -198,7 +197,7 @@ impl Decision {
         if whole.has_details() { Ok(whole) } else { Err(CodecError::Code(code)) }
     }
 
-    /// Returns whether it is about a file.
+    /// Returns whether it is about a file: no id of a record has a slash in it.
     pub fn is_file(&self) -> bool {
         self.id.starts_with("files/")
     }

@@ -11,32 +11,32 @@ static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
 /// How many items a step put and deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records written.
+    /// Records written, new ones and later versions alike.
     pub put: u64,
-    /// Records deleted.
+    /// Records deleted; one that was not there does not count.
     pub deleted: u64,
-    /// Files written or deleted.
+    /// Paths of files that differ afterwards.
     pub files: u64,
 }
 
 /// What is particular to one kind of step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The branch whose proposal it is about, a checkpoint's label, a setting's name, the name before a renaming, the last entry that was moved
-    /// out, the entries that were taken back.
+    /// The branch whose proposal it is about, a checkpoint's label, a setting's name, the name before a renaming, the
+    /// last entry that was moved out, the entries that were taken back.
     pub label: Option<Arc<str>>,
-    /// What was said of a proposal, a checkpoint's text, a setting's value, a refusal's reason, the owner that a branch was given, the hash of the
-    /// last entry that was moved out, the verb that took entries back.
+    /// What was said of a proposal, a checkpoint's text, a setting's value, a refusal's reason, the owner that a branch
+    /// was given, the hash of the last entry that was moved out, the verb that took entries back.
     pub text: Option<Arc<str>>,
-    /// A merge's strategy.
+    /// The strategy of the branch that received a merge; none for steps that merge nothing.
     pub strategy: Option<Strategy>,
     /// A merge's conflicts with their decisions; the versions that a purge took out, each as the base.
     pub conflicts: Vec<Decision>,
-    /// What a merge, promote or pull rested on.
+    /// What a merge, promote, pull or revert rested on; none for all other steps.
     pub merge: Option<MergeDetail>,
-    /// The first records by id, or files by path with `files/` in front, that a commit changed.
+    /// The first records by id, and files by path with `files/` in front, that changed: at most [`ITEMS_MAX`].
     pub items: Vec<Arc<str>>,
-    /// The plan that was approved of or rejected.
+    /// The plan that was approved of or rejected; that of a merge is in [`MergeDetail::plan`].
     pub plan: Option<Hash>,
 }
 
@@ -44,11 +44,9 @@ pub struct Detail {
 pub const ITEMS_MAX: usize = 20;
 /// Bytes of all of them together at most.
 const ITEMS_BYTES_MAX: usize = 1024;
-/// In what says which parts of a detail follow: there is a [`MergeDetail`].
+/// Flags of the byte that says which parts of a detail follow, in this order.
 const HAS_MERGE: u8 = 1;
-/// There are items.
 const HAS_ITEMS: u8 = 2;
-/// There is the hash of a plan.
 const HAS_PLAN: u8 = 4;
 
 /// What a merge, promote or pull rested on, and what it left out.
@@ -58,7 +56,7 @@ pub struct MergeDetail {
     pub child_head: Hash,
     /// Its parent's head before.
     pub parent_head: Hash,
-    /// The hash of what it took and decided.
+    /// The hash of what it took and decided, by which approvals and dry runs name it.
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
@@ -89,7 +87,8 @@ impl Detail {
         Detail { items, ..Detail::default() }
     }
 
-    /// Returns to whom an operation gave a branch, where it says so.
+    /// Returns the uid to which an operation gave a branch: an entry `owner`, or a fork for another user. None for all
+    /// others, whose text means something else.
     pub fn owner(&self, op: EntryOp) -> Option<u32> {
         let tells = matches!(op, EntryOp::Fork | EntryOp::Owner);
         self.text.as_deref().filter(|_| tells).and_then(|text| text.parse().ok())
@@ -111,13 +110,14 @@ pub struct Entry {
     pub parent: Option<Arc<str>>,
     /// The parent's number, 0 for none.
     pub parent_id: u64,
-    /// When it was done.
+    /// When it was done: later than the entry before, except after the clock was reset ([`EntryOp::Clock`]).
     pub time: Time,
-    /// Who was at work.
+    /// The agent at work: `config/agent` of the branch, else the caller's user name, or `uid:N` where that is not
+    /// theirs.
     pub agent: Arc<str>,
-    /// In which session.
+    /// The branch's `config/session`; empty for none.
     pub session: Arc<str>,
-    /// For which task.
+    /// The branch's `config/task`; empty for none.
     pub task: Arc<str>,
     /// The caller's uid.
     pub uid: u32,
@@ -125,7 +125,7 @@ pub struct Entry {
     pub base: Hash,
     /// Head that the step led to: the branch's, and after a merge or promote the parent's.
     pub head: Hash,
-    /// What changed.
+    /// What changed; all 0 for steps that change no content.
     pub counts: Counts,
     /// What is particular to the kind of step.
     pub detail: Detail,
@@ -133,12 +133,12 @@ pub struct Entry {
     pub log_record: Hash,
     /// Hash of the entry before in the store.
     pub prev: Hash,
-    /// Hash of the public key.
+    /// Hash of the public key under which its signature verifies.
     pub key: Hash,
 }
 
 impl Entry {
-    /// Returns to whom the step gave the branch, where it says so.
+    /// Returns the uid to which the step gave the branch; none where it gave it to nobody.
     pub fn owner(&self) -> Option<u32> {
         self.detail.owner(self.op)
     }
@@ -213,7 +213,7 @@ pub struct SignedEntry {
     pub entry: Entry,
     /// Hash of the canonical bytes, which the next entry names as `prev`.
     pub hash: Hash,
-    /// The store's signature over the hash.
+    /// The store's ed25519 signature over the hash.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
@@ -225,7 +225,7 @@ impl SignedEntry {
         SignedEntry { entry, hash, signature }
     }
 
-    /// Returns whether hash and signature belong to the entry.
+    /// Returns whether hash and signature belong to the entry. That it follows the one before is not looked at.
     pub fn verifies(&self, key: &PublicKey) -> bool {
         self.entry.hash() == self.hash && key.verifies(&self.hash, &self.signature)
     }

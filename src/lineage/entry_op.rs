@@ -16,7 +16,7 @@ stored_codes! {
         Checkpoint = 4,
         /// A checkpoint was deleted.
         Uncheckpoint = 5,
-        /// A branch went back to a checkpoint.
+        /// A branch went back to a checkpoint or an earlier state.
         Rollback = 6,
         /// The parent's present state was merged into a branch.
         Pull = 7,
@@ -75,11 +75,10 @@ stored_codes! {
     }
 }
 
-/// What is known of a kind of step.
+/// What lines of `lineage` and `events.jsonl` show of a kind of step.
 struct OpFacts {
-    /// The word that readers see.
     name: &'static str,
-    /// The key of what an entry's label is.
+    /// The key under which an entry's label stands there.
     label_key: &'static str,
     /// Whether the parent's `events.jsonl` shows it, too.
     tells_parent: bool,
@@ -144,22 +143,20 @@ impl EntryOp {
         }
     }
 
-    /// Returns the word that readers see.
+    /// Returns the word that lines of entries show, and that listeners are told.
     pub const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Returns the key of what an entry's label is.
     pub(super) const fn label_key(self) -> &'static str {
         self.facts().label_key
     }
 
-    /// Returns whether the parent of the entry's branch is shown it, too.
+    /// Returns whether `events.jsonl` of the parent of the entry's branch shows it, too.
     pub const fn tells_parent(self) -> bool {
         self.facts().tells_parent
     }
 
-    /// Returns whether what the parent is shown leaves out the head.
     pub(super) const fn hides_head(self) -> bool {
         self.facts().hides_head
     }

@@ -15,13 +15,14 @@ const MAC_CONTEXT: &str = "engramfs 2026 operation mac key v1";
 /// Says why a key can't be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// The bytes are not a key.
+    /// The text is not 64 lower-case hex digits and a line end, or the key is one under which signatures hold that
+    /// nobody made.
     #[error("{0} does not hold an ed25519 key (64 hex digits and a line end)")]
     Malformed(&'static str),
     /// The two halves do not belong together.
     #[error("key.pub is not the public half of key")]
     Mismatch,
-    /// Others could read the key.
+    /// Others could read the signing key: its file has this mode.
     #[error("the signing key's mode is {0:04o}, so others can read it")]
     TooOpen(u32),
 }
@@ -57,7 +58,7 @@ impl KeyError {
 pub struct Key(SigningKey);
 
 impl Key {
-    /// Makes the key out of 32 random bytes.
+    /// Makes the key out of 32 bytes, which the caller draws at random. The same bytes give the same key.
     pub fn from_seed(seed: &[u8; 32]) -> Key {
         Key(SigningKey::from_bytes(seed))
     }
@@ -78,12 +79,12 @@ impl Key {
         PublicKey(self.0.verifying_key())
     }
 
-    /// Returns the key of what is too frequent to be signed.
+    /// Returns the key for codes of operations on files, which are too frequent to be signed. It follows from this one.
     pub fn mac_key(&self) -> MacKey {
         MacKey(blake3::derive_key(MAC_CONTEXT, &self.0.to_bytes()))
     }
 
-    /// Signs a hash.
+    /// Signs a hash. The same hash always gets the same signature.
     pub fn sign(&self, hash: &Hash) -> [u8; SIGNATURE_BYTES] {
         self.0.sign(&hash.0).to_bytes()
     }

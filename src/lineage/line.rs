@@ -9,7 +9,7 @@ use super::entry::Detail;
 use super::{Decision, EntryOp, SignedEntry};
 
 impl SignedEntry {
-    /// Appends the line of `lineage`.
+    /// Appends the line of `lineage`, its line end included.
     pub fn write_line(&self, out: &mut Vec<u8>) {
         let entry = &self.entry;
         put(out, format_args!("{{\"seq\":{},\"op\":\"{}\",\"branch\":", entry.seq, entry.op.name()));
@@ -45,7 +45,7 @@ impl SignedEntry {
         out.push(b'\n');
     }
 
-    /// Appends the line of `events.jsonl`.
+    /// Appends the line of `events.jsonl`, its line end included.
     pub fn write_event(&self, out: &mut Vec<u8>) {
         let entry = &self.entry;
         out.extend_from_slice(b"{\"agent\":");
@@ -139,7 +139,6 @@ fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("writing to memory does not fail");
 }
 
-/// Appends a JSON string.
 fn text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("writing to memory does not fail");
 }

@@ -27,14 +27,14 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// All strategies.
+    /// All strategies, in the order of [`Strategy::NAMES`].
     pub const ALL: [Strategy; 5] =
         [Strategy::ChildWins, Strategy::ParentWins, Strategy::NewestWins, Strategy::KeepBoth, Strategy::Manual];
 
     /// The words for all of them, as hints list them.
     pub const NAMES: &str = "child-wins, parent-wins, newest-wins, keep-both or manual";
 
-    /// Returns the strategy with the sides exchanged.
+    /// Returns the strategy with the sides exchanged: a pull is planned with the parent in the child's place.
     pub fn with_sides_swapped(self) -> Strategy {
         match self {
             Strategy::ChildWins => Strategy::ParentWins,
@@ -74,7 +74,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the word for it.
+    /// Returns the word for it, as `config/strategy`, rules and entries have it.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::ChildWins => "child-wins",
