@@ -18,14 +18,14 @@ pub type AgentNames = OrdMap<Arc<str>, AgentHolder>;
 /// Who may use a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentHolder {
-    /// That user.
+    /// The user of that uid alone.
     User(u32),
-    /// Nobody.
+    /// Nobody, until the name is freed.
     Barred,
 }
 
 impl AgentHolder {
-    /// Appends the stored form.
+    /// Appends the stored form: 0 and the uid, or 1.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             AgentHolder::User(uid) => out.byte(0).number(u64::from(*uid)),
@@ -43,7 +43,7 @@ impl AgentHolder {
     }
 }
 
-/// Returns the name of a user who has no other.
+/// Returns the name of a user who may not have the one that entries would else carry.
 fn numbered(uid: u32) -> Arc<str> {
     format!("uid:{uid}").into()
 }

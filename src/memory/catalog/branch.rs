@@ -28,20 +28,20 @@ impl BranchId {
     }
 }
 
-/// A named state of a branch.
+/// A state of a branch that stays until it is deleted, whatever `config/keep` says: a checkpoint, or what it proposes.
 #[derive(Clone)]
 pub struct Checkpoint {
-    /// What the branch held.
+    /// What the branch held, without files that only open handles held.
     pub state: Arc<BranchVersion>,
-    /// The branch's base then.
+    /// The branch's base then, which a rollback brings back with the state.
     pub base: Arc<BranchVersion>,
-    /// `seq` of the entry that took it.
+    /// `seq` of the entry that took it; 0 until that entry is applied.
     pub seq: u64,
-    /// When it was taken.
+    /// Time of that entry.
     pub time: Time,
-    /// What was said about it.
+    /// What was said about it; empty for nothing.
     pub text: Arc<str>,
-    /// How far the branch had read the shared log.
+    /// How far the branch had read the shared log, to where a rollback sets it back.
     pub cursor: SharedLogCursor,
 }
 
@@ -52,24 +52,24 @@ pub enum StateSource {
     Checkpoint(Arc<str>),
     /// What the branch was behind an entry, where that is kept.
     Entry(u64),
-    /// What a branch was that ended by an entry.
+    /// The last state of a child that ended by that entry.
     Ended(u64),
 }
 
 /// A state that a rollback or a fork takes.
 pub struct SourceState {
-    /// What is taken.
+    /// The state, its files as the branch's present owner has them.
     pub state: Arc<BranchVersion>,
     /// The base that the branch had with it.
     pub base: Arc<BranchVersion>,
-    /// The entry that took the checkpoint; 0 where it is none.
+    /// The entry that took the checkpoint; of any other source the one behind which the branch had the state.
     pub checkpoint_seq: u64,
     /// How far the branch had read the shared log; none where the state is not that of a checkpoint.
     pub cursor: Option<SharedLogCursor>,
 }
 
 impl StateSource {
-    /// Appends the stored form.
+    /// Appends the stored form. Its code is never 0, which stands for no source.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             StateSource::Checkpoint(label) => out.byte(1).text(label),
@@ -115,16 +115,16 @@ impl PartialEq for Checkpoint {
 /// A conflict resolved manually, for as long as both sides stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// The side chosen.
+    /// The side chosen: the child's or the parent's, never both.
     pub side: Side,
-    /// The child's version then.
+    /// The child's version then; none where it was deleted there.
     pub child: Option<Hash>,
-    /// The parent's version then.
+    /// The parent's version then; none where it was deleted there.
     pub parent: Option<Hash>,
 }
 
 impl Resolution {
-    /// Appends the stored form.
+    /// Appends the stored form; zeros stand for no version.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.byte(u8::from(self.side == Side::Parent));
         out.hash(&self.child.unwrap_or(Hash::ZERO)).hash(&self.parent.unwrap_or(Hash::ZERO))
@@ -142,7 +142,7 @@ impl Resolution {
     }
 }
 
-/// Whether somebody holds a branch's lease.
+/// Whether somebody holds a branch's lease, as of the last frame or entry about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LeaseState {
     /// Nobody ever has.
@@ -155,7 +155,7 @@ pub enum LeaseState {
 }
 
 impl LeaseState {
-    /// Appends the stored form.
+    /// Appends the stored form: a code, and when it was lost.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             LeaseState::Free => out.byte(0),
@@ -175,12 +175,12 @@ impl LeaseState {
     }
 }
 
-/// One branch.
+/// One branch, as one version of the catalog has it.
 #[derive(Clone)]
 pub struct Branch {
     /// Its number, which no other branch ever has.
     pub id: BranchId,
-    /// A small number that no other living branch has; 0 for none.
+    /// A small number that no other living branch has, from which inode numbers are made; 0 for none.
     pub number: u32,
     /// Its name among its siblings; forks and renames change no id.
     pub name: Arc<str>,
@@ -191,19 +191,19 @@ pub struct Branch {
     pub parent: Option<BranchId>,
     /// The root branch above it, or itself.
     pub root: BranchId,
-    /// The uid that made it.
+    /// Who owns it: who made it, until it is given to another user.
     pub uid: u32,
-    /// Permission bits of its directory.
+    /// Mode bits of its directory, the lower 12.
     pub mode: u32,
-    /// When it was made.
+    /// Time of the entry that made it.
     pub created: Time,
-    /// When it last changed.
+    /// When its content last changed: the time of that entry or operation on files.
     pub changed: Time,
-    /// `seq` of the last entry that concerns it.
+    /// `seq` of the last entry that concerns it. What was made for readers is made again where it has grown.
     pub stamp: u64,
-    /// `seq` of the entry that gave it the state that it has.
+    /// `seq` of the entry that gave it the state that it has, pending operations on files aside.
     pub state_entry: u64,
-    /// What it holds now.
+    /// What it holds now, with pending operations on files.
     pub state: Arc<BranchVersion>,
     /// What it began with, or last merged with.
     pub base: Arc<BranchVersion>,
@@ -211,9 +211,9 @@ pub struct Branch {
     pub settings: Settings,
     /// Its checkpoints by label.
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
-    /// Its child branches by name.
+    /// Its child branches by name; the branch that holds its log is not among them.
     pub children: OrdMap<Arc<str>, BranchId>,
-    /// Conflicts resolved manually, by id.
+    /// Conflicts resolved manually, by record id or `files/PATH`; forgotten with the next base.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened.
     pub edits: u64,
@@ -230,17 +230,17 @@ pub struct Branch {
     pub log_totals: Option<SharedLogTotals>,
     /// The logs of branches below it that have ended, by `NAME@SEQ`, where it has a log of its own.
     pub closed_logs: OrdMap<Arc<str>, BranchId>,
-    /// How far it has read the shared log.
+    /// How far it has read the shared log; a fork begins where its parent is.
     pub cursor: SharedLogCursor,
-    /// The signals of its own shared log.
+    /// The signals of its own shared log; empty where it has the log of a branch above.
     pub signals: Signals,
     /// Whether somebody works in it.
     pub lease: LeaseState,
     /// Of a root branch: the names of agents below it.
     pub agents: AgentNames,
-    /// What it proposes to its parent.
+    /// What it proposes to its parent; none where that is nothing.
     pub proposal: Option<Arc<Proposal>>,
-    /// The last entry of its shared log when it got its base.
+    /// The last entry of its shared log when it got its base: a gate may ask for a summary behind it.
     pub log_at_base: u64,
 }
 
@@ -250,9 +250,9 @@ impl Branch {
         (self.state_seq, self.edits) == (other.state_seq, other.edits)
     }
 
-    /// Mode of a new root branch's directory.
+    /// Mode of a new root branch's directory: everybody may enter.
     pub const ROOT_MODE: u32 = 0o755;
-    /// Mode of a new child branch's directory.
+    /// Mode of a new child branch's directory: nobody but its owner may enter.
     pub const CHILD_MODE: u32 = 0o700;
 
     /// Makes a branch without checkpoints and children, whose base is its state.
@@ -312,7 +312,7 @@ impl Branch {
 pub struct BranchRef(Arc<Branch>);
 
 impl BranchRef {
-    /// Takes a branch over.
+    /// Makes a reference that equals itself and its clones alone.
     pub fn new(branch: Branch) -> BranchRef {
         BranchRef(Arc::new(branch))
     }
@@ -337,7 +337,6 @@ impl Deref for BranchRef {
     }
 }
 
-/// Returns the path of a branch of that name.
 pub(super) fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }

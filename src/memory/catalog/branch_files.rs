@@ -33,15 +33,12 @@ pub(in crate::memory) fn with_owner(state: &Arc<BranchVersion>, from: u32, to: u
 
 /// A file without a name, and who lets go of it.
 pub(in crate::memory) struct OrphanFile {
-    /// Who lets go of it.
     pub who: Actor,
-    /// Whose tree has it.
     pub branch: BranchId,
-    /// Its number there.
     pub inode: u64,
 }
 
-/// Bytes by user.
+/// Bytes of memory by user; whoever holds nothing has no entry.
 #[derive(Clone, Default)]
 pub struct Holdings {
     bytes_by_user: OrdMap<u32, u64>,
@@ -49,7 +46,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Returns what a user holds, and what all do.
+    /// Returns how many bytes a user holds, and how many all do.
     pub fn of(&self, uid: u32) -> (u64, u64) {
         (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
     }
@@ -81,7 +78,7 @@ pub(in crate::memory) fn without_orphans(state: &Arc<BranchVersion>) -> Arc<Bran
 }
 
 impl Catalog {
-    /// Counts what its branches take up.
+    /// Counts anew what its branches take up, for a catalog that was read from a manifest.
     pub fn counted(mut self) -> Catalog {
         self.held = Holdings::default();
         self.signals_held = Holdings::default();
@@ -148,7 +145,8 @@ impl Catalog {
         }
     }
 
-    /// Puts other files in place of a branch's.
+    /// Puts other files in place of a branch's, for an operation that no entry has committed yet: `edits` grows,
+    /// `stamp` stays.
     pub(in crate::memory) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
             let before = files_held(branch);

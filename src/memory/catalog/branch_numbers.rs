@@ -12,7 +12,6 @@ pub const BRANCH_NUMBERS: u32 = 1 << 21;
 #[derive(Clone, Default)]
 pub struct BranchNumbers {
     taken: OrdSet<u32>,
-    /// The number that was given last.
     last_number: u32,
 }
 
@@ -27,7 +26,8 @@ impl BranchNumbers {
         self.last_number
     }
 
-    /// Notes the number of a branch that is there; no for one that no branch can have.
+    /// Notes the number of a branch that is there; false where it is too large, or another branch has it. 0, which
+    /// stands for none, is always right.
     pub fn note(&mut self, number: u32) -> bool {
         number == 0 || (number < BRANCH_NUMBERS && self.taken.insert(number).is_none())
     }

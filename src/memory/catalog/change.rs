@@ -16,33 +16,33 @@ use crate::object::{Hash, Time};
 
 /// One change of the catalog.
 pub enum CatalogChange {
-    /// A branch appears.
+    /// A branch appears, and gets its number: a root branch, a child, or the holder of a log, which is no child.
     Add(Box<Branch>),
-    /// A branch disappears.
+    /// A branch ends, with its signals. Its log stays with the log above, or goes where there is none.
     Remove(BranchId),
-    /// A branch's records become these.
+    /// A branch's records and files become these.
     State(BranchId, Arc<BranchVersion>),
-    /// A branch's base becomes this.
+    /// A branch's base becomes this; what was resolved against the one before is forgotten.
     Base(BranchId, Arc<BranchVersion>),
-    /// A checkpoint appears.
+    /// A checkpoint appears, with the `seq` of the entry.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
     /// A checkpoint disappears.
     Uncheckpoint(BranchId, Arc<str>),
-    /// A branch is called otherwise.
+    /// A child branch gets another name, by which its proposal ends.
     Rename(BranchId, Arc<str>),
-    /// A setting gets a value.
+    /// A setting gets a value. Another session ends the signals of the one before.
     Set(BranchId, Setting, Arc<str>),
-    /// All settings get values.
+    /// All settings get values; no session ends by that.
     Settings(BranchId, Settings),
     /// The first vector fixes dimension and metric of a root branch.
     Fix(BranchId),
     /// The directory of a branch gets other permission bits.
     Mode(BranchId, u32),
-    /// The branch belongs to another user.
+    /// A branch belongs to another user, with the files that its owner had and others may read.
     Owner(BranchId, u32),
-    /// A conflict is resolved.
+    /// A conflict is resolved, for as long as both sides have the versions of the resolution.
     Resolve(BranchId, Arc<str>, Resolution),
-    /// A uid gets its name.
+    /// A uid gets the name that its entries carry.
     User(u32, Arc<str>),
     /// Something was purged from states of these branches, which are replaced as a whole.
     Purged(Vec<BranchRef>),

@@ -15,20 +15,21 @@ static SET: Context = Context::new("engramfs 2026 derived set v1");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbedderRecord {
-    /// What people call it; no control characters.
+    /// What people call it: at most 200 characters, no control characters.
     pub name: Arc<str>,
-    /// Numbers of a vector.
+    /// Numbers in a vector, from 1.
     pub dim: usize,
     /// Hash of the dimension, and of all else that decides its vectors.
     pub identity: Hash,
     /// How often all vectors were made anew.
     pub generation: u64,
-    /// The vectors of the probe texts.
+    /// The vectors of the probe texts; empty where only the head was read.
     pub probes: Vec<Vec<f32>>,
 }
 
 impl EmbedderRecord {
-    /// Makes the record of an embedder of whose vectors this is the first set, or the one after `before`.
+    /// Makes the record of an embedder. `description` is all beside the dimension that decides its vectors. Control
+    /// characters of the name are left out.
     pub fn new(name: &str, dim: usize, description: &[u8], probes: Vec<Vec<f32>>, generation: u64) -> EmbedderRecord {
         let mut out = Writer::new();
         out.number(dim as u64).bytes(description);
@@ -44,7 +45,7 @@ impl EmbedderRecord {
         Hash::of(&SET, out.as_slice())
     }
 
-    /// Returns the stored value.
+    /// Returns the stored value, in the form drawn above.
     pub fn to_text(&self) -> String {
         let EmbedderRecord { name, dim, identity, generation, probes } = self;
         let mut text = format!("{name}\t{dim}\t{identity}\t{generation}\t");
@@ -79,7 +80,7 @@ impl EmbedderRecord {
         fields.next().is_none().then_some(EmbedderRecord { name, dim, identity, generation, probes: Vec::new() })
     }
 
-    /// Returns what people are shown.
+    /// Returns what `config/embedder` shows: name, dimension and identity.
     pub fn describe(&self) -> String {
         format!("{} {} {}", self.name, self.dim, self.identity)
     }

@@ -41,7 +41,7 @@ pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;
 
-/// Branches by number.
+/// Branches by id, those that hold the entries of logs among them.
 pub type Branches = OrdMap<BranchId, BranchRef>;
 
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
@@ -51,15 +51,15 @@ pub struct Catalog {
     pub branches: Branches,
     /// The root branches by name.
     pub roots: OrdMap<Arc<str>, BranchId>,
-    /// The name each uid had when it was first seen.
+    /// The name that each uid's entries carry: the first that the store saw, unless an import brought another.
     pub users: OrdMap<u32, Arc<str>>,
-    /// Memory that names and attributes of files take, by who owns the branches.
+    /// Bytes of memory that names and attributes of files take beyond those of the bases, by who owns the branches.
     pub held: Holdings,
-    /// Memory that signals take, by whose they are.
+    /// Bytes of memory that signals take, by the owners of the signals.
     pub signals_held: Holdings,
-    /// The numbers of the living branches.
+    /// The small numbers of the living branches, and which one comes next.
     pub numbers: BranchNumbers,
-    /// Where the lineage begins.
+    /// Where the lineage begins: behind the last entry that was moved out.
     pub start: LineageStart,
     /// Earlier states, and branches that have ended.
     pub retained: RetainedStates,
@@ -71,7 +71,7 @@ pub struct Catalog {
 /// The first entry that the store holds; those before were moved out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineageStart {
-    /// Its number.
+    /// Its number; 1 where none was moved out.
     pub first: u64,
     /// Hash of the entry before, zeros for none.
     pub prev: Hash,
@@ -84,7 +84,7 @@ impl Default for LineageStart {
 }
 
 impl Catalog {
-    /// Returns a branch, or the error that it is gone.
+    /// Returns a branch; [`Error::Gone`] where none that lives has that id.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or(Error::Gone)
     }
@@ -122,19 +122,21 @@ impl Catalog {
         Ok(SourceState { state, base: found.base, checkpoint_seq: entry, cursor: None })
     }
 
-    /// Returns a branch to hold on to, or the error that it is gone.
+    /// Returns a branch as a reference that outlasts this version of the catalog. [`Error::Gone`] as of
+    /// [`Catalog::branch`].
     pub fn branch_ref(&self, id: BranchId) -> Result<&BranchRef, Error> {
         self.branches.get(&id).ok_or(Error::Gone)
     }
 
-    /// Changes a branch, if it is there.
+    /// Changes a branch, if it is there. Its `stamp` and what its files take up stay as they were: [`Catalog::apply`]
+    /// sees to those.
     pub fn change(&mut self, id: BranchId, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {
             change(branch.make_mut());
         }
     }
 
-    /// Returns a branch's parent; the error says that a root branch has none.
+    /// Returns a branch's parent; [`BranchError::NoParent`] for a root branch.
     pub fn parent(&self, branch: &Branch) -> Result<&Branch, Error> {
         let id = branch.parent.ok_or_else(|| BranchError::NoParent(branch.name.to_string()))?;
         self.branch(id)
@@ -169,7 +171,7 @@ impl Catalog {
         Ok(value.clone())
     }
 
-    /// Returns the name that a uid's entries carry.
+    /// Returns the name that a uid's entries carry; `uid-N` where the store has not seen it.
     pub fn user(&self, uid: u32) -> Arc<str> {
         self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
     }
@@ -186,7 +188,7 @@ impl Catalog {
         Ok(id)
     }
 
-    /// Returns the number of branches above a branch.
+    /// Returns the number of branches above a branch, 0 for a root branch.
     pub fn depth(&self, branch: &Branch) -> u64 {
         let mut depth = 0;
         let mut at = branch;

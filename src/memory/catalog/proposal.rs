@@ -21,15 +21,15 @@ pub struct Proposal {
 /// What an approver said of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// Whether the merge is approved of, or refused.
+    /// Whether the merge is approved of. A refusal stops it, whoever else approves.
     pub approves: bool,
-    /// The hash of what the merge was to take and decide.
+    /// The hash of the plan: what is said counts for that plan alone.
     pub plan: Hash,
-    /// The heads of the branch and of its parent then.
+    /// The heads of the branch and of its parent then; a strict gate asks that both are still the same.
     pub heads: [Hash; 2],
-    /// When it was said.
+    /// The time of its entry, from which it counts for 24 hours.
     pub time: Time,
-    /// The reason of a refusal.
+    /// What was said; may be empty.
     pub text: Arc<str>,
 }
 
@@ -60,7 +60,7 @@ impl Review {
 }
 
 impl Settings {
-    /// Returns who may approve of merges into the branch.
+    /// Returns the uids that may approve of merges into the branch; empty where none are set.
     pub fn approvers(&self) -> Vec<u32> {
         parse_approvers(self.get(Setting::Approvers)).unwrap_or_default()
     }

@@ -9,12 +9,12 @@ pub struct Quota {
     pub bytes: Option<u64>,
     /// Records that differ from the base.
     pub records: Option<u64>,
-    /// Branches below.
+    /// Branches below, at any depth.
     pub branches: Option<u64>,
 }
 
 impl Quota {
-    /// Parses `bytes=1G records=100000 branches=100`, each at most once and in any order.
+    /// Parses `bytes=1G records=100000 branches=100`, each at most once and in any order; none for anything else.
     pub fn parse(text: &str) -> Option<Quota> {
         let mut quota = Quota::default();
         for word in text.split_ascii_whitespace() {

@@ -14,7 +14,8 @@ pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc
     catalog.retained.each_held(&mut each);
 }
 
-/// Calls `each` with every state of a branch.
+/// Calls `each` with every state of a branch: the present one, those of checkpoints and of what it proposes, and the
+/// base of each.
 pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
     each(&branch.state);
     each(&branch.base);

@@ -57,7 +57,7 @@ pub struct RetainedStates {
     deletes: OrdMap<BranchId, DeleteRun>,
 }
 
-/// Deletes in a row.
+/// Deletes of a branch in a row. The state before them is pinned when there are [`MANY_DELETES`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DeleteRun {
     /// The entry that gave the branch the state before them.
@@ -68,7 +68,7 @@ struct DeleteRun {
 /// A state that is in no file yet.
 #[derive(Clone)]
 pub struct RecentState {
-    /// The state itself.
+    /// The state with its base, its owner then, and when the branch got it.
     pub retained: RetainedState,
     /// At least the number of states of the branch before it here. It only says when to drop outdated ones: after a seal has
     /// taken the first ones out the later ones keep theirs, until dropping numbers all anew.
@@ -78,27 +78,27 @@ pub struct RecentState {
 /// What is remembered of a branch that was discarded or merged. What it held is the state behind its last entry.
 #[derive(Clone)]
 pub struct EndedBranch {
-    /// Its number.
+    /// Its id, under which its states are kept.
     pub id: BranchId,
-    /// Its name at its end.
+    /// Its name at its end, by which it is looked for.
     pub name: Arc<str>,
-    /// Its name path at its end.
+    /// Its name path at its end, which begins with the name of its root branch.
     pub path: Arc<str>,
     /// The branch above it; none for a root branch.
     pub parent: Option<BranchId>,
-    /// Who owned it.
+    /// Who owned it, and may bring it back.
     pub uid: u32,
-    /// Permission bits of its directory.
+    /// Mode bits of its directory, which it gets back.
     pub mode: u32,
     /// When it was made.
     pub created: Time,
     /// When it ended.
     pub ended: Time,
-    /// Whether it was merged.
+    /// Whether it was merged; else it was discarded.
     pub is_merged: bool,
     /// The entry that gave it its last state.
     pub last_entry: u64,
-    /// Its settings at its end.
+    /// Its settings at its end, which it gets back.
     pub settings: Settings,
 }
 

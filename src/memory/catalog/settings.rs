@@ -205,7 +205,7 @@ impl Settings {
         Settings(Arc::new(Values { texts, rules_inherited, rules, gate, retention }))
     }
 
-    /// Returns the rules for files.
+    /// Returns the rules for files, parsed at first use; the default ones where the text does not parse.
     pub fn rules(&self) -> &Rules {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
     }
@@ -216,7 +216,7 @@ impl Settings {
         self.0.gate.get_or_init(|| Arc::new(Gate::parse(self.get(Setting::Gate)).unwrap_or_default()))
     }
 
-    /// Returns how long states of a branch stay.
+    /// Returns how long states of a branch stay; not at all where `config/keep` does not parse.
     pub fn retention(&self) -> Retention {
         *self.0.retention.get_or_init(|| {
             let duration = |setting| self.duration(setting).unwrap_or_default();
@@ -265,7 +265,8 @@ impl Settings {
         self.0.rules_inherited
     }
 
-    /// Returns what a fork of the branch begins with.
+    /// Returns what a fork of the branch begins with: what is inherited, `child_ttl` as its `ttl`, and defaults for all
+    /// else.
     pub fn for_fork(&self) -> Settings {
         let defaults = Settings::default();
         if Arc::ptr_eq(&self.0, &defaults.0) {
@@ -295,7 +296,7 @@ impl Settings {
         self
     }
 
-    /// Returns the strategy.
+    /// Returns the strategy of merges into the branch; the default where the text does not parse.
     pub fn strategy(&self) -> Strategy {
         self.get(Setting::Strategy).parse().unwrap_or_default()
     }
@@ -305,7 +306,7 @@ impl Settings {
         self.get(Setting::Dim).parse().ok()
     }
 
-    /// Returns the metric.
+    /// Returns the metric of vectors. It is shared, so only the settings of a root branch have the one that counts.
     pub fn metric(&self) -> Metric {
         self.get(Setting::Metric).parse().unwrap_or_default()
     }
@@ -320,12 +321,12 @@ impl Settings {
         Language::of_code(self.get(Setting::Language))
     }
 
-    /// Returns how many bytes `scratch/` may hold.
+    /// Returns how many bytes `scratch/` may hold; 0 where the text does not parse.
     pub fn scratch_size(&self) -> u64 {
         parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form: how many settings there are, then the code and the text of each.
     pub fn write(&self, out: &mut Writer) {
         out.number(Setting::ALL.len() as u64);
         for setting in Setting::ALL {

@@ -17,21 +17,21 @@ pub const LOG_NAME: &str = "shared";
 /// The value of `config/log` by which a branch has a log of its own.
 pub const OWN_LOG: &str = "own";
 
-/// What a log holds.
+/// How much a log holds; archived entries count, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedLogTotals {
     /// Its entries, which have the numbers from 1 to this one.
     pub entries: u64,
-    /// Bytes of their lines.
+    /// Bytes of their lines in `entries.jsonl`.
     pub bytes: u64,
     /// Entries up to this one were archived: queries look at them only where they are asked to.
     pub archived: u64,
-    /// Bytes of their lines.
+    /// Bytes of the lines of those.
     pub archived_bytes: u64,
 }
 
 impl SharedLogTotals {
-    /// Appends the stored form.
+    /// Appends the stored form: four numbers, in the order of the fields.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.entries).number(self.bytes).number(self.archived).number(self.archived_bytes)
     }
@@ -48,7 +48,7 @@ impl SharedLogTotals {
 pub struct SharedLogCursor {
     /// The branch whose log it is, 0 for none.
     pub owner: u64,
-    /// The last entry that was read.
+    /// The last entry that was read; 0 for none.
     pub entry: u64,
 }
 
@@ -58,7 +58,7 @@ impl SharedLogCursor {
         if self.owner == owner.0 { self.entry } else { 0 }
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form: two numbers, in the order of the fields.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.owner).number(self.entry)
     }
@@ -112,7 +112,7 @@ pub fn event_record_id(uid: u32, event: &Hash) -> Arc<str> {
 }
 
 impl Branch {
-    /// Makes the branch that holds the entries of another's log.
+    /// Makes the branch that holds the entries of another's log, empty and owned by that one's owner.
     pub fn of_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
         let mut log = Branch::new(id, LOG_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
         log.log_totals = Some(SharedLogTotals::default());

@@ -29,7 +29,7 @@ pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 /// A signal by its key and by when that was claimed: one that was claimed anew has another id.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalId<'a> {
-    /// The key.
+    /// The key, which is the name of its file.
     pub key: &'a Arc<str>,
     /// [`Signal::created`].
     pub created: Time,
@@ -38,19 +38,19 @@ pub struct SignalId<'a> {
 /// One signal: the value of a key, which all branches with one shared log see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// What it says.
+    /// What it says; empty between its claim and the first write.
     pub value: Arc<[u8]>,
-    /// Whose file it is.
+    /// Whose file it is, in whose share of memory it counts.
     pub owner: u32,
-    /// Permission bits.
+    /// Permission bits, the lower 9.
     pub mode: u32,
     /// When its key was claimed: tells it from a later one of the same key.
     pub created: Time,
-    /// When it was written last.
+    /// When it was written last, from where its lifetime counts.
     pub written: Time,
-    /// Who wrote it last.
+    /// Who wrote it last, with whose lease or session it may end.
     pub publisher: Publisher,
-    /// How long it lasts.
+    /// How long it lasts; a write through another branch sets it anew.
     pub lifetime: SignalLifetime,
     /// Whether it ends when its publisher's session does.
     pub ends_with_session: bool,
@@ -63,7 +63,7 @@ pub struct Publisher {
     pub uid: u32,
     /// The agent for which the branch was at work.
     pub agent: Arc<str>,
-    /// In which session.
+    /// The session of that branch; empty for none.
     pub session: Arc<str>,
     /// The branch through which it was written.
     pub branch: BranchId,

@@ -20,7 +20,7 @@ pub enum View {
 }
 
 impl View {
-    /// Returns the branch it belongs to.
+    /// Returns the branch whose state is shown, which may have ended since.
     pub fn branch(&self) -> BranchId {
         match self {
             View::Branch(branch) | View::Checkpoint(branch, _) | View::At(branch, _) | View::Proposal(branch, _) => {
@@ -32,9 +32,7 @@ impl View {
 
 /// The state and base that a view shows, with its branch.
 pub(in crate::memory) struct ResolvedView<'a> {
-    /// The branch that it is a view of.
     pub branch: &'a Branch,
-    /// What it shows.
     pub state: Arc<BranchVersion>,
     /// What `diff` compares it with.
     pub base: Arc<BranchVersion>,
