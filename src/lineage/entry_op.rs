@@ -32,7 +32,7 @@ stored_codes! {
         Config = 12,
         /// A conflict was resolved manually.
         Resolve = 13,
-        /// A merge was refused.
+        /// A merge was refused, or a write to files that a rule forbids.
         Refuse = 14,
         /// A user was seen for the first time: the name its entries carry.
         User = 15,

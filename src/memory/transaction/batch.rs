@@ -29,7 +29,6 @@ pub struct IngestBatch {
     spilled: SpilledEdits,
 }
 
-/// What was moved to the file.
 #[derive(Clone, Copy, Default)]
 struct SpilledEdits {
     file_bytes: u64,
@@ -38,7 +37,7 @@ struct SpilledEdits {
 }
 
 impl Memory {
-    /// Begins a batch of a user.
+    /// Begins a batch whose edits count in a user's share of memory.
     pub fn batch(&self, uid: u32) -> IngestBatch {
         let reservation = self.admission.budget.account(uid);
         IngestBatch {
@@ -86,7 +85,7 @@ impl IngestBatch {
         Ok((edits, self.reservation))
     }
 
-    /// Moves what is in memory to the file.
+    /// Moves what is in memory to the file, and so gives the user's share back.
     fn spill(&mut self) -> Result<(), Error> {
         if self.edits.is_empty() {
             return Ok(());

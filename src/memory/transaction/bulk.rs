@@ -21,7 +21,6 @@ use crate::segment::{Segment, SegmentError};
 pub(super) struct CommitSegment {
     pub branch: BranchId,
     pub segment: Hash,
-    /// The ids that go.
     pub deletes: Vec<Arc<str>>,
     /// How far the branch has read the shared log from then on, where that changes.
     pub cursor: Option<SharedLogCursor>,
@@ -63,7 +62,7 @@ impl Command for CommitSegment {
     }
 }
 
-/// A commit of many records, worked out.
+/// A commit of many records, worked out on one state of a branch.
 pub struct Bulk {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
@@ -141,7 +140,7 @@ impl Bulk {
         Ok(Some(Bulk { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
     }
 
-    /// Returns whether the branch is as it was.
+    /// Returns whether the branch has the state that this was worked out on, in the same files.
     pub fn is_current(&self, catalog: &Catalog) -> bool {
         self.is_in_place(catalog)
             && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))

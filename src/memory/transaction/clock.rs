@@ -27,7 +27,6 @@ pub(in crate::memory) struct Moment {
 }
 
 impl Moment {
-    /// Returns the present one.
     pub fn now(environment: &Environment) -> Moment {
         Moment { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }
@@ -111,7 +110,7 @@ impl Memory {
         if is_ahead(self.last_time(), self.now()) { "ahead" } else { "ok" }
     }
 
-    /// Returns what the clock and the last entry say.
+    /// Returns `clock` as of [`Memory::clock_state`], the times `last` and `now`, and `reset`, which is false.
     pub fn clock(&self) -> Value {
         let (last, now) = (self.last_time().to_string(), self.now().to_string());
         json!({ "clock": self.clock_state(), "last": last, "now": now, "reset": false })

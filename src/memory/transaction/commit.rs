@@ -368,7 +368,7 @@ impl VersionBuilder {
         Version::new(id, content, Provenance { created, vector_stale, ..self.provenance.clone() })
     }
 
-    /// Checks all vectors and returns their dimension.
+    /// Checks all vectors and returns their dimension, 0 where no row has a vector.
     fn check(&self, rows: &[Row]) -> Result<usize, Error> {
         let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();

@@ -22,7 +22,7 @@ pub struct ResolvedEdits {
     held: Reservation,
 }
 
-/// One record before and after.
+/// One record: the row that it has, and what the edits so far make of it.
 struct ResolvedRecord {
     before: Option<Row>,
     after: EditOutcome,
@@ -39,7 +39,7 @@ enum EditOutcome {
 /// A version that edits lead to, all but its provenance.
 #[derive(Clone)]
 pub struct ResolvedVersion {
-    /// Vector, text and metadata.
+    /// Vector, text and metadata, as the edits so far leave them.
     pub content: RecordContent,
     /// Whether the text is newer than the vector.
     pub vector_stale: bool,
@@ -191,7 +191,7 @@ impl ResolvedEdits {
         self.records.get(id).is_some_and(|record| record.depends_on_before)
     }
 
-    /// Goes through the versions that are written.
+    /// Goes through the versions that are written, in order of ids.
     pub fn puts(&self) -> impl Iterator<Item = (&Arc<str>, &ResolvedVersion)> {
         self.records.iter().filter_map(|(id, record)| match &record.after {
             EditOutcome::Version(version) => Some((id, version)),
@@ -207,7 +207,7 @@ impl ResolvedEdits {
         Ok(origin.map(Row::provenance).transpose()?.map(|provenance| provenance.created))
     }
 
-    /// Goes through the ids of the records that go.
+    /// Goes through the ids of the records that go, in order.
     pub fn deletes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Gone).then_some(id))
     }

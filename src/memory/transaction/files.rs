@@ -25,9 +25,9 @@ const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 
 /// What was done to a branch's files since its last entry.
 pub(in crate::memory) struct Pending {
-    /// Who did it.
+    /// Who did it. An operation of another user makes an entry of these first.
     pub(super) uid: u32,
-    /// The files before.
+    /// The files before the first of them.
     pub(super) before: Tree,
     /// What was worked out of it so far.
     counted: Option<CountedChanges>,
@@ -79,7 +79,6 @@ pub(in crate::memory) struct Author {
 }
 
 impl Author {
-    /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
         out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
     }
@@ -93,7 +92,6 @@ impl Author {
 
 /// An operation as the journal holds it.
 pub(in crate::memory) struct FileOpRecord<'a> {
-    /// Who, where and when.
     pub author: Author,
     pub op: FileOp<'a>,
 }

@@ -19,7 +19,7 @@ use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{Reader, Time, Writer};
 use crate::sync::{Mutex, allow_waiting};
 
-/// The leases that are held.
+/// The leases that are held. A branch of which nobody holds the lease has no entry.
 #[derive(Default)]
 pub(in crate::memory) struct Leases(Mutex<HashMap<BranchId, HeldLease>>);
 

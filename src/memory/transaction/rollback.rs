@@ -23,14 +23,13 @@ pub struct Receipt {
     pub put: u64,
     /// Records deleted.
     pub deleted: u64,
-    /// The branch's head after it.
+    /// The branch's head after it; the present one where there was nothing to do.
     pub head: Hash,
-    /// The entry's hash.
+    /// The entry's hash; the tip where there was nothing to do.
     pub entry: Hash,
 }
 
 impl Receipt {
-    /// Returns what an entry says of itself.
     pub(super) fn of(entry: &SignedEntry) -> Receipt {
         let counts = entry.entry.counts;
         Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }

@@ -43,7 +43,6 @@ struct EventLines {
     counted: Reservation,
 }
 
-/// One line.
 #[derive(Serialize)]
 struct EventLine<'a> {
     seq: u64,
@@ -84,9 +83,8 @@ pub(in crate::memory) enum About<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::memory) enum Shown<'a> {
-    /// The value of a signal.
+    /// The value of a signal, where that is UTF-8.
     Value(&'a str),
-    /// The text of an entry.
     Text(&'a str),
     /// What is long, no text, or not for everybody: its length alone.
     Bytes(usize),
@@ -94,13 +92,11 @@ pub(in crate::memory) enum Shown<'a> {
 
 /// Who did something, where and when.
 pub(in crate::memory) struct EventOrigin<'a> {
-    /// When.
     pub time: Time,
-    /// Name path of the branch.
+    /// Name path of the branch; empty where it has ended.
     pub branch: &'a str,
     /// Its agent; empty for none.
     pub agent: &'a str,
-    /// The user.
     pub uid: u32,
 }
 

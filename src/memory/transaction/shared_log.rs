@@ -36,9 +36,9 @@ pub(in crate::memory) const OFFSET_EVERY: u64 = 64;
 pub struct AppendReceipt {
     /// Entries that are new.
     pub appended: u64,
-    /// The number of the first of them.
+    /// The number of the first of them; where none is new, that of the next entry to come.
     pub first: u64,
-    /// The number of the last of them.
+    /// The number of the last of them; where none is new, that of the log's last entry.
     pub last: u64,
     /// Entries that were there already, by their writer's `event_id`.
     pub repeated: u64,
@@ -53,14 +53,12 @@ impl AppendReceipt {
     }
 }
 
-/// Entries are appended to a shared log.
 #[derive(Debug)]
 pub(in crate::memory) struct AppendEntries {
     /// The branch whose log it is.
     pub owner: BranchId,
     /// The branch through which they come.
     pub via: BranchId,
-    /// What comes.
     pub growth: SharedLogAppend,
 }
 

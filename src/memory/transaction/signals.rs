@@ -35,7 +35,7 @@ enum SignalEvent {
     Claimed,
     Written,
     Cleared(&'static str),
-    /// Its attributes are others.
+    /// Its attributes are others, of which no line tells.
     None,
 }
 

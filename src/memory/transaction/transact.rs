@@ -51,7 +51,7 @@ pub(in crate::memory) struct LogTail {
     pub clean_end: u64,
     /// What was done to files and is in no entry yet.
     pub pending: HashMap<BranchId, Pending>,
-    /// Why nothing more is taken.
+    /// Why nothing more is taken: a panic, too little memory, or the end of the store. None while it can be written to.
     pub close_reason: Option<&'static str>,
 }
 
@@ -112,7 +112,7 @@ impl LogTail {
         Some(segment)
     }
 
-    /// Moves behind an entry.
+    /// Moves behind an entry that was appended, to which all that comes next is bound.
     pub fn advance(&mut self, entry: &SignedEntry) {
         self.link = Hash::of(&LINK_CONTEXT, &[self.link.0, entry.hash.0].concat());
         self.seq = entry.entry.seq;

@@ -53,7 +53,7 @@ struct Published {
     closed: AtomicBool,
 }
 
-/// The right to write.
+/// The right to write. Dropping it publishes the figures that are read without it.
 pub(in crate::memory) struct WriterGuard<'a> {
     log_tail: MutexGuard<'a, LogTail>,
     published: &'a Published,
@@ -143,7 +143,8 @@ impl Memory {
             || published.journal.lock().as_ref().is_none_or(|journal| journal.has_failed())
     }
 
-    /// Returns the number of the last entry: it grows with every change.
+    /// Returns the number of the last entry, as of the last release of the writer lock. An operation on files moves it
+    /// when an entry commits that.
     pub fn version(&self) -> u64 {
         self.writer.published.seq.load(Ordering::Acquire)
     }
@@ -153,7 +154,7 @@ impl Memory {
         Time(self.writer.published.time.load(Ordering::Relaxed))
     }
 
-    /// Returns the hash of the last entry.
+    /// Returns the hash of the last entry, as of the last release of the writer lock.
     pub fn tip(&self) -> Hash {
         *self.writer.published.tip.lock()
     }

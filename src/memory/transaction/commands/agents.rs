@@ -14,7 +14,6 @@ use crate::object::{CodecError, Hash, Reader, Writer};
 /// A name of an agent below a root branch is nobody's any longer, or barred.
 #[derive(Debug)]
 pub(super) struct SetAgentName {
-    /// The root branch.
     pub root: BranchId,
     pub name: Arc<str>,
     /// Whether nobody may use it.

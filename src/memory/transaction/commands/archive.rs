@@ -13,7 +13,7 @@ use crate::object::{Hash, Writer};
 pub struct ArchiveEntries {
     /// The number of the last of them.
     pub last: u64,
-    /// Its hash.
+    /// Its hash, which the first entry that stays has as `prev`.
     pub hash: Hash,
 }
 

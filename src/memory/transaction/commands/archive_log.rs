@@ -16,7 +16,6 @@ use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{Hash, Writer};
 
-/// Entries of a shared log are archived.
 #[derive(Debug)]
 pub(super) struct ArchiveLog {
     /// The branch whose log it is.
@@ -51,7 +50,7 @@ impl Command for ArchiveLog {
 
 /// The entries of a log behind those that are archived.
 struct UnarchivedEntries {
-    /// The last entry of it.
+    /// The last entry that was looked at.
     last_number: u64,
     state: BranchVersion,
 }

@@ -1,5 +1,5 @@
-//! //! Taking and deleting checkpoints. A checkpoint and its line in the shared log are one command, so that a crash
-//! leaves both or neither.
+//! Taking and deleting checkpoints. A checkpoint and its line in the shared log are one command, so that a crash leaves
+//! both or neither.
 
 use std::sync::Arc;
 
@@ -15,19 +15,16 @@ use crate::memory::transaction::shared_log::{plan_append, prepare_append};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 
-/// A checkpoint is taken.
 #[derive(Debug)]
 pub(super) struct TakeCheckpoint {
     pub branch: BranchId,
-    /// The checkpoint's name.
     pub label: Arc<str>,
-    /// What is said about it.
+    /// What is said about it; empty for nothing.
     pub text: Arc<str>,
-    /// What that becomes in the shared log.
+    /// What that becomes in the shared log; none where nothing is said, or the checkpoint is taken again by an import.
     pub log: Option<SharedLogAppend>,
 }
 
-/// A checkpoint is deleted.
 #[derive(Debug)]
 pub(super) struct DeleteCheckpoint {
     pub branch: BranchId,

@@ -11,13 +11,13 @@ use crate::memory::transaction::transact::LogTail;
 use crate::memory::{Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 
-/// Files were changed by operations.
+/// Files were changed by operations, which the journal holds already: so this names paths and no contents.
 #[derive(Debug)]
 pub(super) struct CommitFiles {
     pub branch: BranchId,
     /// So many paths differ.
     pub count: u64,
-    /// The first of them.
+    /// The first of them, as many as an entry names.
     pub paths: Vec<Arc<str>>,
 }
 

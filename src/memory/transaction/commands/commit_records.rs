@@ -1,5 +1,5 @@
-//! //! Writing and deleting records. All changes of a command are one entry and one step of the state: a reader sees
-//! either none of them or all.
+//! Writing and deleting records. All changes of a command are one entry and one step of the state: a reader sees either
+//! none of them or all.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::object::{CodecError, Reader, Time, Writer};
 use crate::record::{Provenance, Version};
 use crate::segment::Row;
 
-/// Records are written and deleted.
+/// Records are written and deleted, by one entry.
 #[derive(Debug)]
 pub struct CommitRecords {
-    /// The branch.
+    /// The branch that holds the records, and whose agent and session they name.
     pub branch: BranchId,
-    /// What changes, in order.
+    /// What changes, in order: one record may change twice.
     pub changes: Vec<RecordChange>,
 }
 

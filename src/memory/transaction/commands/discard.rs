@@ -1,5 +1,4 @@
-//! //! Throwing a branch away. It must have no children, whose paths and bases lead through it, and `main` stays
-//! always.
+//! Throwing a branch away. It must have no children, whose paths and bases lead through it, and `main` stays always.
 
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, CatalogChange};
@@ -11,7 +10,7 @@ use crate::memory::transaction::shared_log;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
-/// A branch is thrown away.
+/// A branch is thrown away. Its last state stays for as long as its `config/keep` says.
 #[derive(Debug)]
 pub struct DiscardBranch(pub BranchId);
 

@@ -14,9 +14,9 @@ use crate::object::Writer;
 /// The vectors of a root branch's embedder count from now on.
 #[derive(Debug)]
 pub struct RecordEmbedder {
-    /// The root branch.
+    /// The root branch below which they count.
     pub root: BranchId,
-    /// What is remembered of the embedder, as a setting's value.
+    /// The value of `config/embedder`, with the probes by which the embedder is known again.
     pub value: Arc<str>,
 }
 

@@ -1,5 +1,5 @@
-//! //! Forking a branch. The new one shares its state with the parent until either changes, so it costs the same
-//! whatever the parent holds.
+//! Forking a branch. The new one shares its state with the parent until either changes, so it costs the same whatever
+//! the parent holds.
 
 use std::sync::Arc;
 
@@ -13,11 +13,9 @@ use crate::memory::merging::find_state::FoundState;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 
-/// A branch is forked.
 #[derive(Debug)]
 pub(super) struct ForkBranch {
     pub parent: BranchId,
-    /// The new branch's name.
     pub name: Arc<str>,
     /// The state of the parent it starts from, or the present one.
     pub from: Option<StateSource>,

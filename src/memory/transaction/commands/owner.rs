@@ -10,14 +10,12 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
-/// A branch's directory gets permission bits.
 #[derive(Debug)]
 pub(super) struct ChangeMode {
     pub branch: BranchId,
     pub bits: u32,
 }
 
-/// A branch belongs to another user from now on.
 #[derive(Debug)]
 pub(super) struct ChangeOwner {
     pub branch: BranchId,

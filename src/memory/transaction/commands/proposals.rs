@@ -18,11 +18,11 @@ const TEXT_BYTES_MAX: usize = 4096;
 pub struct ReviewRequest<'a> {
     /// The name of the branch that proposes.
     pub name: &'a str,
-    /// The hash of the plan that is meant.
+    /// The hash of the plan that is meant; where the plan is another one by now, nothing is said.
     pub plan: Hash,
-    /// Whether it is approved of.
+    /// Whether it is approved of; else it is rejected.
     pub approves: bool,
-    /// Why, or why not.
+    /// Why, or why not: up to 4 KiB, and may be empty.
     pub text: &'a str,
 }
 
@@ -30,11 +30,9 @@ pub struct ReviewRequest<'a> {
 #[derive(Debug)]
 pub(super) struct Propose {
     pub branch: BranchId,
-    /// What is said about it.
     pub text: Arc<str>,
 }
 
-/// A branch takes back what it proposes.
 #[derive(Debug)]
 pub(super) struct Withdraw(pub BranchId);
 
@@ -46,7 +44,6 @@ pub(super) struct ReviewProposal {
     pub parent: BranchId,
     /// The branch that proposes.
     pub child: BranchId,
-    /// What is said.
     pub review: Review,
 }
 

@@ -1,4 +1,4 @@
-//! Noting in the lineage that a merge was refused.
+//! Noting in the lineage that a merge, or a write to files, was refused.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
-/// A merge was refused, and why.
+/// A merge, or a write that a rule forbids, was refused, and why.
 #[derive(Debug)]
 pub(super) struct NoteRefusal {
     pub branch: BranchId,

@@ -1,5 +1,5 @@
-//! //! Giving a branch another name. Branches are named by the number of the entry that made them, so only paths
-//! change; root branches keep theirs.
+//! Giving a branch another name. Branches are named by the number of the entry that made them, so only paths change;
+//! root branches keep theirs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
-/// A branch gets another name.
 #[derive(Debug)]
 pub(super) struct RenameBranch {
     pub branch: BranchId,

@@ -1,5 +1,5 @@
-//! //! Making a root branch. Its entry holds the settings that root branches have at that time, so that a replay by a
-//! later version with other defaults makes the same branch.
+//! Making a root branch. Its entry holds the settings that root branches have at that time, so that a replay by a later
+//! version with other defaults makes the same branch.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
-/// A root branch is made.
+/// A root branch is made, which holds nothing.
 #[derive(Debug)]
 pub struct MakeRoot {
-    /// Its name.
+    /// Its name, which no other root branch has.
     pub name: Arc<str>,
     /// The settings that root branches have at that time.
     pub settings: Settings,

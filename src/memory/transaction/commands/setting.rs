@@ -1,5 +1,5 @@
-//! //! Giving a setting a value. A replay checks it again but for rules, which take a while to parse and are parsed
-//! before the command is made.
+//! Giving a setting a value. A replay checks it again but for rules, which take a while to parse and are parsed before
+//! the command is made.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::memory::transaction::shared_log;
 use crate::memory::{Actor, Error, Memory, SettingError};
 use crate::object::{CodecError, Reader, Writer};
 
-/// A setting gets a value.
 #[derive(Debug)]
 pub(super) struct ChangeSetting {
     pub branch: BranchId,

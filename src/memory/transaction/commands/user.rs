@@ -1,5 +1,5 @@
-//! //! The names of users, which their entries carry: written down before the first entry of a uid, so that the lineage
-//! can be read where nobody knows that uid.
+//! The names of users, which their entries carry: written down before the first entry of a uid, so that the lineage can
+//! be read where nobody knows that uid.
 
 use std::sync::Arc;
 
