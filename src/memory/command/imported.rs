@@ -15,7 +15,7 @@ pub enum ImportedState {
     Agent(Arc<str>, Option<AgentHolder>),
     /// What is now the log of its own was that of a branch that has ended, of this name with its number.
     ClosedLog(Arc<str>),
-    /// The last entry of its shared log when it got its base.
+    /// The last entry of its shared log when it got its base, behind which a gate looks for a summary.
     LogAtBase(u64),
 }
 
@@ -30,7 +30,7 @@ impl ImportedState {
         }
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form: a code from 1, and what the variant has.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         match self {
             ImportedState::Settings(settings) => {

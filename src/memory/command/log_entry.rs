@@ -27,13 +27,13 @@ const PURGED: &str = "purged";
 /// An entry as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
 pub struct SharedLogEntryInput {
-    /// The text.
+    /// The text, which no entry lacks: up to 64 KiB, not blank.
     pub text: Arc<str>,
-    /// The vector, finite numbers.
+    /// The vector, finite numbers; none where the entry has none of its own.
     pub vector: Option<Arc<[f32]>>,
-    /// The metadata, with kind and `event_id`.
+    /// The metadata, with kind and `event_id` under keys that begin with `@`, which no writer's key may.
     metadata: Map<String, Value>,
-    /// What tells it from other entries of its writer.
+    /// What tells it from other entries of its writer; none for an entry that may be appended again.
     pub event_id: Option<Arc<str>>,
 }
 
@@ -62,7 +62,7 @@ struct LogEntryKeys {
     _uid: Option<IgnoredAny>,
 }
 
-/// The line of an entry.
+/// The line of an entry, its keys in the order in which readers get them.
 #[derive(Serialize)]
 struct LogEntryLine<'a> {
     entry_id: u64,
@@ -142,7 +142,7 @@ impl SharedLogEntryInput {
         Ok(SharedLogEntryInput { text: text.into(), vector: None, metadata: Map::new(), event_id: None })
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns about how many bytes it takes in memory and on disk; metadata count by their number.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
         vector + self.text.len() + self.metadata.len() * (LABEL_BYTES_MAX / 4)

@@ -32,10 +32,10 @@ pub struct CommandSpec {
 /// What is done to a store: its bytes in the log, and its rule. Beside these a command says only in what it differs from
 /// most.
 pub trait Command: fmt::Debug + Send + Sync + 'static {
-    /// Returns its line of the table.
+    /// Returns its line of the table, by whose code a log record is read.
     fn spec(&self) -> &'static CommandSpec;
 
-    /// Appends its fields, as they are stored.
+    /// Appends its fields, as they are stored behind code, times and user.
     fn write(&self, out: &mut Writer);
 
     /// Checks it against the rules of the store and works out its entry, and what it changes in the catalog.
@@ -95,14 +95,15 @@ pub struct LogRecord {
     /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, also
     /// when it is applied again.
     pub planned: Time,
-    /// Who did it.
+    /// The uid of who did it.
     pub uid: u32,
-    /// What was done.
+    /// What was done, with its outcome as far as it can't be derived.
     pub command: Box<dyn Command>,
 }
 
 impl LogRecord {
-    /// Returns the stored bytes.
+    /// Returns the stored bytes: the command's code, `time`, how long before that it was planned, the uid, then the
+    /// command's fields.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         let age = self.time.0.saturating_sub(self.planned.0);
@@ -134,7 +135,7 @@ pub(in crate::memory) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecEr
     u32::try_from(input.number()?).map_err(|_| CodecError::Number)
 }
 
-/// Appends a count and the texts.
+/// Appends how many texts there are, and the texts.
 pub(in crate::memory) fn write_texts<'a>(texts: &[Arc<str>], out: &'a mut Writer) -> &'a mut Writer {
     texts.iter().fold(out.number(texts.len() as u64), |out, text| out.text(text))
 }

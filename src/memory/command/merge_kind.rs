@@ -17,7 +17,7 @@ pub enum MergeKind {
 }
 
 impl MergeKind {
-    /// Returns the operation that the entry names.
+    /// Returns the step that its entry shows; a revert's is the same whatever verb asked for it.
     pub fn op(self) -> EntryOp {
         match self {
             MergeKind::Merge => EntryOp::Merge,
@@ -38,11 +38,11 @@ impl MergeKind {
 pub struct RevertedEntries {
     /// The entry that gave the branch the state it had before the first of them.
     pub before: u64,
-    /// The first.
+    /// The first of them.
     pub first: u64,
-    /// The last.
+    /// The last of them, which is the first where one is taken back alone.
     pub last: u64,
-    /// What was asked for.
+    /// What was asked for, by which `redo` finds what `undo` did.
     pub verb: RevertVerb,
 }
 
@@ -61,7 +61,7 @@ impl RevertVerb {
     const ALL: [(RevertVerb, &'static str); 3] =
         [(RevertVerb::Revert, "revert"), (RevertVerb::Undo, "undo"), (RevertVerb::Redo, "redo")];
 
-    /// Returns the word for it.
+    /// Returns the word for it, as it is in the text of the entry.
     pub fn name(self) -> &'static str {
         RevertVerb::ALL[self as usize].1
     }
@@ -73,7 +73,7 @@ impl RevertVerb {
 }
 
 impl RevertedEntries {
-    /// Appends the stored form.
+    /// Appends the stored form: three numbers and the verb's code.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.before).number(self.first).number(self.last).byte(self.verb as u8)
     }

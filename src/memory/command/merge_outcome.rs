@@ -76,7 +76,7 @@ impl RecordOutcomes {
         self.runs.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
     }
 
-    /// Returns how many records there are.
+    /// Returns how many records there are, which is how many differ between the branch and its base.
     pub fn len(&self) -> u64 {
         self.runs.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
@@ -110,7 +110,7 @@ impl RecordOutcomes {
 /// A decision on a file, whose versions are referred to where that is possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDecision {
-    /// The decision; it has no hash of a version that is referred to.
+    /// The decision, without the versions that [`StoredDecision::at_path`] refers to.
     decision: Decision,
     /// Which versions, of base, child and parent, are the node at the path in the tree of that side.
     at_path: [bool; 3],
@@ -192,17 +192,17 @@ fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
 /// What a merge, promote or pull came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeOutcome {
-    /// The head that results in the branch that receives.
+    /// The head that results in the branch that receives, with which a replay is compared.
     pub head: Hash,
-    /// What changes in the branch that receives.
+    /// What changes in the branch that receives; a replay counts nothing again.
     pub counts: Counts,
-    /// The hash of what was to be taken and decided.
+    /// The hash of what was to be taken and decided, by which a dry run or an approval named it.
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
     /// What was said about it; empty for nothing.
     pub note: Arc<str>,
-    /// The first records and files that change in the branch that receives.
+    /// The first records and files that change in the branch that receives, as many as an entry names.
     pub items: Vec<Arc<str>>,
     /// What became of the records that differ between the branch and its base.
     pub records: RecordOutcomes,
@@ -249,7 +249,8 @@ impl BaseOutcome {
 }
 
 impl MergeOutcome {
-    /// Appends the stored bytes of that of a merge of this kind.
+    /// Appends the stored bytes of that of a merge of this kind, which says if a patch of the branch's own or a base
+    /// follows.
     pub fn write(&self, merge: MergeKind, out: &mut Writer) {
         let Counts { put, deleted, files } = self.counts;
         out.hash(&self.head).number(put).number(deleted).number(files);
@@ -291,9 +292,9 @@ impl MergeOutcome {
 /// What a rollback of some files came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackOutcome {
-    /// The branch's head that results.
+    /// The branch's head that results, with which a replay is compared.
     pub head: Hash,
-    /// How many files change.
+    /// How many files change, directories not counted.
     pub count: u64,
     /// What is done to the branch's files, with nodes of the checkpoint.
     pub files: TreePatch,
@@ -302,7 +303,7 @@ pub struct RollbackOutcome {
 }
 
 impl RollbackOutcome {
-    /// Appends the stored bytes.
+    /// Appends the stored bytes: head, count and the two patches.
     pub fn write(&self, out: &mut Writer) {
         out.hash(&self.head).number(self.count);
         self.files.write(out);

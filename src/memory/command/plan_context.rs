@@ -12,9 +12,9 @@ use crate::workspace::Packs;
 
 /// What a command is prepared from.
 pub struct PlanContext<'a> {
-    /// The catalog as it is.
+    /// The catalog that the command is checked against and will change.
     pub catalog: &'a Catalog,
-    /// `seq` of the entry to come.
+    /// `seq` of the entry to come, which is the id of a branch that the command makes.
     pub seq: u64,
     /// Where the contents of files are read.
     pub packs: &'a dyn Packs,

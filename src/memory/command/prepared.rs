@@ -12,27 +12,27 @@ use crate::object::Hash;
 
 /// A command that is allowed, with all that follows from it.
 pub struct PreparedCommand {
-    /// What the entry says was done.
+    /// What the entry says was done, which also says what label and text of the detail mean.
     pub op: EntryOp,
     /// The branch it is about; the new one for a fork.
     pub branch: BranchId,
-    /// Its name path.
+    /// Its name path; empty for what concerns no branch.
     pub path: Arc<str>,
-    /// The branch above it and its name path.
+    /// The branch above it and its name path; none for a root branch, and for what concerns no branch.
     pub parent: Option<(BranchId, Arc<str>)>,
-    /// Head of its base.
+    /// Head of its base; zeros for what concerns no branch.
     pub base: Hash,
-    /// Head that results.
+    /// Head that results, which the entry names.
     pub head: Hash,
-    /// Head that resulted when it was done, where the log holds it.
+    /// Head that resulted when it was done, where the log holds it: at a replay it has to be [`PreparedCommand::head`].
     pub recorded_head: Option<Hash>,
-    /// What changes.
+    /// What the entry counts; 0 for what changes no content.
     pub counts: Counts,
-    /// Particulars of the operation.
+    /// What the entry says beside that; empty where there is no more to say.
     pub detail: Detail,
     /// Labels of who acts: agent, session, task.
     pub labels: [Arc<str>; 3],
-    /// The changes of the catalog.
+    /// The changes of the catalog, in the order in which they are carried out.
     pub steps: Vec<CatalogChange>,
 }
 
@@ -90,7 +90,7 @@ impl PreparedCommand {
         self
     }
 
-    /// The branch's records become `state`.
+    /// The branch's records and files become `state`, whose head the entry names.
     pub(in crate::memory) fn with_state(mut self, state: BranchVersion) -> PreparedCommand {
         self.head = state.head();
         let branch = self.branch;
@@ -98,7 +98,7 @@ impl PreparedCommand {
     }
 }
 
-/// Agent, session and task of who acts in a branch.
+/// Agent, session and task of who acts in a branch: session and task are empty where none is set.
 pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
     let agent = catalog.agent(branch, uid);
     [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]

@@ -9,27 +9,27 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 pub struct PurgeSelection {
     /// Ids of records, and paths of files with `files/` in front.
     pub items: Vec<Arc<str>>,
-    /// Hashes of versions of records.
+    /// Hashes of versions of records, which go from all branches, whatever id they have there.
     pub records: Vec<Hash>,
-    /// Hashes of contents of files.
+    /// Hashes of contents of files, which go from all branches, whatever path they have there.
     pub contents: Vec<Hash>,
     /// When files were made, which no two files of a store share: those go under former names, too.
     pub births: Vec<Time>,
 }
 
 impl PurgeSelection {
-    /// Returns the ids among the items.
+    /// Returns the ids among the items: they have no slash in them.
     pub fn ids(&self) -> Vec<Arc<str>> {
         self.items.iter().filter(|item| !item.contains('/')).cloned().collect()
     }
 
-    /// Returns the paths among the items, below `files/`.
+    /// Returns the paths among the items, without `files/` in front.
     pub fn paths(&self) -> Vec<Vec<u8>> {
         let path = |item: &Arc<str>| item.strip_prefix("files/").map(|path| path.as_bytes().to_vec());
         self.items.iter().filter_map(path).collect()
     }
 
-    /// Appends the stored bytes.
+    /// Appends the stored bytes: four lists, each behind its length.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.items.len() as u64);
         self.items.iter().fold(&mut *out, |out, item| out.text(item));

@@ -6,33 +6,33 @@ use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::object::{CodecError, Reader, Writer};
 use crate::record::RecordContent;
 
-/// One change of a record as it is stored.
+/// One change of a record, or of how far the shared log is read, as a log record holds it.
 #[derive(Clone, Debug)]
 pub enum RecordChange {
     /// A new version; its provenance follows from the command.
     Put {
-        /// The record's id.
+        /// The record's id, a new one or that of an older version.
         id: Arc<str>,
-        /// What it says.
+        /// Vector, text and metadata.
         content: RecordContent,
         /// Whether its text is newer than its vector.
         vector_stale: bool,
         /// The record whose `created` it keeps, beside its own.
         from: Option<Arc<str>>,
     },
-    /// The record goes.
+    /// The record goes, if it is there.
     Delete {
-        /// The record's id.
+        /// The id, under which nothing need be.
         id: Arc<str>,
     },
-    /// The branch has read its shared log so far.
+    /// The branch has read its shared log so far from then on.
     Cursor(SharedLogCursor),
 }
 
 /// What comes to a shared log.
 #[derive(Clone, Debug)]
 pub struct SharedLogAppend {
-    /// What it holds then.
+    /// What the log holds with them.
     pub totals: SharedLogTotals,
     /// The entries, and what is remembered of their `event_id`s.
     pub changes: Vec<RecordChange>,
@@ -49,7 +49,7 @@ impl RecordChange {
 }
 
 impl SharedLogAppend {
-    /// Appends the stored form.
+    /// Appends the stored form: the totals, how many changes there are, and each of them.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         self.totals.write(out).number(self.changes.len() as u64);
         self.changes.iter().for_each(|change| change.write(out));
@@ -65,7 +65,7 @@ impl SharedLogAppend {
     }
 }
 
-/// Flags of a stored change.
+/// The bits of the byte with which a stored change begins; 0 is a delete.
 mod flag {
     pub const PUT: u8 = 1;
     pub const VECTOR: u8 = 2;

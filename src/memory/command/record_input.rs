@@ -15,9 +15,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// A record as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
 pub struct RecordInput {
-    /// The vector, finite numbers.
+    /// The vector, finite numbers; none for a record of text alone.
     pub vector: Option<Arc<[f32]>>,
-    /// Text of the record; at most what the limit of a document leaves.
+    /// The text; none for a record of a vector alone. Its length is bounded by that of a document.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,
@@ -30,14 +30,14 @@ pub enum RecordEdit {
     Put {
         /// Id of the record, without `.json`.
         id: Arc<str>,
-        /// What it says.
+        /// Vector, text and metadata; what is none goes.
         input: RecordInput,
     },
     /// A record is corrected, or made.
     Correct {
         /// Id of the record, without `.json`.
         id: Arc<str>,
-        /// What changes.
+        /// What changes; what the patch leaves out stays.
         patch: RecordPatch,
         /// The line that says so, from 1, as errors name it; 0 where there are no lines.
         line: usize,
@@ -106,7 +106,7 @@ impl RecordInput {
         RecordInput { metadata: canonical(metadata), ..self }
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns how many bytes it takes, 4 for each number.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
         vector + self.text.as_ref().map_or(0, |text| text.len()) + self.metadata.len()

@@ -19,11 +19,11 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct RecordPatch {
     /// The vector, finite numbers.
     pub vector: Option<Option<Arc<[f32]>>>,
-    /// The text.
+    /// The text: left out, removed, or a new one.
     pub text: Option<Option<Arc<str>>>,
     /// The metadata as a whole, canonical JSON; `{}` where it goes.
     pub metadata: Option<Arc<str>>,
-    /// Whether the text is newer than the vector, where the writer says so.
+    /// Whether the text is newer than the vector, where the writer says so; else it follows from what changes.
     pub vector_stale: Option<bool>,
     /// Whether it is the whole record, so that what is left out goes.
     pub replaces: bool,
@@ -256,7 +256,7 @@ impl RecordPatch {
         if is_empty { Err(RecordError::Empty) } else { Ok(content) }
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns how many bytes it takes, 4 for each number.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.iter().flatten().map(|vector| size_of_val(&**vector));
         let text = self.text.iter().flatten().map(|text| text.len());
