@@ -31,11 +31,11 @@ pub(in crate::memory) struct DiskRoom {
     pub reserve: Reserve,
     /// What may be written before the disk is asked again.
     credit_bytes: AtomicI64,
-    /// What is being written.
+    /// What is being written. It counts in full, though some of it may be on the disk already.
     in_flight_bytes: AtomicU64,
     /// What a seal that is under way writes, and what those that failed would have.
     seal_debt_bytes: AtomicU64,
-    /// Bytes of the last manifest that was written.
+    /// Bytes of the last manifest that was written, which the next one is taken to have, too.
     manifest_bytes: AtomicU64,
     /// The disk had too little room when it was asked last.
     is_tight: AtomicBool,
@@ -75,7 +75,7 @@ impl Drop for DiskReservation<'_> {
     }
 }
 
-/// What the disk lacks.
+/// What the disk lacks: bytes, or an inode for one more file.
 #[derive(Clone, Copy, Default)]
 struct Missing {
     bytes: u64,
@@ -171,7 +171,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the most that a seal writes.
+    /// Returns the most bytes that a seal writes: what waits for it, what one under way still has to write, and a
+    /// manifest.
     fn seal_needs(&self) -> u64 {
         let waiting = self.waiting_needs() + self.admission.room.seal_debt_bytes.load(Ordering::Acquire);
         waiting + self.admission.room.manifest_bytes.load(Ordering::Acquire)

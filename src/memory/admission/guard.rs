@@ -115,13 +115,11 @@ impl TouchedPaths<'_> {
 
 /// A branch that receives a merge, and its files before and after.
 pub(in crate::memory) struct Received<'a> {
-    /// The rules of the branch.
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
     pub owner: u32,
-    /// How its files would differ.
+    /// How its files would differ, by path.
     pub differences: Vec<TreeDifference>,
-    /// Where contents are read.
     pub packs: &'a dyn Packs,
 }
 

@@ -32,7 +32,7 @@ impl FilesHeld {
         self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / KEPT_SHARE)
     }
 
-    /// Returns what a user holds, and what all do.
+    /// Returns how many bytes a user holds and how many all do, with what is frozen.
     fn of(&self, catalog: &Catalog, uid: u32) -> (u64, u64) {
         let ((own, all), frozen) = (catalog.held.of(uid), self.frozen_bytes.lock());
         (own + frozen.get(&uid).copied().unwrap_or_default(), all + frozen.values().sum::<u64>())

@@ -23,11 +23,11 @@ const DISK_FRACTION: u64 = 8;
 /// The reserve of an open store.
 pub(in crate::memory) struct Reserve {
     disk: Arc<dyn Disk>,
-    /// How many files there should be.
+    /// How many files a whole reserve has; 0 where the store keeps none.
     pieces: usize,
     piece_bytes: u64,
     present: Mutex<BTreeSet<usize>>,
-    /// How many are there.
+    /// How many of them there are, for whoever asks without the lock.
     present_count: AtomicUsize,
     /// Grows with each change, so that a status can be compared with a later one.
     steps: AtomicU64,
@@ -76,7 +76,6 @@ impl Reserve {
         self.present_count.load(Ordering::Acquire) == self.pieces
     }
 
-    /// Returns the bytes that are there.
     pub fn bytes(&self) -> u64 {
         self.present_count.load(Ordering::Acquire) as u64 * self.piece_bytes
     }
@@ -86,7 +85,6 @@ impl Reserve {
         self.pieces as u64 * self.piece_bytes
     }
 
-    /// Returns how much of it is there.
     pub fn filled(&self) -> ReserveFill {
         ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }

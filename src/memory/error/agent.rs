@@ -13,9 +13,9 @@ pub enum AgentError {
     /// Nobody may use the name, or the user may use none.
     #[error("uid {uid} may not be called {name} below this root branch: one of them is barred")]
     Barred {
-        /// The name.
+        /// The name. It may be free: then the user is barred.
         name: String,
-        /// Who wanted it.
+        /// The uid that wanted it.
         uid: u32,
     },
     /// A user has as many names as one may.
@@ -30,7 +30,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             AgentError::Taken(_) => Advice::new(

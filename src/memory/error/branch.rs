@@ -8,7 +8,7 @@ use crate::merge::files::RuleError;
 /// Why a branch or a checkpoint is not made, renamed or discarded.
 #[derive(Debug, Clone, Error)]
 pub enum BranchError {
-    /// The name is taken.
+    /// A sibling, another root branch or a closed log has the name.
     #[error("there is a branch {0} already")]
     Exists(String),
     /// The label is taken.
@@ -26,9 +26,9 @@ pub enum BranchError {
     /// The branch was to end while it has child branches.
     #[error("{path} has {count} child branches")]
     HasChildren {
-        /// The branch.
+        /// Name path of the branch.
         path: String,
-        /// How many.
+        /// How many it has itself, without those below them.
         count: usize,
     },
     /// A fork was to belong to another user from the beginning.
@@ -49,7 +49,7 @@ pub enum BranchError {
 }
 
 impl BranchError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             BranchError::Exists(_) => Advice::new(Kind::Exists, "exists", "choose another name"),
@@ -85,11 +85,11 @@ pub enum SettingError {
     /// The setting has no such value.
     #[error("'{shown}' is no value for config/{setting}")]
     Value {
-        /// The setting.
+        /// Its name in `config/`.
         setting: &'static str,
-        /// The value, shortened.
+        /// The value, cut to 80 characters.
         shown: String,
-        /// What to write instead.
+        /// What to write instead, for the hint.
         expected: &'static str,
     },
     /// The rules can't be read.
@@ -101,9 +101,9 @@ pub enum SettingError {
     /// A branch can't keep for longer than its parent.
     #[error("config/{setting} is at most that of the parent, {most}")]
     AboveParent {
-        /// The setting.
+        /// Its name in `config/`.
         setting: &'static str,
-        /// What the parent has.
+        /// The parent's value, as it was written.
         most: String,
     },
     /// The store sets it itself.
@@ -112,7 +112,7 @@ pub enum SettingError {
 }
 
 impl SettingError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             SettingError::Value { expected, .. } => {

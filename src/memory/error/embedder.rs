@@ -7,10 +7,10 @@ use super::{Advice, Kind};
 /// Why vectors are not made anew.
 #[derive(Debug, Clone, Error)]
 pub enum EmbedderError {
-    /// There is no embedder.
+    /// The store is mounted without an embedder.
     #[error("no embedder is set")]
     NotSet,
-    /// The embedder does not answer.
+    /// The embedder does not answer, for this reason.
     #[error("the embedder does not answer: {0}")]
     NotReached(String),
     /// Its vectors would fit none of those that were written.
@@ -24,7 +24,7 @@ pub enum EmbedderError {
 }
 
 impl EmbedderError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             EmbedderError::NotSet => {

@@ -33,7 +33,7 @@ pub enum SharedLogError {
     /// Only the owner of a branch writes through it.
     #[error("uid {uid} does not own {path}, through which the entry would come")]
     NotOwner {
-        /// Who wanted to append.
+        /// The uid that wanted to append.
         uid: u32,
         /// The branch's name path.
         path: String,
@@ -41,9 +41,9 @@ pub enum SharedLogError {
     /// There is no such entry yet.
     #[error("the log ends with entry {entries}, and {asked} lies behind it")]
     Beyond {
-        /// The last entry.
+        /// The number of the last entry; 0 where there is none.
         entries: u64,
-        /// Which was asked for.
+        /// What was asked for, as it was written.
         asked: String,
     },
     /// The log of a branch is that of one above it.
@@ -59,7 +59,7 @@ pub enum SharedLogError {
     NotArchived {
         /// The branch's name path.
         path: String,
-        /// How many.
+        /// How many, those of logs that were closed into it included.
         entries: u64,
     },
     /// Whose log a branch has is to change while others depend on it.
@@ -77,7 +77,7 @@ pub enum SharedLogError {
 }
 
 impl SharedLogError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         let shape =
             "write {\"text\":\"…\"}, with \"vector\", \"metadata\", \"kind\" or \"event_id\" if you like, or bare text";

@@ -11,9 +11,9 @@ pub enum MergeError {
     /// Both sides changed something, and nobody decided.
     #[error("{count} records or files were changed on both sides and wait for a decision: {shown}")]
     Conflicts {
-        /// How many.
+        /// How many wait; those that a strategy decided are not counted.
         count: usize,
-        /// The first of them.
+        /// The first five of them, by id or path.
         shown: String,
     },
     /// What was to be resolved is not in conflict.
@@ -31,9 +31,9 @@ pub enum MergeError {
     /// It would do something else than what was agreed to.
     #[error("the plan is no longer {wanted}: it is {found}")]
     PlanChanged {
-        /// The plan that was asked for.
+        /// The hash of the plan that was asked for.
         wanted: Hash,
-        /// The one of this moment.
+        /// The hash of the plan of this moment.
         found: Hash,
     },
     /// Names can't be looked up while a rename takes place, so it may not take long.
@@ -54,7 +54,7 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             MergeError::Conflicts { .. } => Advice::new(
@@ -115,7 +115,7 @@ pub enum RuleRefusal {
     /// The rule names who may write, and not them.
     #[error("uid {uid} may not write files/{path}: the rule '{pattern}' names others")]
     Writer {
-        /// Who wanted to write.
+        /// The uid that wanted to write.
         uid: u32,
         /// The file, below `files/`.
         path: String,
@@ -133,7 +133,7 @@ pub enum RuleRefusal {
 }
 
 impl RuleRefusal {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             RuleRefusal::Writer { .. } => {

@@ -88,11 +88,11 @@ pub enum Kind {
 /// How to react to an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// What sort of error it is.
+    /// What sort of error it is, which fixes its errno and its exit code.
     pub kind: Kind,
-    /// A stable word such as `wrong_dimension`.
+    /// A word for programs, such as `wrong_dimension`, which stays the same whatever the text says.
     pub code: &'static str,
-    /// What to do next.
+    /// What to do next, which is never in the error's text.
     pub hint: Cow<'static, str>,
 }
 
@@ -108,16 +108,16 @@ impl Advice {
 /// Those who wait for one plan of a merge all get its error, so errors can be cloned.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// There is no such branch.
+    /// No branch is at that name path.
     #[error("there is no branch {0}")]
     NoBranch(String),
-    /// There is no such checkpoint.
+    /// The branch has no checkpoint of that label.
     #[error("the branch has no checkpoint {0}")]
     NoCheckpoint(String),
-    /// The branch never had such a state.
+    /// The branch never had the state that this revision names.
     #[error("the branch has no state {0}")]
     NoState(String),
-    /// The state is not kept any longer.
+    /// The branch had that state, and `config/keep` or a full disk has let go of it.
     #[error("the state {0} is not kept any longer")]
     NotKept(String),
     /// Nothing that the viewer may see has this hash.
@@ -135,10 +135,10 @@ pub enum Error {
     /// The branch was merged or discarded.
     #[error("the branch was merged or discarded")]
     Gone,
-    /// This thread must not wait for another one.
+    /// This thread must not wait for another one; the request is repeated on one that may.
     #[error("somebody else is writing")]
     WouldWait,
-    /// Nothing can be written.
+    /// Nothing can be written, for this reason.
     #[error("nothing can be written: {0}")]
     ReadOnly(String),
     /// The file was changed since it was looked at.
@@ -147,7 +147,7 @@ pub enum Error {
     /// The file is too large to be shown through a mount.
     #[error("the file has {0} bytes, more than can be shown through a mount")]
     TooLargeToShow(u64),
-    /// More than one answer may hold.
+    /// More differs than one answer may hold, which is this many.
     #[error("more than {0} records or files differ")]
     TooManyChanges(usize),
     /// A thread of ours panicked.
@@ -170,9 +170,9 @@ pub enum Error {
     /// A segment that is needed is not there.
     #[error("the segment {name} could not be {what}: it is missing")]
     NoSegment {
-        /// The file's name.
+        /// Name of its file.
         name: String,
-        /// What was tried.
+        /// What was tried: a participle, such as `read`.
         what: &'static str,
         /// The disk's own error.
         source: Arc<io::Error>,
@@ -243,17 +243,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says that stored bytes are wrong.
     pub(super) fn damaged(message: impl Into<String>) -> Error {
         Error::Damaged(message.into())
     }
 
-    /// Says what the disk refused.
     pub(super) fn io(what: impl Into<String>, source: io::Error) -> Error {
         Error::Disk { what: what.into(), source: Arc::new(source) }
     }
 
-    /// Returns how to react.
+    /// Returns what sort of error it is, which fixes its errno and its exit code.
     pub fn kind(&self) -> Kind {
         self.advice().kind
     }

@@ -16,18 +16,18 @@ pub enum ProposalError {
     /// The branch above names others.
     #[error("uid {uid} is none of the approvers of {path}")]
     NotApprover {
-        /// Who wanted to say something.
+        /// The uid that wanted to review it.
         uid: u32,
-        /// The branch that would get it.
+        /// Name path of the branch that would receive the merge.
         path: String,
     },
-    /// What was said is too long.
+    /// What was said is longer than this many bytes.
     #[error("the text is longer than {0} bytes")]
     Text(usize),
     /// The gate waits for something that can still be given.
     #[error("the gate of {path} is not passed yet: {missing}")]
     Pending {
-        /// The branch whose gate it is.
+        /// Name path of the branch whose gate it is.
         path: String,
         /// What is missing, and who could give it.
         missing: String,
@@ -37,9 +37,9 @@ pub enum ProposalError {
     /// The gate does not let this merge pass.
     #[error("the gate of {path} refuses this merge: {reasons}")]
     Refused {
-        /// The branch whose gate it is.
+        /// Name path of the branch whose gate it is.
         path: String,
-        /// The conditions that do not hold.
+        /// The conditions that do not hold, each with its line of the gate, and rejections.
         reasons: String,
     },
     /// The caller may not see what is proposed.
@@ -47,15 +47,15 @@ pub enum ProposalError {
         "what {path} proposes is shown to its owner, and to the owner and the approvers of the branch above, and uid {uid} is none of them"
     )]
     Closed {
-        /// The branch that proposes.
+        /// Name path of the branch that proposes.
         path: String,
-        /// Who wanted to look.
+        /// The uid that wanted to look.
         uid: u32,
     },
 }
 
 impl ProposalError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             ProposalError::Missing(_) => Advice::new(

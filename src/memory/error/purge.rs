@@ -15,7 +15,7 @@ pub enum PurgeError {
     TooMany {
         /// How many were named.
         named: usize,
-        /// How many may be.
+        /// The most that one purge takes.
         limit: usize,
     },
     /// No state has any of it, and no entry quotes it.
@@ -33,7 +33,7 @@ pub enum PurgeError {
 }
 
 impl PurgeError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             PurgeError::Item(_) => Advice::new(

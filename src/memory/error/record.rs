@@ -29,10 +29,10 @@ pub enum RecordError {
     /// A list, which a bare vector may have been meant as.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
     List,
-    /// A time is in RFC 3339.
+    /// What should be a time in RFC 3339 is none.
     #[error("{0:?} is no time")]
     NotATime(String),
-    /// Bare text is in UTF-8.
+    /// Bare text is no UTF-8 from this byte on.
     #[error("the text is no UTF-8 at byte {0}")]
     NotUtf8(usize),
     /// A document holds the key `delete`, which is for lines of `ingest`.
@@ -47,9 +47,9 @@ pub enum RecordError {
     /// The document names another record than its file.
     #[error("the document says id '{said}', and the file is {id}.json")]
     OtherId {
-        /// What the document says, shortened.
+        /// What the document says, cut to 80 characters.
         said: String,
-        /// The record's id.
+        /// The id that the file's name gives.
         id: String,
     },
     /// Neither a vector nor a text.
@@ -61,7 +61,7 @@ pub enum RecordError {
     /// No memory has vectors of that length.
     #[error("the vector has {0} numbers, and 1 to 65536 are possible")]
     Length(usize),
-    /// A number that an f32 can't hold.
+    /// A number is NaN or infinite as an f32; its place, from 0.
     #[error("number {0} of the vector is not finite as an f32")]
     NotFinite(usize),
     /// The vector is of another length than those of the memory.
@@ -94,7 +94,7 @@ pub enum RecordError {
     Line {
         /// The line, from 1.
         number: usize,
-        /// What is wrong.
+        /// What is wrong, whose advice counts for this error, too.
         source: Box<RecordError>,
     },
     /// One record of a batch is wrong.
@@ -102,13 +102,13 @@ pub enum RecordError {
     Record {
         /// Its id.
         id: String,
-        /// What is wrong.
+        /// What is wrong, whose advice counts for this error, too.
         source: Box<RecordError>,
     },
 }
 
 impl RecordError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         let invalid = |code, hint| Advice::new(Kind::Invalid, code, hint);
         match self {

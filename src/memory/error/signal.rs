@@ -25,7 +25,7 @@ pub enum SignalError {
     /// Only the owner of a branch writes through it.
     #[error("uid {uid} does not own {path}, through which the signal would be written")]
     NotOwner {
-        /// Who wanted to write.
+        /// The uid that wanted to write.
         uid: u32,
         /// The branch's name path.
         path: String,
@@ -33,26 +33,26 @@ pub enum SignalError {
     /// The key belongs to an agent of another name.
     #[error("{key} belongs to the agent {agent}, and this branch is at work for {other}")]
     OfAgent {
-        /// The signal's key.
+        /// The key, which begins with `agent:NAME:`.
         key: String,
-        /// Whose it is.
+        /// The agent that the key names.
         agent: String,
-        /// Who wanted to write.
+        /// The agent of the branch through which it would be written.
         other: String,
     },
     /// A signal is to last as long as a lease that nobody holds.
     #[error("nobody holds the lease of {0}, with which the signal would end")]
     NoLease(String),
-    /// No signal lasts so long.
+    /// The text is no lifetime: no duration, not `lease`, and not empty.
     #[error("'{0}' is no lifetime of a signal")]
     Lifetime(String),
-    /// Events were dropped before a reader came to them.
+    /// So many bytes of events were dropped before a reader came to them.
     #[error("{0} bytes of events were dropped before they were read")]
     EventsDropped(u64),
 }
 
 impl SignalError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             SignalError::Key(_) => {

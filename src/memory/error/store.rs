@@ -10,21 +10,21 @@ use crate::sync::OverBudget;
 /// Why a store is not opened.
 #[derive(Debug, Clone, Error)]
 pub enum OpenError {
-    /// There is none.
+    /// There is no store at that path.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
     /// This user may not look into its folder, or reach it.
     #[error("permission denied: uid {uid} may not look into {}", path.display())]
     Denied {
-        /// The folder.
+        /// The store's folder.
         path: PathBuf,
-        /// Who wanted to.
+        /// The uid that wanted to.
         uid: u32,
     },
     /// Another process has it.
     #[error("the store {} is in use by another engramfs process ({holder})", store.display())]
     Locked {
-        /// The store.
+        /// The store's folder.
         store: PathBuf,
         /// What that process says of itself.
         holder: String,
@@ -44,7 +44,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             OpenError::Missing(_) => {
@@ -74,7 +74,7 @@ impl OpenError {
 /// Why a store is not copied or verified.
 #[derive(Debug, Clone, Error)]
 pub enum CopyError {
-    /// There is none.
+    /// There is no store at that path.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
     /// The folder for the copy holds something.
@@ -83,9 +83,9 @@ pub enum CopyError {
     /// The folder for the copy lies in a store.
     #[error("{} lies in the store {}", dest.display(), store.display())]
     Inside {
-        /// The folder.
+        /// The folder for the copy.
         dest: PathBuf,
-        /// That store.
+        /// The store in which it lies.
         store: PathBuf,
     },
     /// The path has `..` below a folder that is not there, so where it leads can't be known.
@@ -97,7 +97,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             CopyError::Missing(_) => {
@@ -121,15 +121,15 @@ pub enum LimitError {
          config/quota"
     )]
     Quota {
-        /// The branch with the quota.
+        /// Name path of the branch with the quota.
         path: String,
         /// Of what: bytes, records or branches.
         what: &'static str,
-        /// How much there is.
+        /// How much the branch and those below it hold.
         held: i64,
         /// How much was to be added.
         more: i64,
-        /// The quota.
+        /// What the quota allows.
         limit: u64,
     },
     /// The disk has no room beside the reserve.
@@ -138,9 +138,9 @@ pub enum LimitError {
         missing_kib
     )]
     Disk {
-        /// How much is missing.
+        /// KiB that are missing, at least 1.
         missing_kib: u64,
-        /// How much is held back.
+        /// KiB of a whole reserve, which deletes and gc alone may use.
         kept_kib: u64,
     },
     /// The disk can take no more files.
@@ -148,13 +148,13 @@ pub enum LimitError {
         "the store's disk is full: it has no inodes left, beside the {kept_kib} KiB that are kept for deletes and gc"
     )]
     Inodes {
-        /// How much is held back.
+        /// KiB of a whole reserve, which deletes and gc alone may use.
         kept_kib: u64,
     },
     /// Earlier states had to make room on the disk or in memory. Nothing was refused: this tells owners of it.
     #[error("earlier states went, the oldest first: the store's disk is full, or their files took too much memory")]
     KeptDropped,
-    /// Names and attributes of files are kept in memory.
+    /// Names and attributes of files are kept in memory, where they may take this many MiB.
     #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
     FileNames(u64),
     /// A buffer was not admitted.
@@ -166,7 +166,7 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         match self {
             LimitError::Quota { .. } => {
@@ -214,7 +214,7 @@ pub enum ClockError {
     Set {
         /// Where to: forward or back.
         way: &'static str,
-        /// How far.
+        /// By how many whole days.
         days: i64,
     },
     /// The last entry left no later time.
@@ -223,7 +223,7 @@ pub enum ClockError {
 }
 
 impl ClockError {
-    /// Returns how to react.
+    /// Returns kind, code and hint, which every variant has to have.
     pub fn advice(&self) -> Advice {
         let hint = match self {
             ClockError::Set { .. } => "set the clock right; if it is right now, unmount and mount again",
