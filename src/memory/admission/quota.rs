@@ -226,7 +226,7 @@ fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
     above(catalog, branch.id).any(|branch| limit_of(branch).is_some())
 }
 
-/// What a branch holds of its own. It costs what differs from the base.
+/// What a branch holds of its own. It goes through all of its files.
 fn usage(branch: &Branch) -> Result<Usage, Error> {
     let (base, state) = (&branch.base, &branch.state);
     let mut own = Usage::default();

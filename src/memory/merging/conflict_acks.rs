@@ -20,9 +20,8 @@ use crate::workspace::{FileKind, FileNode, Tree};
 /// A conflict as it was shown.
 #[derive(Clone)]
 pub(in crate::memory) struct ConflictAck {
-    /// What was tried.
     pub merge: MergeKind,
-    /// The parent's version.
+    /// The parent's version that was shown; while the parent has another, the ack counts for nothing.
     pub parent: Option<Hash>,
     /// The uids of those who were shown it.
     uids: HashSet<u32>,
@@ -32,11 +31,9 @@ type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and then wrote.
 pub(in crate::memory) struct WrittenSince {
-    /// Who was shown it.
     pub uid: u32,
-    /// The file, as `files/PATH`.
+    /// The file, as `files/PATH`: records are resolved in words alone.
     pub id: Arc<str>,
-    /// As it was shown.
     pub ack: ConflictAck,
 }
 
@@ -47,7 +44,7 @@ struct BranchAcks {
     written: Vec<WrittenSince>,
 }
 
-/// What was shown of each branch.
+/// What was shown of each branch; one of which nothing was shown has no entry.
 #[derive(Default)]
 pub(in crate::memory) struct ConflictAcks(Mutex<HashMap<BranchId, BranchAcks>>);
 

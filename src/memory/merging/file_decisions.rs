@@ -7,7 +7,7 @@ use crate::lineage::{Decision, LostPart, Side};
 use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::files::{FileDecision, FilePlan, Loser};
 
-/// Turns a side of the plan of files into the one that users know, and back.
+/// Turns a side of the plan of files into the one that users know, and back: a pull is planned with the sides swapped.
 pub fn seen_from(side: Side, merge: MergeKind) -> Side {
     match (side, merge) {
         (Side::Child, MergeKind::Pull) => Side::Parent,
@@ -16,7 +16,7 @@ pub fn seen_from(side: Side, merge: MergeKind) -> Side {
     }
 }
 
-/// Returns what a path is called in decisions and results.
+/// Returns what a path is called in decisions and results: with `files/` in front, and U+FFFD for what is not UTF-8.
 pub fn id_of_file(path: &[u8]) -> Arc<str> {
     format!("files/{}", String::from_utf8_lossy(path)).into()
 }

@@ -16,7 +16,7 @@ use crate::object::Time;
 pub struct FoundState {
     /// Where it is taken from.
     pub source: StateSource,
-    /// The entry that made it.
+    /// The entry that the revision leads to, behind which the branch had the state.
     entry: u64,
     time: Time,
 }
@@ -123,13 +123,10 @@ enum StateOutcome {
     Dropped,
 }
 
-/// A branch with its lineage.
+/// A branch with its lineage, as of one moment.
 pub(in crate::memory) struct StateSearch<'a> {
-    /// All branches at that moment.
     pub catalog: Catalog,
-    /// The branch that is looked into.
     pub branch: BranchRef,
-    /// What reads its lineage.
     pub reader: HistoryReader<'a>,
 }
 
@@ -141,7 +138,7 @@ impl<'a> StateSearch<'a> {
         Ok(StateSearch { catalog, branch, reader: memory.history_reader() })
     }
 
-    /// Looks for the state behind an entry.
+    /// Looks for the state behind an entry, as a checkpoint or as a kept state.
     fn behind(&self, seq: u64) -> Result<StateOutcome, Error> {
         // A branch has the number of the entry that made it, so no entry before that can concern it.
         if seq < self.branch.id.0 || seq > self.reader.newest() {

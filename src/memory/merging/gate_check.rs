@@ -36,7 +36,7 @@ struct GateCheck<'a> {
 /// One requirement of a gate, for those who read about it.
 #[derive(Clone, Debug)]
 pub struct RequirementStatus {
-    /// The line of `config/gate`.
+    /// The line of `config/gate`, as it was written.
     pub condition: Arc<str>,
     /// What is missing and who could give it; none where it is met.
     pub missing: Option<String>,

@@ -18,10 +18,9 @@ use crate::merge::{Action, Sides, decision_on};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::Tree;
 
-/// States are merged.
 #[derive(Debug)]
 pub(in crate::memory) struct MergeBranches {
-    /// The branch that is merged, promoted, pulls, or takes back entries.
+    /// The branch that is merged, promoted, pulls, or takes back entries. It receives in the last two.
     pub branch: BranchId,
     pub merge: MergeKind,
     pub outcome: Arc<MergeOutcome>,
@@ -103,7 +102,7 @@ impl Command for MergeBranches {
 
 /// A merge, promote or pull with the states that it leads to.
 pub struct Integration {
-    /// Which of them.
+    /// Which of them; a revert is one, too.
     pub merge: MergeKind,
     /// The branch that is merged, promoted, or pulls.
     pub branch: BranchId,
@@ -111,21 +110,21 @@ pub struct Integration {
     pub merged: Arc<BranchVersion>,
     /// The head of the state that is merged into another.
     pub child_head: Hash,
-    /// The branch's own state after a promote.
+    /// The branch's own state after a promote; none for all others.
     pub promoted: Option<Arc<BranchVersion>>,
     /// The branch's base after a revert, where that changes.
     pub base: Option<Arc<BranchVersion>>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
-    /// What changes in the branch that receives.
+    /// How much changes in the branch that receives.
     pub counts: Counts,
-    /// The hash of what was to be taken and decided.
+    /// The hash of what was to be taken and decided, which the entry names.
     pub plan: Hash,
-    /// The paths that a rule left out.
+    /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
     /// What was said about it; empty for nothing.
     pub note: Arc<str>,
-    /// The first records and files that change in the branch that receives.
+    /// The first records and files that change in the branch that receives, as many as an entry names.
     pub items: Vec<Arc<str>>,
 }
 

@@ -33,7 +33,7 @@ pub(in crate::memory) const REVALIDATED_UNDER_LOCK_MAX: usize = 4096;
 /// Most bytes of contents that are merged under the lock when a plan is brought up to date.
 const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// How a merge is done.
+/// How a merge is done; by default without a deadline, by whatever plan, and without a note.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
     /// How long the caller can wait; none waits for as long as it takes.
@@ -44,7 +44,6 @@ pub struct MergeOptions {
     pub note: Arc<str>,
 }
 
-/// What is asked for.
 #[derive(Clone, Copy)]
 struct MergeRequest<'a> {
     who: &'a Actor,

@@ -10,12 +10,12 @@ use crate::segment::SegmentError;
 use crate::sync::Mutex;
 use crate::workspace::TreeError;
 
-/// Why something was not worked out.
+/// Why something was not worked out; nothing has changed then.
 #[derive(Debug)]
 pub enum PlanError {
-    /// It takes more than may be done at once.
+    /// It takes more than the budget, so it has to be done without the lock.
     Exceeded,
-    /// It can't be done.
+    /// It can't be done, whatever the budget.
     Failed(Error),
 }
 
@@ -50,12 +50,12 @@ impl From<PlanError> for Error {
     }
 }
 
-/// How much may be worked out at once.
+/// How much may be worked out at once, such as under the writer lock.
 #[derive(Clone, Copy)]
 pub struct MergeBudget<'a> {
     /// How many records, and how many paths, may differ.
     pub changes_max: usize,
-    /// Where contents are merged.
+    /// What merges contents, and limits how many bytes of them.
     pub merger: &'a dyn ContentMerger,
     /// Called now and then, with no lock held, where there is no limit.
     pub pause: &'a dyn Fn(),
@@ -65,7 +65,7 @@ impl MergeBudget<'_> {
     /// Whatever it takes, without a pause.
     pub const ALL: MergeBudget<'static> = MergeBudget { changes_max: usize::MAX, merger: &MergeAll, pause: &|| () };
 
-    /// Lets others have their turn.
+    /// Lets others have their turn. No lock may be held.
     pub fn pause(&self) {
         (self.pause)();
     }

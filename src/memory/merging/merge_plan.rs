@@ -30,11 +30,8 @@ use crate::workspace::{Packs, Tree, TreePatch};
 /// What a merge is worked out from.
 #[derive(Clone, Copy)]
 pub struct MergeContext<'a> {
-    /// All branches.
     pub catalog: &'a Catalog,
-    /// Where the contents of files are read.
     pub packs: &'a dyn Packs,
-    /// When it is done.
     pub time: Time,
 }
 
@@ -48,15 +45,15 @@ impl<'a> MergeContext<'a> {
 /// A merge, promote or pull that was worked out.
 #[derive(Clone)]
 pub struct MergePlan {
-    /// Which of them.
+    /// Which of them; a revert is one, too.
     pub merge: MergeKind,
     /// When; times in the outcome are this one.
     pub time: Time,
     /// [`Catalog::rewrites`] at that time.
     rewrites: u64,
-    /// The branch as it was.
+    /// The branch as it was; in a revert as it was before the entries.
     pub child: BranchRef,
-    /// Its parent as it was.
+    /// Its parent as it was; in a revert the branch itself.
     parent: BranchRef,
     records: RecordMerge,
     files: Arc<FilePlan>,

@@ -10,26 +10,26 @@ use crate::lineage::{Counts, Decision};
 use crate::memory::{Advice, Error};
 use crate::object::Hash;
 
-/// What a merge, promote or pull did, or would do.
+/// What a merge, promote, pull or revert did, or would do.
 #[derive(Clone, Debug)]
 pub struct MergeResult {
     /// `merged`, `reverted`, `ready` or `blocked`.
     pub status: &'static str,
-    /// The path of the branch that it was asked of.
+    /// The name path of the branch that it was asked of, also where its parent receives.
     pub branch: Arc<str>,
-    /// How conflicts are decided.
+    /// The strategy of the branch that receives, by which conflicts are decided.
     pub strategy: &'static str,
-    /// What changes in the branch that receives.
+    /// How much changes in the branch that receives.
     pub counts: Counts,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
-    /// What both sides changed differently.
+    /// What both sides changed differently, whether it was decided or waits.
     pub conflicts: Vec<Decision>,
-    /// What prevents it.
+    /// Everything that prevents it; empty where it is done or can be.
     pub blockers: Vec<Error>,
     /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
     pub plan: Hash,
-    /// The head that results.
+    /// The head that results in the branch that receives.
     pub head: Hash,
     /// The entry's hash; none for a dry run.
     pub entry: Option<Hash>,
@@ -78,12 +78,12 @@ struct ConflictLine<'a> {
 }
 
 impl MergeResult {
-    /// Returns whether it can't be done as things are.
+    /// Returns whether something prevents it, which only a dry run returns instead of the error.
     pub fn is_blocked(&self) -> bool {
         !self.blockers.is_empty()
     }
 
-    /// Returns the result of this and of what followed.
+    /// Returns the result of this and of what followed: counts and lists of both, hashes and head of what followed.
     pub fn followed_by(mut self, next: MergeResult) -> MergeResult {
         let Counts { put, deleted, files } = next.counts;
         let sum = Counts {

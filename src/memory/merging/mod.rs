@@ -27,13 +27,13 @@ use super::catalog::BranchId;
 use crate::object::Time;
 use crate::sync::Mutex;
 
-/// What is kept between attempts to merge.
+/// What is kept between attempts to merge, in memory alone.
 #[derive(Default)]
 pub(in crate::memory) struct MergeState {
     /// Plans, and contents that were merged for them.
     pub planner: planner::Planner,
     /// Which conflicts somebody was shown.
     pub acks: conflict_acks::ConflictAcks,
-    /// When a refused merge of a branch was last noted in the lineage.
+    /// When a refusal of a branch was last noted in the lineage, which happens once a second at most.
     pub refused_at: Mutex<HashMap<BranchId, Time>>,
 }

@@ -12,22 +12,22 @@ use crate::object::{Context, Hash, Hasher};
 
 static CONTEXT: Context = Context::new("engramfs 2026 merge plan v1");
 
-/// What of a plan is hashed.
+/// What of a plan is hashed. Where anything else changes, an approval still holds.
 pub struct PlanParts<'a> {
     /// Hashes of what is taken, in a fixed order.
     pub taken: &'a [Hash],
-    /// Everything that both sides changed.
+    /// Everything that both sides changed; of records the decisions are in `taken` already.
     pub both_changed: &'a [Decision],
     /// The paths that a rule left out.
     pub not_merged: &'a [Arc<str>],
-    /// The branch whose settings count.
+    /// The branch whose settings count: the one that receives.
     pub ruling: &'a Branch,
-    /// The branch that is merged or pulls.
+    /// The branch that is merged or pulls, so that the same change in another branch is another plan.
     pub child: BranchId,
 }
 
 impl PlanParts<'_> {
-    /// Returns the plan's hash.
+    /// Returns the plan's hash. It depends neither on times nor on who merges.
     pub fn hash(&self) -> Hash {
         let mut hasher = Hasher::new(&CONTEXT);
         // Each list begins with its length, so that no element can pass from one list to the next under the same hash.

@@ -19,7 +19,7 @@ const CACHED_PLANS_MAX: usize = 8;
 /// A plan that took long to make.
 type PendingPlan = Arc<MergePlan>;
 
-/// What a plan is for: the branch, what is done with it, and who does it.
+/// What a plan is for. It depends on who merges, since rules may forbid it to one and not to another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PlanKey {
     branch: BranchId,
@@ -27,14 +27,14 @@ struct PlanKey {
     uid: u32,
 }
 
-/// One plan in the making, or made.
+/// One plan in the making, or made: none until then.
 struct PlanJob {
     purpose: PlanKey,
     plan: Mutex<Option<Result<PendingPlan, Error>>>,
     done: Condvar,
 }
 
-/// The contents that were merged for a branch.
+/// The contents that were merged for a branch and a kind of merge, kept for the next try.
 type BranchContents = ((BranchId, MergeKind), Arc<MergedContents>);
 
 /// All jobs, the threads that do them, and the contents that were merged for a branch.
@@ -101,12 +101,12 @@ impl Planner {
         contents
     }
 
-    /// Does something in the background.
+    /// Does something in the background, in the turns of root.
     pub(in crate::memory) fn run(&self, job: impl FnOnce() + Send + 'static) {
         self.pool.run(0, job);
     }
 
-    /// Lets go of what was worked out for a branch.
+    /// Lets go of what was worked out for a branch, once a merge, pull, discard or purge has outdated it.
     pub(in crate::memory) fn forget(&self, branch: BranchId) {
         let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
         self.contents.lock().retain(|((of, _), _)| *of != branch);

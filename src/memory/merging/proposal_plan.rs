@@ -10,11 +10,11 @@ use crate::memory::{Error, Memory};
 pub(in crate::memory) struct ProposalPlan {
     /// What the merge would do.
     pub plan: MergePlan,
-    /// The catalog of that moment.
+    /// The catalog of a moment after the plan was made, which has all approvals until then.
     pub catalog: Catalog,
-    /// Why it would be refused now.
+    /// Why it would be refused now; empty where it would not.
     pub blockers: Vec<Error>,
-    /// What the gate asks for beyond what the merge does.
+    /// What the gate asks for beyond what the merge does, and what of it is missing.
     pub requirements: Vec<RequirementStatus>,
 }
 
@@ -26,8 +26,9 @@ impl Memory {
         self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
     }
 
-    /// As [`Memory::plan_of_proposal`], with all that prevents the merge and what its gate asks for. What prevents the merge is not an error: it is returned. Fails where the
-    /// branch proposes nothing, and where the plan can't be made.
+    /// As [`Memory::plan_of_proposal`], with all that prevents the merge and what its gate asks for. What prevents the
+    /// merge is not an error: it is returned. Fails where the branch proposes nothing, and where the plan can't be
+    /// made.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
         // The catalog is read after the plan is made, so that approvals which came meanwhile count.
         let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);

@@ -57,7 +57,6 @@ impl Command for PurgeItems {
     }
 }
 
-/// An earlier state, and which it is.
 type KeyedState = (StateKey, RetainedState);
 
 /// A state before and after, and what went from it.
@@ -79,7 +78,7 @@ enum Names<'a> {
     Log(&'a str),
 }
 
-/// Takes a selection out of states.
+/// Takes a selection out of states, each distinct one once.
 pub struct Purge {
     branch: BranchId,
     selection: Arc<PurgeSelection>,
@@ -100,7 +99,7 @@ pub struct Purge {
 /// What is left of what had something.
 #[derive(Default)]
 pub struct Purged {
-    /// Branches as they are without it.
+    /// Branches as they are without it, those alone that had some.
     pub branches: Vec<BranchRef>,
     /// Earlier states, and those that were in one file with them.
     pub states: Vec<KeyedState>,
@@ -134,7 +133,7 @@ impl Purge {
         }
     }
 
-    /// Returns the command.
+    /// Returns the command: it names what goes, and no state that it leads to.
     pub fn command(&self) -> PurgeItems {
         PurgeItems { branch: self.branch, selection: self.selection.clone() }
     }
@@ -195,7 +194,8 @@ impl Purge {
         Ok(prepared.step(CatalogChange::Purged(purged.branches)))
     }
 
-    /// Returns a branch without it; itself where it has nothing of it.
+    /// Returns a branch without it, in its present state, its base and its frozen states; itself where it has nothing
+    /// of it.
     fn branch(
         &mut self,
         branch: &BranchRef,

@@ -22,11 +22,11 @@ const RECORDS_AT_ONCE: usize = 1024;
 /// Gives the side chosen manually.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
-/// What becomes of one record that the child changed.
+/// What becomes of one record that the child changed; without an action the parent's version stays.
 #[derive(Clone)]
 struct PlannedRecord {
     action: Option<Action>,
-    /// Where both sides changed it.
+    /// What was decided, where both sides changed it.
     decision: Option<Decision>,
 }
 
@@ -196,7 +196,7 @@ impl RecordMerge {
         Ok(())
     }
 
-    /// Returns the resulting records, with the files of the parent.
+    /// Returns the resulting records, still with the files of the parent.
     pub fn merged(&self) -> &BranchVersion {
         &self.merged
     }

@@ -13,11 +13,10 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::object::{CodecError, Reader, Writer};
 
-/// A conflict between two versions is resolved.
 #[derive(Debug)]
 pub(in crate::memory) struct ResolveConflict {
     pub branch: BranchId,
-    /// The record, or the file as `files/PATH`.
+    /// The record's id, or the file as `files/PATH`; the root of a unit stands for all of it.
     pub id: Arc<str>,
     /// The side chosen, and the versions that it was chosen between.
     pub resolution: Resolution,
@@ -149,7 +148,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Resolves what was written anywhere.
+    /// Resolves what was written anywhere. A failure is logged, as there is nobody to tell.
     pub(in crate::memory) fn resolve_all_written(&self) {
         for branch in self.merging.acks.written() {
             if let Err(error) = self.resolve_written(branch) {

@@ -107,11 +107,9 @@ fn with_records_of(
     Ok(state)
 }
 
-/// Entries to take back.
 pub(super) struct RevertTarget {
-    /// Which they are, as a caller names them.
     pub entries: RevertedEntries,
-    /// The last of them.
+    /// The last of them, whose word and time stand for all in results.
     pub last: Arc<SignedEntry>,
 }
 
@@ -157,7 +155,7 @@ impl Memory {
         Ok(MergeResult { reverted: vec![target.summary()], ..result })
     }
 
-    /// Returns the entry that a revision names.
+    /// Returns the entry that a revision names, with the state before it.
     fn revertible(&self, branch: BranchId, revision: &Revision) -> Result<RevertTarget, Error> {
         let search = StateSearch::new(self, branch)?;
         let not_revertible = || Error::from(MergeError::NotRevertible(revision.to_string()));

@@ -21,12 +21,11 @@ use crate::workspace::{Tree, TreePatch};
 /// The patterns of the files that go back, each beginning with `files/`, and what is done to them.
 pub(in crate::memory) type FilesOutcome = (Vec<Arc<str>>, Arc<RollbackOutcome>);
 
-/// A branch, or some of its files, goes back to an earlier state.
 #[derive(Debug)]
 pub(in crate::memory) struct RollBack {
     pub branch: BranchId,
     pub source: StateSource,
-    /// For some files only.
+    /// None where the whole branch goes back.
     pub files: Option<FilesOutcome>,
 }
 
@@ -78,13 +77,13 @@ impl Command for RollBack {
     }
 }
 
-/// A rollback that was worked out.
+/// A rollback that was worked out on one state of a branch.
 pub struct Rollback {
     branch: BranchRef,
     /// [`Catalog::rewrites`] when it was worked out.
     rewrites: u64,
     source: StateSource,
-    /// The entry that took the checkpoint: another one may get its label.
+    /// The entry of the source: another checkpoint may get its label meanwhile.
     checkpoint_seq: u64,
     /// For some files only: the patterns, and what is done to those.
     files: Option<FilesOutcome>,
@@ -168,7 +167,7 @@ impl Rollback {
         })
     }
 
-    /// Returns what the log holds of it.
+    /// Returns what the log holds of it: of files the outcome, of a whole branch the source alone.
     pub fn command(&self) -> RollBack {
         RollBack { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
     }
@@ -178,7 +177,7 @@ impl Rollback {
         (&self.branch, self.state.files())
     }
 
-    /// Returns whether branch and checkpoint are as they were.
+    /// Returns whether branch and source are as they were, in the same files.
     pub fn is_current(&self, catalog: &Catalog) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
@@ -188,7 +187,7 @@ impl Rollback {
         same_source && is_in_place && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
     }
 
-    /// Returns whether the branch holds less after it.
+    /// Returns whether the branch holds fewer bytes after it, so that a full disk does not refuse it.
     pub fn shrinks(&self) -> bool {
         let bytes = |state: &BranchVersion| state.totals().raw + state.files().totals().allocated;
         bytes(&self.state) < bytes(&self.branch.state)

@@ -13,7 +13,7 @@ use crate::workspace::Tree;
 const CHECKS_MAX: usize = 10;
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Counts how often a unit was found in use.
+/// Counts down the tries while a unit is in use.
 pub(in crate::memory) struct UnitRetry(usize);
 
 impl UnitRetry {
