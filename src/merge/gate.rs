@@ -31,7 +31,8 @@ pub struct Gate(Vec<(Arc<str>, Condition)>);
 
 #[derive(Clone, Debug)]
 enum Condition {
-    /// So many approvers have approved; with patterns only where the merge changes something that matches.
+    /// So many approvers have approved; with patterns that is asked for only where the merge changes something that
+    /// matches.
     Approval { count: usize, paths: Option<GlobSet>, is_strict: bool },
     /// At most this many records and files are deleted.
     Deletes(u64),
@@ -39,7 +40,7 @@ enum Condition {
     Puts(u64),
     /// At most this many conflicts were decided.
     Conflicts(u64),
-    /// Nothing else is changed.
+    /// Nothing is changed but what matches.
     Only(GlobSet),
     /// The agent has written a summary to the shared log.
     Summary,
@@ -50,7 +51,7 @@ enum Condition {
 pub struct MergeExtent<'a> {
     /// What changes: records as `vectors/ID`, files as `files/PATH`.
     pub changed: &'a [ChangedPath],
-    /// What both sides changed differently.
+    /// How many records and files both sides changed differently, decided ones included.
     pub conflicts: u64,
 }
 
@@ -59,7 +60,7 @@ pub struct MergeExtent<'a> {
 pub struct ChangedPath {
     /// Its name, as `diff` shows it; `vectors/ID` for a record.
     pub path: Arc<str>,
-    /// Whether it is there no longer.
+    /// Whether it is there no longer; else it is new or changed, and counts among `puts`.
     pub is_deleted: bool,
 }
 
@@ -68,9 +69,9 @@ pub struct ChangedPath {
 pub enum Requirement {
     /// So many approvals of the plan; strict ones hold for the two heads alone that they were given for.
     Approvals {
-        /// How many.
+        /// How many, from 1.
         count: usize,
-        /// Whether they hold for these two heads alone.
+        /// Whether they hold for the two heads alone that they were given for.
         is_strict: bool,
     },
     /// An entry of the child's agent in the shared log since the base.
@@ -111,12 +112,12 @@ impl Gate {
         (conditions.len() <= CONDITIONS_MAX).then_some(Gate(conditions))
     }
 
-    /// Tells whether it asks for nothing.
+    /// Tells whether it asks for nothing, so that merges need not be looked at.
     pub fn is_open(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tells whether it asks for an entry in the shared log.
+    /// Tells whether it asks for an entry in the shared log, which has to be looked for before the merge.
     pub fn asks_summary(&self) -> bool {
         self.0.iter().any(|(_, condition)| matches!(condition, Condition::Summary))
     }

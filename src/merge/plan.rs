@@ -8,7 +8,7 @@ use crate::lineage::{Decision, Side};
 use crate::object::{Context, Hash, Time};
 use crate::segment::{Row, SegmentError};
 
-/// The three states of a merge.
+/// The three states of a merge. In a pull the child is the branch as well, though it receives.
 pub struct Sides<'a> {
     /// What both began with.
     pub base: &'a BranchVersion,
@@ -16,18 +16,18 @@ pub struct Sides<'a> {
     pub child: &'a BranchVersion,
     /// The same of the branch that the child was forked from.
     pub parent: &'a BranchVersion,
-    /// The child's name, for records of which both versions are kept.
+    /// The child's name, which the new ids of records get of which both versions are kept.
     pub name: &'a str,
 }
 
 /// One change of the child that the result takes over.
 #[derive(Clone)]
 pub struct Action {
-    /// The record's id.
+    /// The id that the record has in the result.
     pub id: Arc<str>,
     /// The child's version; none deletes the record.
     pub take: Option<Row>,
-    /// When the child deleted it, where it did.
+    /// When the child deleted it; 0 where it did not, or that is not known.
     pub deleted_at: Time,
 }
 
@@ -42,12 +42,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the records that both sides changed differently.
+    /// Returns the records that both sides changed differently, whether they are decided or wait.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
         self.both_changed.iter().filter(|item| item.is_conflict())
     }
 
-    /// Returns whether some conflict waits for a manual decision.
+    /// Returns whether some conflict waits for a manual decision, so that the plan must not be applied.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
@@ -63,7 +63,7 @@ impl Plan {
 }
 
 impl Action {
-    /// Takes over what the child changed.
+    /// Takes over what the child changed, with the time of a delete, by which a later merge compares it.
     pub fn of(change: &RecordDifference, child: &BranchVersion) -> Action {
         let deleted_at = child.deleted_at(&change.id).unwrap_or_default();
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }

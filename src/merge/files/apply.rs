@@ -19,16 +19,14 @@ use crate::workspace::{
 /// Everything that moves first goes into a staging directory and then
 /// to its new place: so two files can change places in any order.
 pub(super) struct TreeEditor<'a, 'b> {
-    /// What decides, and has the trees.
     pub resolver: &'b mut Resolver<'a>,
-    /// The result so far.
     pub tree: Tree,
-    /// Everything that was done to the tree so far.
+    /// Everything that was done to the tree so far, in order: replayed on the parent's tree it gives this one.
     pub patch: TreePatch,
     time: Time,
     /// Who owns what is made; nothing where that stays as it is.
     new_owner: Option<NewOwner>,
-    /// Inodes of what was grafted.
+    /// Inodes in the result of what the child alone has.
     grafted: HashMap<Id, u64>,
     /// Where what moves waits: the directory, and the name of each.
     staging_directory: Option<u64>,
@@ -40,7 +38,6 @@ pub(super) struct TreeEditor<'a, 'b> {
 }
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
-    /// Begins with the parent's tree.
     pub(super) fn new(resolver: &'b mut Resolver<'a>, how: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
@@ -172,7 +169,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.apply(FileOp::Rmdir { parent: ROOT, name, keep: false }).map(drop)
     }
 
-    /// Gives a file its new names.
+    /// Gives a file its new names; one that it can't get is refused, and the file goes back to where it was.
     fn attach(&mut self, change: &NodeChange) -> Result<(), TreeError> {
         for place in &change.add {
             let directory = self.directory(place.0)?;
@@ -298,7 +295,6 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(true)
     }
 
-    /// Notes that the child's move can't be done.
     fn refuse(&mut self, change: &NodeChange) -> bool {
         let item = self.resolver.item(change.id);
         self.resolver.keep_parent(&item);

@@ -8,13 +8,13 @@ use super::{Side, Strategy};
 use crate::object::Time;
 use crate::workspace::FileNode;
 
-/// How conflicts of one file are decided.
+/// How conflicts of one file are decided: its names, mode, attributes and content by one strategy and the same times.
 pub(super) struct ConflictPolicy {
     /// The rule's own, or the branch's.
     pub strategy: Strategy,
     /// When the child changed it, when the parent did.
     pub times: [Time; 2],
-    /// What was decided so far.
+    /// What was decided so far: `Both` while there was no conflict, none once one waits.
     pub decision: Option<Side>,
 }
 
@@ -24,7 +24,7 @@ impl ConflictPolicy {
         ConflictPolicy { strategy: Strategy::Manual, times: [Time::default(); 2], decision: Some(Side::Both) }
     }
 
-    /// Returns the side that a conflict is decided for.
+    /// Returns the side that a conflict is decided for; none where a person decides.
     pub(super) fn winner(&self) -> Option<Side> {
         let [child, parent] = self.times;
         self.strategy.winner(child, parent)

@@ -17,12 +17,12 @@ const LINES_MAX: usize = 2 << 20;
 /// The results are in one record of the log.
 pub const MERGED_BYTES_MAX: u64 = 512 << 20;
 
-/// One side's content.
+/// One side's content, in memory as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct ContentVersion<'a> {
-    /// The bytes of the file.
+    /// The bytes of the file; beyond [`CONTENT_BYTES_MAX`] no kind looks into them.
     pub bytes: &'a [u8],
-    /// When they were last written.
+    /// When they were last written (mtime), by which the later side is found.
     pub modified: Time,
 }
 
@@ -31,9 +31,9 @@ pub struct ContentVersion<'a> {
 pub struct Contents<'a> {
     /// What both began with; none where both added the file.
     pub base: Option<&'a [u8]>,
-    /// The branch that is merged, or that pulls.
+    /// The side that gives: the branch that is merged, or in a pull its parent.
     pub child: ContentVersion<'a>,
-    /// The same of the branch that the child was forked from.
+    /// The side that receives: the parent, or in a pull the branch.
     pub parent: ContentVersion<'a>,
 }
 
@@ -72,7 +72,7 @@ pub enum ContentChoice {
 }
 
 impl ContentChoice {
-    /// Returns the bytes.
+    /// Returns the bytes, which are one side's own where it was taken.
     pub fn bytes<'a>(&'a self, contents: &Contents<'a>) -> &'a [u8] {
         match self {
             ContentChoice::Child => contents.child.bytes,
@@ -126,14 +126,13 @@ pub struct Merged {
     /// The side that conflicts were decided for, `Both` where there was none; none where one waits
     /// for a manual decision.
     pub decision: Option<Side>,
-    /// What was not kept.
+    /// What was not kept; empty where nothing was lost, or a conflict waits.
     pub losers: Vec<Loser>,
-    /// Why the kind of the rule could not be followed.
+    /// Why the kind of the rule could not be followed; none where it was.
     pub note: Option<Fallback>,
 }
 
 impl Merged {
-    /// A merge in which nothing was lost.
     pub(super) fn clean(take: ContentChoice) -> Merged {
         Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
     }
@@ -144,22 +143,22 @@ impl Merged {
     }
 }
 
-/// What the merge of one file's contents depends on.
+/// What the merge of one file's contents depends on: equal keys have equal results, so that one can be used again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentKey {
-    /// How they merge.
+    /// How they merge, the key of a kind included.
     pub kind: FileMergeKind,
-    /// How conflicts are decided.
+    /// How conflicts are decided, also by a person's choice.
     pub strategy: Strategy,
-    /// The side that wrote later.
+    /// The side that wrote later; times have no other part in the result.
     pub later: Side,
     /// The hash of what both began with; none where both added the file.
     pub base: Option<Hash>,
-    /// The hash of the child's content.
+    /// The hash of the child's content, as the tree has it.
     pub child: Hash,
-    /// The hash of the parent's content.
+    /// The hash of the parent's content, as the tree has it.
     pub parent: Hash,
-    /// How many bytes the three have together.
+    /// How many bytes the three have together, which a merger counts against what may still be merged.
     pub bytes: u64,
 }
 
@@ -213,7 +212,7 @@ fn is_too_long(contents: &Contents<'_>) -> bool {
         || sides.into_iter().map(lines).sum::<usize>() > LINES_MAX
 }
 
-/// Decides between two different contents.
+/// Decides between two different contents, of which it reads neither.
 pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
     match contents.winner(strategy) {
         None => Merged::waiting(),
@@ -226,7 +225,6 @@ pub(super) fn decided(take: ContentChoice, winner: Side) -> Merged {
     Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
 }
 
-/// The side that is not this one.
 pub(super) fn other(side: Side) -> Side {
     match side {
         Side::Child => Side::Parent,

@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Finds one member of an object.
+/// Finds one member of an object without keeping any other.
 struct Member<'k>(&'k str);
 
 impl<'de> DeserializeSeed<'de> for Member<'_> {
@@ -155,7 +155,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns a document of that layout.
+    /// Returns a document of that layout; without pieces it keeps no blanks inside.
     pub(super) fn render(&self, brackets: [&str; 2], pieces: &[String]) -> String {
         let [open, close] = brackets;
         if pieces.is_empty() {
@@ -166,7 +166,6 @@ impl<'a> Layout<'a> {
         [open, self.lead, &pieces, self.trail, close, self.end].concat()
     }
 
-    /// Returns a member of an object.
     pub(super) fn member(&self, name: &str, value: &str) -> String {
         format!("{}:{}{value}", Value::from(name), self.gap)
     }

@@ -43,11 +43,9 @@ impl<N: Hash + Eq, V> Items<N, V> {
 
 /// The items of one file on three sides.
 pub(super) struct ThreeWay<N, V> {
-    /// Those of the base; none where there is no base.
+    /// Those of the base; empty where both sides added the file.
     pub base: Items<N, V>,
-    /// Those of the child.
     pub child: Items<N, V>,
-    /// Those of the parent.
     pub parent: Items<N, V>,
 }
 
@@ -93,12 +91,10 @@ pub(super) struct ItemResolver<'a> {
 }
 
 impl<'a> ItemResolver<'a> {
-    /// Returns a resolver that decides by a strategy.
     pub(super) fn new(contents: &'a Contents<'a>, strategy: Strategy) -> ItemResolver<'a> {
         ItemResolver { contents, strategy, losers: Vec::new(), is_undecided: false, decision: Side::Both }
     }
 
-    /// Takes note of an item that was not kept.
     pub(super) fn record_loser(&mut self, side: Side, bytes: &[u8]) {
         self.losers.push(Loser::Part { side, bytes: bytes.to_vec() });
     }
@@ -131,7 +127,7 @@ impl<'a> ItemResolver<'a> {
         kept.cloned()
     }
 
-    /// Returns the merge of a file whose items are decided.
+    /// Returns the merge of a file whose items are decided; one that waits where some item does.
     pub(super) fn finish(self, bytes: Vec<u8>) -> Merged {
         if self.is_undecided {
             return Merged::waiting();

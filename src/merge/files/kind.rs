@@ -14,7 +14,7 @@ pub(super) const KINDS: [&KindSpec; 7] =
 /// The file that was changed later is taken.
 const NEWEST: KindSpec =
     KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), merging: Merging::Whole };
-/// Both changed is a conflict.
+/// Both changed is a conflict, which the strategy of the rule or else of the branch decides.
 const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, merging: Merging::Whole };
 /// A directory, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
 const UNIT: KindSpec =
@@ -22,10 +22,8 @@ const UNIT: KindSpec =
 /// The file does not merge at all.
 const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
 
-/// One kind.
 #[derive(Debug)]
 pub(super) struct KindSpec {
-    /// Its word in a rule.
     pub name: &'static str,
     /// Whether a key follows the word.
     pub takes_key: bool,
@@ -38,7 +36,7 @@ pub(super) struct KindSpec {
 /// What a kind does with contents that both sides changed.
 #[derive(Debug)]
 pub(super) enum Merging {
-    /// Nothing.
+    /// Nothing: the parent's stays.
     Never,
     /// It takes one of them, without reading either.
     Whole,
@@ -69,7 +67,7 @@ impl FileMergeKind {
         FileMergeKind { spec, key: key.into() }
     }
 
-    /// Returns the word for it.
+    /// Returns the word for it, by which rules name it.
     pub fn name(&self) -> &'static str {
         self.spec.name
     }
@@ -79,7 +77,6 @@ impl FileMergeKind {
         &self.key
     }
 
-    /// Tells whether the file does not merge at all.
     pub(super) fn never_merges(&self) -> bool {
         matches!(self.spec.merging, Merging::Never)
     }
@@ -99,7 +96,6 @@ impl FileMergeKind {
         matches!(self.spec.merging, Merging::Inside(_))
     }
 
-    /// Returns the kind's row of the table.
     pub(super) fn spec(&self) -> &'static KindSpec {
         self.spec
     }

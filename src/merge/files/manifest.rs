@@ -24,7 +24,7 @@ const NULL: &str = "null";
 /// Set on an entry whose model is not the other side's.
 const NEEDS_REEMBEDDING: &str = "needs_reembedding";
 
-/// One entry of a manifest.
+/// One entry of a manifest, which keeps its own layout.
 #[derive(Clone)]
 struct ManifestEntry<'a> {
     /// Its name; none in an array.
@@ -33,9 +33,9 @@ struct ManifestEntry<'a> {
     raw: &'a str,
     /// The text that is the same for all layouts.
     canonical: Rc<str>,
-    /// The canonical text of the model that made it.
+    /// The canonical text of its `model_version`; none where it has none, or null.
     model: Option<Rc<str>>,
-    /// Whether it must be marked.
+    /// Whether it must be marked: what was embedded from it may be of another model.
     is_stale: bool,
 }
 
@@ -143,7 +143,7 @@ impl<'a> ManifestFile<'a> {
     }
 }
 
-/// The text of a manifest; none where two entries have one name.
+/// The text of a manifest; none where two entries have one name, as a reader would lose one of them.
 fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
     let mut names = std::collections::HashSet::new();
     let mut pieces = Vec::with_capacity(entries.len());

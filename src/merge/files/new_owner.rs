@@ -5,7 +5,7 @@ use crate::workspace::{FileNode, Tree};
 /// Whose new files become whose. Files that are there before keep their owners.
 #[derive(Clone, Copy, Debug)]
 pub struct NewOwner {
-    /// Owner of the branch that gives.
+    /// Owner of the branch that gives: files of others keep their owners.
     pub from_uid: u32,
     /// Owner of the branch that receives.
     pub to_uid: u32,

@@ -8,7 +8,8 @@ use super::{ContentVersion, Side};
 use crate::object::{Hash, Time};
 use crate::workspace::{FileKind, FileNode};
 
-/// A file or directory that both sides changed, and what became of it.
+/// A file or directory that both sides changed, and what became of it. Sides are those of
+/// [`MergeTrees`](super::MergeTrees): in a pull the child is the parent that users know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDecision {
     /// Its path in the child, or where it is not there in the parent, or else in the base.
@@ -26,7 +27,6 @@ pub struct FileDecision {
 /// What a file or directory is on one side.
 #[derive(Clone)]
 pub(super) struct NodeVersion {
-    /// Attributes and content.
     pub node: Arc<FileNode>,
     /// Its names, each with the directory that has it; those where nothing merges left out.
     pub places: BTreeSet<EntryKey>,
@@ -40,33 +40,32 @@ pub(super) struct NodeVersion {
 pub(super) struct MergeItem {
     /// The same file on all sides, whatever its numbers there.
     pub id: Id,
-    /// As both sides had it.
+    /// None where neither began with it.
     pub base: Option<NodeVersion>,
-    /// As the branch has it that is merged.
+    /// None where the branch that gives does not have it.
     pub child: Option<NodeVersion>,
-    /// As the branch has it that receives.
+    /// None where the branch that receives does not have it.
     pub parent: Option<NodeVersion>,
 }
 
 /// The content to give a file.
 pub(super) enum NewBody {
-    /// What it has in the result so far.
+    /// What it has in the result so far: the parent's.
     Keep,
-    /// The child's.
+    /// The child's, which the patch names by its inode.
     Child,
-    /// These bytes.
+    /// These bytes, which neither side has, so that the patch holds them.
     Merged(Vec<u8>),
 }
 
 /// What to do with one file in the parent's tree.
 pub(super) struct NodeChange {
-    /// The file that changes.
     pub id: Id,
     /// Whether the parent does not have it.
     pub is_new: bool,
-    /// Names to take away.
+    /// Names to take away, each with its directory.
     pub remove: Vec<EntryKey>,
-    /// Names to give.
+    /// Names to give, each with its directory.
     pub add: Vec<EntryKey>,
     /// The content to have.
     pub body: NewBody,
@@ -77,7 +76,6 @@ pub(super) struct NodeChange {
 }
 
 impl NodeChange {
-    /// Begins a change of a file with nothing to do.
     pub(super) fn nothing(id: Id) -> NodeChange {
         NodeChange {
             id,

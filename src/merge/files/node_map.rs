@@ -13,14 +13,14 @@ use std::ops::Deref;
 use super::Rules;
 use crate::workspace::{FileKind, FileName, FileNode, ROOT, Tree};
 
-/// The three trees of a merge.
+/// The three trees of a merge. The parent is always the one that receives.
 #[derive(Clone, Copy)]
 pub struct MergeTrees<'a> {
     /// What both began with.
     pub base: &'a Tree,
-    /// The branch that is merged, or that pulls.
+    /// The tree that gives: that of the branch that is merged, or in a pull the parent's.
     pub child: &'a Tree,
-    /// The same of the branch that the child was forked from.
+    /// The tree that receives: that of the parent, or in a pull the branch's own.
     pub parent: &'a Tree,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Id {
     Parent(u64),
 }
 
-/// A name in a directory.
+/// A name in a directory, which has an id of its own, so that it is known in all trees.
 pub(super) type EntryKey = (Id, FileName);
 
 /// Whether two inodes may be one file: a directory and a file never are.
@@ -153,12 +153,11 @@ impl<'a> NodeMap<'a> {
         self.origin(side, inode).is_none().then_some(inode)
     }
 
-    /// Returns what an inode of the base is.
     pub(super) fn id_in_base(&self, inode: u64) -> Option<Id> {
         Some(Id::Base(inode))
     }
 
-    /// Returns what an inode of the child is.
+    /// Returns what an inode of the child is: a file of the base, by birth or by place, or a new one.
     pub(super) fn id_in_child(&self, inode: u64) -> Option<Id> {
         if let Some(origin) = self.origin(self.child, inode) {
             return Some(Id::Base(origin));
@@ -172,7 +171,8 @@ impl<'a> NodeMap<'a> {
         Some(id)
     }
 
-    /// Returns what an inode of the parent is.
+    /// Returns what an inode of the parent is: a file of the base, one that the child added at the same place, or a new
+    /// one.
     pub(super) fn id_in_parent(&self, inode: u64) -> Option<Id> {
         if let Some(origin) = self.origin(self.parent, inode) {
             return Some(Id::Base(origin));
@@ -204,12 +204,11 @@ impl<'a> NodeMap<'a> {
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
     }
 
-    /// Returns the base's inode of a file.
     pub(super) fn base_inode(&self, id: Id) -> Option<u64> {
         if let Id::Base(inode) = id { Some(inode) } else { None }
     }
 
-    /// Returns the child's inode of a file.
+    /// Returns the child's inode of a file; none where the child does not have it.
     pub(super) fn child_inode(&self, id: Id) -> Option<u64> {
         match id {
             Id::Base(inode) => self.successor(self.child, inode),
@@ -218,7 +217,7 @@ impl<'a> NodeMap<'a> {
         }
     }
 
-    /// Returns the parent's inode of a file.
+    /// Returns the parent's inode of a file; none where the parent does not have it.
     pub(super) fn parent_inode(&self, id: Id) -> Option<u64> {
         let inode = match id {
             Id::Base(inode) => return self.successor(self.parent, inode),

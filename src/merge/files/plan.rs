@@ -27,7 +27,7 @@ pub struct FilePlan {
     pub both_changed: Vec<FileDecision>,
     /// The units among them that the sides have differently.
     pub units: Vec<UnitConflict>,
-    /// What was not kept.
+    /// What was not kept, with the path of its decision.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
     pub notes: Vec<(Vec<u8>, Fallback)>,
@@ -46,7 +46,7 @@ pub struct FilePlan {
 static TAKEN: Context = Context::new("engramfs 2026 merge plan files v1");
 
 impl FilePlan {
-    /// Returns the files on which both sides contradict.
+    /// Returns the files on which both sides contradict, whether they are decided or wait.
     pub fn conflicts(&self) -> impl Iterator<Item = &FileDecision> {
         self.both_changed.iter().filter(|item| item.decision != Some(Side::Both))
     }
@@ -63,7 +63,7 @@ impl FilePlan {
         Ok((tree, patch))
     }
 
-    /// Returns whether some conflict waits for a manual decision.
+    /// Returns whether some conflict waits for a manual decision; the tree is the parent's own then.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
@@ -71,7 +71,7 @@ impl FilePlan {
 
 /// How files are merged.
 pub struct FileMerge<'a> {
-    /// The kinds of files.
+    /// Which kind and strategy each path has.
     pub rules: &'a Rules,
     /// How conflicts are decided where the rule of a file does not say.
     pub strategy: Strategy,
@@ -80,11 +80,11 @@ pub struct FileMerge<'a> {
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
     /// Where contents are read.
     pub packs: &'a dyn Packs,
-    /// Where contents are merged that both sides changed.
+    /// Where contents are merged that both sides changed; it may refuse more than its budget.
     pub merger: &'a dyn ContentMerger,
     /// How many paths the child may have changed; [`TreeError::Exceeded`] where it changed more.
     pub paths_max: usize,
-    /// When the merge is done.
+    /// When the merge is done, which is the time of all changes of nodes.
     pub time: Time,
     /// Who owns what the child added; nothing where it keeps its owner.
     pub new_owner: Option<NewOwner>,

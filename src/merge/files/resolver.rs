@@ -17,7 +17,7 @@ use crate::workspace::{FileKind as NodeKind, FileNode, Packs, ROOT, Tree, TreeEr
 /// A loser and whose path it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLoser {
-    /// The path of the [`FileDecision`].
+    /// The path of the [`FileDecision`] that tells of it.
     pub path: Vec<u8>,
     /// What was lost.
     pub what: Loser,
@@ -25,19 +25,15 @@ pub struct FileLoser {
 
 /// Resolves each file on three sides, and records what was decided and what lost.
 pub(super) struct Resolver<'a> {
-    /// Base, child and parent.
     pub trees: NodeMap<'a>,
-    /// Which kind and strategy a path has.
     pub rules: &'a Rules,
     /// The branch's, where a rule has none.
     pub strategy: Strategy,
     /// The side that a person chose for a file whose versions are still those.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
-    /// Where sealed contents are read.
     pub packs: &'a dyn Packs,
-    /// Where contents are merged.
     pub merger: &'a dyn ContentMerger,
-    /// Bytes of contents that may still be merged.
+    /// Bytes of contents that may still be merged by their kind; beyond that files are `whole`.
     pub bytes_left: u64,
     /// What both sides changed, in the order in which it was met.
     pub both_changed: Vec<FileDecision>,
@@ -123,7 +119,6 @@ impl<'a> Resolver<'a> {
         decision
     }
 
-    /// Notes that something of the file at a path is lost.
     pub(super) fn record_loser(&mut self, path: Vec<u8>, what: Loser) {
         self.losers.push(FileLoser { path, what });
     }
@@ -146,7 +141,6 @@ impl<'a> Resolver<'a> {
         ConflictPolicy { strategy, times, decision: Some(Side::Both) }
     }
 
-    /// Notes a file that both sides changed.
     pub(super) fn record(&mut self, decision: FileDecision) {
         self.both_changed.push(decision);
     }

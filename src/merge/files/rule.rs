@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::kind::{self, FileMergeKind, KINDS};
 use crate::lineage::Strategy;
 
-/// A user or a group.
+/// A user or a group, as `write=` names it: `uid:N` or `gid:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// The user of that number.
+    /// The user of that number; root is bound like all others.
     Uid(u32),
-    /// The group of that number.
+    /// The group of that number. Of a caller the store knows the primary group alone.
     Gid(u32),
 }
 
@@ -25,7 +25,7 @@ pub enum Principal {
 pub struct Rule {
     /// The paths it is for, as written.
     pub pattern: Arc<str>,
-    /// How contents merge.
+    /// How contents merge; `text` where the rule names no kind.
     pub kind: FileMergeKind,
     /// How its conflicts are decided; none where the rule leaves that to the branch. See
     /// [`Rule::strategy`].
@@ -41,7 +41,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns a rule without options.
     pub(super) fn new(pattern: &str, kind: FileMergeKind) -> Rule {
         Rule {
             pattern: pattern.into(),
@@ -56,8 +55,8 @@ impl Rule {
 
     /// Returns how conflicts under this rule are decided, where the branch's strategy is `branch`.
     ///
-    /// The rule's own strategy comes first. `union` and `newest` mean the later one without it,
-    /// whatever the branch says; all other kinds follow the branch.
+    /// The rule's own strategy comes first. Without it `union` and `newest` mean the later one and `unit` asks a
+    /// person, whatever the branch says; all other kinds follow the branch.
     pub fn strategy(&self, branch: Strategy) -> Strategy {
         self.strategy.or(self.kind.spec().strategy).unwrap_or(branch)
     }
@@ -86,16 +85,14 @@ impl Rule {
     }
 }
 
-/// What is wrong with one line of the rules.
+/// What is wrong with one line of the rules, before the number of the line is known.
 pub(super) struct RuleFault {
-    /// What is wrong.
     pub problem: String,
     /// What to write, beginning with "write".
     pub hint: Cow<'static, str>,
 }
 
 impl RuleFault {
-    /// Takes what is wrong and what to write.
     pub(super) fn new(problem: impl fmt::Display, hint: impl Into<Cow<'static, str>>) -> RuleFault {
         RuleFault { problem: problem.to_string(), hint: hint.into() }
     }
@@ -150,7 +147,7 @@ fn is_option(word: &str) -> bool {
 }
 
 impl Rule {
-    /// Takes one word behind the kind.
+    /// Takes one word behind the kind; the second of its sort is a fault.
     fn option(&mut self, word: &str) -> Result<(), RuleFault> {
         let is_new = if let Some(text) = word.strip_prefix("ttl=") {
             self.ttl_nanos.replace(ttl_nanos(text)?).is_none()

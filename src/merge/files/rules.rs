@@ -38,7 +38,7 @@ const PATTERN_BYTES_MAX: usize = 1024;
 pub struct RuleError {
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong with it, which names the word.
     pub problem: String,
     /// What to write instead, beginning with "write".
     pub hint: String,
@@ -134,14 +134,14 @@ impl Rules {
         self.iter().any(|rule| rule.noindex)
     }
 
-    /// Returns the rules in order of their lines.
+    /// Returns the rules in order of their lines, without the one for paths that none matches.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules[..self.rules.len() - 1].iter()
     }
 }
 
 impl Default for Rules {
-    /// Returns [`DEFAULT_RULES`].
+    /// Returns [`DEFAULT_RULES`], parsed.
     fn default() -> Rules {
         Rules::parse(DEFAULT_RULES).expect("the default rules are well formed, as a test proves")
     }

@@ -15,7 +15,7 @@ pub(super) const UNION: KindSpec = KindSpec {
     merging: Merging::Inside(|contents, key, strategy| Ok(merge(contents, key, strategy))),
 };
 
-/// What tells lines apart.
+/// What tells lines apart: lines of one key are versions of one line.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum LineKey<'a> {
     /// The canonical value of the key.

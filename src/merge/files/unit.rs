@@ -44,15 +44,12 @@ pub(super) enum UnitLayout {
 /// The unit of a file in one tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitRoot {
-    /// The main file or the directory.
     pub inode: u64,
-    /// What belongs to it.
     pub layout: UnitLayout,
 }
 
 /// Finds the units of one tree.
 pub(super) struct UnitFinder<'a> {
-    /// The tree that is looked at.
     pub tree: &'a Tree,
     rules: &'a Rules,
     packs: &'a dyn Packs,
@@ -61,7 +58,6 @@ pub(super) struct UnitFinder<'a> {
 }
 
 impl<'a> UnitFinder<'a> {
-    /// Begins with no directory looked at.
     pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
         UnitFinder { tree, rules, packs, directories: HashMap::new() }
     }

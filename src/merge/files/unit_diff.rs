@@ -12,7 +12,7 @@ pub(super) struct MemberDifference {
     pub old: Option<u64>,
     /// The same in the new one.
     pub new: Option<u64>,
-    /// Whether it tells a change.
+    /// Whether it tells a change; what a database makes anew at its opening does not.
     pub is_change: bool,
 }
 

@@ -38,7 +38,7 @@ pub(super) enum UnitMember {
 /// What becomes of a unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitOutcome {
-    /// The child's version is taken.
+    /// The child's version is taken, and members that it lacks go.
     Child,
     /// It stays as the parent has it.
     Parent,
@@ -62,14 +62,12 @@ pub(super) struct UnitPlan {
     pub conflicts: Vec<UnitConflict>,
     /// Of each of them what was decided.
     pub decisions: Vec<FileDecision>,
-    /// What was not kept.
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.
     taken_roots: Vec<(Id, Option<UnitRoot>)>,
 }
 
 impl<'a, 'b> Units<'a, 'b> {
-    /// Begins with no unit met.
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
         let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
         Units { trees, finders, met_members: HashMap::new() }
@@ -244,7 +242,7 @@ impl<'a, 'b> Units<'a, 'b> {
         plan.decisions.push(whole);
     }
 
-    /// Returns the places of the root on a side.
+    /// Returns the places of the root on a side, so that a move counts as a change of the unit.
     fn places(&self, root: Id, side: usize) -> BTreeSet<(Option<Id>, Vec<u8>)> {
         let tree = self.finders[side].tree;
         let inode = [self.trees.base_inode(root), self.trees.child_inode(root), self.trees.parent_inode(root)][side];
