@@ -23,9 +23,9 @@ pub(super) enum EntryForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The branch that is merged or pulls.
+    /// The branch that is merged or pulls; in a revert the state before the entries.
     Child,
-    /// The branch that the child was forked from.
+    /// The branch that the child was forked from; in a revert the branch itself.
     Parent,
     /// Both sides hold the same, or a record of each is kept.
     Both,

@@ -52,9 +52,9 @@ const HAS_PLAN: u8 = 4;
 /// What a merge, promote or pull rested on, and what it left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeDetail {
-    /// The branch's head before.
+    /// The branch's head before; in a revert that of the state before the entries.
     pub child_head: Hash,
-    /// Its parent's head before.
+    /// Its parent's head before; in a revert the branch's own.
     pub parent_head: Hash,
     /// The hash of what it took and decided, by which approvals and dry runs name it.
     pub plan: Hash,
@@ -100,7 +100,7 @@ impl Detail {
 pub struct Entry {
     /// Its number in the store, from 1.
     pub seq: u64,
-    /// What was done.
+    /// What was done, on which the meaning of label and text depends.
     pub op: EntryOp,
     /// Name path of the branch that acted or was acted upon.
     pub branch: Arc<str>,
@@ -119,7 +119,7 @@ pub struct Entry {
     pub session: Arc<str>,
     /// The branch's `config/task`; empty for none.
     pub task: Arc<str>,
-    /// The caller's uid.
+    /// The uid of the caller, or of who wrote the files that it commits.
     pub uid: u32,
     /// Head of the branch's base at that moment.
     pub base: Hash,
@@ -218,7 +218,7 @@ pub struct SignedEntry {
 }
 
 impl SignedEntry {
-    /// Hashes and signs an entry.
+    /// Hashes and signs an entry, of which nothing is checked.
     pub fn sign(entry: Entry, key: &Key) -> SignedEntry {
         let hash = entry.hash();
         let signature = key.sign(&hash);

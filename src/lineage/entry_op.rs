@@ -8,13 +8,13 @@ stored_codes! {
     pub enum EntryOp {
         /// A root branch was made.
         Root = 1,
-        /// A branch was forked.
+        /// A branch was forked; the label is the checkpoint where it began, if that was one.
         Fork = 2,
         /// Records were written or deleted.
         Commit = 3,
-        /// A checkpoint was taken.
+        /// A checkpoint was taken, which the label names.
         Checkpoint = 4,
-        /// A checkpoint was deleted.
+        /// A checkpoint was deleted, which the label names.
         Uncheckpoint = 5,
         /// A branch went back to a checkpoint or an earlier state.
         Rollback = 6,
@@ -24,27 +24,27 @@ stored_codes! {
         Promote = 8,
         /// A branch was merged into its parent and is gone.
         Merge = 9,
-        /// A branch was thrown away.
+        /// A branch was thrown away; `config/keep` says how long it can be brought back.
         Discard = 10,
-        /// A branch got another name.
+        /// A branch got another name: the label is the one before, the text the one after.
         Rename = 11,
-        /// A setting or a mode changed.
+        /// A setting or a mode changed: the label names it, the text is its value.
         Config = 12,
-        /// A conflict was resolved manually.
+        /// A conflict was resolved manually: the label is the record or file, the text the side.
         Resolve = 13,
         /// A merge was refused, or a write to files that a rule forbids.
         Refuse = 14,
         /// A user was seen for the first time: the name its entries carry.
         User = 15,
-        /// Files were written, made, moved or deleted.
+        /// Files were written, made, moved or deleted by operations since the last such entry.
         Files = 16,
         /// The clock had been wrong: times follow it again.
         Clock = 17,
-        /// A branch was given to another user.
+        /// A branch was given to another user, whose uid is the text.
         Owner = 18,
         /// Records or files went for good, with all their versions.
         Purge = 19,
-        /// Older entries were moved out of the store, into a file.
+        /// Older entries were moved out of the store, into a file: label and text are number and hash of the last.
         Archive = 20,
         /// The embedder whose vectors branches have has changed, or is the first.
         Embedder = 21,
@@ -56,7 +56,7 @@ stored_codes! {
         Import = 28,
         /// Entries were appended to a shared log.
         Append = 32,
-        /// Entries of a shared log were archived.
+        /// Entries of a shared log were archived; the label is the number of the last.
         ArchiveLog = 33,
         /// Nobody holds the lease of a branch any longer.
         LeaseLost = 48,

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::object::{Context, Hash};
 
-/// Bytes of a signature.
+/// Bytes of an ed25519 signature.
 pub const SIGNATURE_BYTES: usize = 64;
 
 static CONTEXT: Context = Context::new("engramfs 2026 public key v1");
@@ -28,7 +28,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// Returns what to do next.
+    /// Returns what to do next, which is never in the error's text.
     pub fn hint(&self) -> String {
         match self {
             KeyError::Malformed(..) => "put the right file back".into(),
@@ -74,7 +74,7 @@ impl Key {
         format!("{}\n", Hash(self.0.to_bytes()))
     }
 
-    /// Returns the public half.
+    /// Returns the public half, which the file `key.pub` holds.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }

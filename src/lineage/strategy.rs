@@ -11,9 +11,9 @@ use crate::object::Time;
 /// Decides what becomes of a record that both sides changed differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// The child's version is taken.
+    /// The child's version is taken, also where that is a delete.
     ChildWins,
-    /// The parent's version is taken.
+    /// The parent's version is taken, also where that is a delete.
     ParentWins,
     /// The later one is taken, by `modified`; a delete counts from when it was done; a tie goes to
     /// the child.
@@ -92,7 +92,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Says that a text names no strategy.
+/// Says that a text names no strategy; the text is cut to 80 characters.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is no merge strategy")]
 pub struct ParseStrategyError(String);

@@ -78,7 +78,7 @@ pub enum Requirement {
     Summary,
 }
 
-/// What a gate says of a merge.
+/// What a gate says of a merge; with neither reasons nor requirements it lets it pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateFindings {
     /// Why it refuses; nobody can change that but by changing the branch.

@@ -10,7 +10,7 @@ use crate::segment::{Row, SegmentError};
 
 /// The three states of a merge. In a pull the child is the branch as well, though it receives.
 pub struct Sides<'a> {
-    /// What both began with.
+    /// What both began with: the child's base.
     pub base: &'a BranchVersion,
     /// The branch that is merged, or that pulls.
     pub child: &'a BranchVersion,

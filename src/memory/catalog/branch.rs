@@ -48,7 +48,7 @@ pub struct Checkpoint {
 /// Where a rollback or a fork takes a state from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSource {
-    /// From the checkpoint of that label.
+    /// The checkpoint of that label, which the branch has to have.
     Checkpoint(Arc<str>),
     /// What the branch was behind an entry, where that is kept.
     Entry(u64),
@@ -209,7 +209,7 @@ pub struct Branch {
     pub base: Arc<BranchVersion>,
     /// Its own, those that it inherited when it was forked among them.
     pub settings: Settings,
-    /// Its checkpoints by label.
+    /// Its checkpoints by label; forks do not inherit them.
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
     /// Its child branches by name; the branch that holds its log is not among them.
     pub children: OrdMap<Arc<str>, BranchId>,
@@ -234,7 +234,7 @@ pub struct Branch {
     pub cursor: SharedLogCursor,
     /// The signals of its own shared log; empty where it has the log of a branch above.
     pub signals: Signals,
-    /// Whether somebody works in it.
+    /// Whether somebody works in it, which an opening after a crash looks at.
     pub lease: LeaseState,
     /// Of a root branch: the names of agents below it.
     pub agents: AgentNames,

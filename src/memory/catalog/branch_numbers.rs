@@ -16,7 +16,8 @@ pub struct BranchNumbers {
 }
 
 impl BranchNumbers {
-    /// Goes on where the manifest says.
+    /// Goes on behind the number that the manifest has as the last, so that numbers stay unused for as long after an
+    /// opening.
     pub fn go_on_after(&mut self, last: u32) {
         self.last_number = last;
     }

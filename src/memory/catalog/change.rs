@@ -14,7 +14,7 @@ use crate::branch::{BranchVersion, RetainedState, StateKey};
 use crate::lineage::EntryOp;
 use crate::object::{Hash, Time};
 
-/// One change of the catalog.
+/// One change of the catalog; an entry brings about several, in order.
 pub enum CatalogChange {
     /// A branch appears, and gets its number: a root branch, a child, or the holder of a log, which is no child.
     Add(Box<Branch>),
@@ -26,7 +26,6 @@ pub enum CatalogChange {
     Base(BranchId, Arc<BranchVersion>),
     /// A checkpoint appears, with the `seq` of the entry.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
-    /// A checkpoint disappears.
     Uncheckpoint(BranchId, Arc<str>),
     /// A child branch gets another name, by which its proposal ends.
     Rename(BranchId, Arc<str>),
@@ -64,9 +63,9 @@ pub enum CatalogChange {
     CloseLog(BranchId, Arc<str>),
     /// The last entry of a branch's shared log when it got its base.
     LogAtBase(BranchId, u64),
-    /// A branch has read so far.
+    /// A branch has read its shared log so far.
     Cursor(BranchId, SharedLogCursor),
-    /// The lineage begins elsewhere.
+    /// The lineage begins behind entries that were moved out.
     Begin(LineageStart),
 }
 

@@ -21,7 +21,7 @@ pub struct EmbedderRecord {
     pub dim: usize,
     /// Hash of the dimension, and of all else that decides its vectors.
     pub identity: Hash,
-    /// How often all vectors were made anew.
+    /// How often all vectors were made anew; 0 for the first set.
     pub generation: u64,
     /// The vectors of the probe texts; empty where only the head was read.
     pub probes: Vec<Vec<f32>>,

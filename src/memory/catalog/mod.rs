@@ -47,9 +47,9 @@ pub type Branches = OrdMap<BranchId, BranchRef>;
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
 #[derive(Clone, Default)]
 pub struct Catalog {
-    /// Every living branch.
+    /// Every living branch, and the branches that hold the entries of their logs.
     pub branches: Branches,
-    /// The root branches by name.
+    /// The root branches by name, with which every name path begins.
     pub roots: OrdMap<Arc<str>, BranchId>,
     /// The name that each uid's entries carry: the first that the store saw, unless an import brought another.
     pub users: OrdMap<u32, Arc<str>>,

@@ -90,9 +90,7 @@ pub struct EndedBranch {
     pub uid: u32,
     /// Mode bits of its directory, which it gets back.
     pub mode: u32,
-    /// When it was made.
     pub created: Time,
-    /// When it ended.
     pub ended: Time,
     /// Whether it was merged; else it was discarded.
     pub is_merged: bool,
@@ -336,7 +334,7 @@ impl RetainedStates {
         Ok(None)
     }
 
-    /// Notes that a branch ends.
+    /// Notes that a branch ends, unless its `config/keep` is 0.
     pub(super) fn end(&mut self, branch: &Branch, entry: u64, time: Time, is_merged: bool) {
         self.deletes.remove(&branch.id);
         if branch.settings.retention().keep_nanos <= 0 {
@@ -407,7 +405,7 @@ impl PartialEq for RecentState {
 }
 
 impl RecentState {
-    /// Returns the same state after a relocation.
+    /// Returns the same state after a relocation: its rows or chunks are in other files.
     pub fn with(&self, state: Arc<BranchVersion>, base: Arc<BranchVersion>) -> RecentState {
         RecentState { retained: RetainedState { state, base, ..self.retained.clone() }, position: self.position }
     }

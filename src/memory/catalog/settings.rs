@@ -40,9 +40,9 @@ stored_codes! {
         Metric = 4,
         /// Who is at work; unset, it is the caller's user name.
         Agent = 5,
-        /// In which session.
+        /// In which session, up to 200 bytes; another one ends signals of the session before. Empty by default.
         Session = 6,
-        /// For which task.
+        /// For which task, up to 200 bytes; empty by default.
         Task = 7,
         /// What guards merges into the branch; `open` by default.
         Gate = 8,

@@ -83,7 +83,7 @@ pub fn log_entry_number(id: &str) -> Option<u64> {
 /// Names an entry to a purge: by its number, in the log that a branch has or in one that was closed into that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntryName<'a> {
-    /// The name of the closed log.
+    /// The name of the closed log, `NAME@SEQ` or its first part; none for the present log.
     pub closed: Option<&'a str>,
     /// The entry's number in that log, from 1.
     pub number: u64,

@@ -31,7 +31,7 @@ pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 pub struct SignalId<'a> {
     /// The key, which is the name of its file.
     pub key: &'a Arc<str>,
-    /// [`Signal::created`].
+    /// When the key was claimed, as in [`Signal::created`].
     pub created: Time,
 }
 
@@ -59,7 +59,7 @@ pub struct Signal {
 /// Who wrote a signal last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
-    /// The caller's uid.
+    /// The uid of who wrote it, which need not be the owner's.
     pub uid: u32,
     /// The agent for which the branch was at work.
     pub agent: Arc<str>,
@@ -144,14 +144,12 @@ impl Signal {
 }
 
 impl SignalChange {
-    /// Returns the key of the signal.
     pub fn key(&self) -> &Arc<str> {
         match self {
             SignalChange::Set(key, _) | SignalChange::Remove(key) => key,
         }
     }
 
-    /// Appends the stored form.
     pub fn write(&self, out: &mut Writer) {
         match self {
             SignalChange::Remove(key) => _ = out.byte(0).text(key),

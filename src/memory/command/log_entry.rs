@@ -10,7 +10,7 @@ use super::record_input::{canonical, check_numbers};
 use crate::memory::{Error, SharedLogError};
 use crate::record::{Provenance, RecordContent, Version};
 
-/// Bytes of the longest line.
+/// Bytes of the longest line, and of the longest text.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the longest `kind` or `event_id`.
 const LABEL_BYTES_MAX: usize = 200;

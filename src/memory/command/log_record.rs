@@ -87,7 +87,7 @@ pub enum SharedEvent<'a> {
     Changed(BranchId),
 }
 
-/// Something that happens to a store.
+/// A command with its times and its user: what a frame of the journal holds behind the signature.
 #[derive(Debug)]
 pub struct LogRecord {
     /// When it was done: later than the record before, but for one that resets the clock.

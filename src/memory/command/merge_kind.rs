@@ -3,7 +3,7 @@
 use crate::lineage::EntryOp;
 use crate::object::{CodecError, Reader, Writer};
 
-/// How two states are merged.
+/// How two states are merged, and which of two branches receives the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MergeKind {
     /// Into the parent, and the branch is gone.
@@ -49,11 +49,11 @@ pub struct RevertedEntries {
 /// What a revert was asked for as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RevertVerb {
-    /// Entries that the caller named.
+    /// An entry that the caller named.
     Revert = 0,
-    /// The caller's newest.
+    /// The caller's newest entries that are not taken back yet.
     Undo = 1,
-    /// The caller's newest undo.
+    /// The caller's newest undo that is not taken back yet.
     Redo = 2,
 }
 

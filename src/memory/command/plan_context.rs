@@ -10,15 +10,14 @@ use crate::object::Hash;
 use crate::segment::Segment;
 use crate::workspace::Packs;
 
-/// What a command is prepared from.
+/// What a command is prepared from; only the catalog decides, the rest is for reading.
 pub struct PlanContext<'a> {
     /// The catalog that the command is checked against and will change.
     pub catalog: &'a Catalog,
     /// `seq` of the entry to come, which is the id of a branch that the command makes.
     pub seq: u64,
-    /// Where the contents of files are read.
     pub packs: &'a dyn Packs,
-    /// Opens the segment of a bulk commit.
+    /// Opens the segment of a bulk commit, which was written before the command.
     pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,
     /// Whether it was done once, maybe by an earlier release.
     pub is_replayed: bool,

@@ -29,7 +29,6 @@ pub enum RecordChange {
     Cursor(SharedLogCursor),
 }
 
-/// What comes to a shared log.
 #[derive(Clone, Debug)]
 pub struct SharedLogAppend {
     /// What the log holds with them.

@@ -23,7 +23,7 @@ pub struct RecordInput {
     pub metadata: Arc<str>,
 }
 
-/// One edit of records.
+/// One edit of records; of several edits of one id each applies to what the one before made.
 #[derive(Clone, Debug)]
 pub enum RecordEdit {
     /// A record is written, new or in place of an older version.
@@ -49,9 +49,9 @@ pub enum RecordEdit {
     },
     /// A record gets another id and keeps `created`; a record of that id is replaced.
     Rename {
-        /// The id it has.
+        /// The id it has; a record has to be there.
         from: Arc<str>,
-        /// The id it gets.
+        /// The id it gets, from a record that may be there.
         to: Arc<str>,
     },
 }
@@ -101,7 +101,7 @@ impl RecordInput {
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }
 
-    /// Returns the input with that metadata.
+    /// Returns the input with that metadata in place of any other.
     pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
         RecordInput { metadata: canonical(metadata), ..self }
     }

@@ -17,7 +17,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A correction of a record: what is left out keeps the value that it has at the commit, and what is there as nothing goes.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPatch {
-    /// The vector, finite numbers.
+    /// The vector: left out, removed, or finite numbers.
     pub vector: Option<Option<Arc<[f32]>>>,
     /// The text: left out, removed, or a new one.
     pub text: Option<Option<Arc<str>>>,

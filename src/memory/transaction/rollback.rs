@@ -16,12 +16,12 @@ use crate::memory::merging::unit_use::UnitRetry;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory};
 use crate::object::{Hash, Time};
 
-/// What a commit did.
+/// What a commit did; all 0 where there was nothing to do.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    /// Records written.
+    /// Records written, those not counted that an import found to be the same.
     pub put: u64,
-    /// Records deleted.
+    /// Records deleted; one that was not there does not count.
     pub deleted: u64,
     /// The branch's head after it; the present one where there was nothing to do.
     pub head: Hash,

@@ -55,7 +55,6 @@ struct EventLine<'a> {
     about: About<'a>,
 }
 
-/// What an event is about.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(in crate::memory) enum About<'a> {
@@ -69,13 +68,13 @@ pub(in crate::memory) enum About<'a> {
     },
     /// A signal that ended by itself, and why.
     Ended { key: &'a str, reason: &'a str },
-    /// An entry of the log.
+    /// An entry that was appended to the log.
     Entry {
         entry_id: u64,
         #[serde(flatten)]
         text: Shown<'a>,
     },
-    /// A merge, and how much it brought.
+    /// A merge into the branch that has the log, by its entry, and how much it brought.
     Merge { entry: u64, put: u64, deleted: u64, files: u64 },
 }
 

@@ -55,9 +55,9 @@ impl AppendReceipt {
 
 #[derive(Debug)]
 pub(in crate::memory) struct AppendEntries {
-    /// The branch whose log it is.
+    /// The branch whose log it is; at the first entry it has none yet.
     pub owner: BranchId,
-    /// The branch through which they come.
+    /// The branch through which they come, whose agent and session they have.
     pub via: BranchId,
     pub growth: SharedLogAppend,
 }

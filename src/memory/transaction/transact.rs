@@ -28,9 +28,9 @@ static END_CONTEXT: Context = Context::new("engramfs 2026 clean end v1");
 
 /// The end of the chain of entries. Only who holds the right to write sees it, so that no two entries get one number.
 pub(in crate::memory) struct LogTail {
-    /// Number of the last entry.
+    /// Number of the last entry; 0 before the first.
     pub seq: u64,
-    /// Hash of the last entry.
+    /// Hash of the last entry, which the next one has as `prev`.
     pub tip: Hash,
     /// Time of the last entry; the next one is later.
     pub time: Time,

@@ -31,7 +31,7 @@ pub(super) struct TreeEditor<'a, 'b> {
     /// Where what moves waits: the directory, and the name of each.
     staging_directory: Option<u64>,
     staged_names: HashMap<Id, FileName>,
-    /// Inodes that lost their last name.
+    /// Inodes that lost their last name, and are orphans in the tree.
     pub removed: Vec<u64>,
     /// Files that are not as in the parent any longer.
     pub files: BTreeSet<Id>,

@@ -10,7 +10,7 @@ use crate::workspace::FileNode;
 
 /// How conflicts of one file are decided: its names, mode, attributes and content by one strategy and the same times.
 pub(super) struct ConflictPolicy {
-    /// The rule's own, or the branch's.
+    /// The rule's own or else the branch's; where a person has chosen a side, that one.
     pub strategy: Strategy,
     /// When the child changed it, when the parent did.
     pub times: [Time; 2],

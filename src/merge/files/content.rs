@@ -67,7 +67,7 @@ pub enum ContentChoice {
     Child,
     /// The parent's, byte for byte.
     Parent,
-    /// Bytes that neither side has.
+    /// Bytes that neither side has, which the log has to hold.
     Merged(Vec<u8>),
 }
 
@@ -87,9 +87,9 @@ impl ContentChoice {
 pub enum Loser {
     /// A side's file; where only some of its lines lost, too.
     File(Side),
-    /// A line or an entry.
+    /// A line or an entry, where the rest of the file was kept.
     Part {
-        /// Whose it was.
+        /// The side whose file had it.
         side: Side,
         /// The line without its line end, or the entry's JSON text as it stood in the file.
         bytes: Vec<u8>,

@@ -135,7 +135,7 @@ pub(super) struct Layout<'a> {
     lead: &'a str,
     /// White space before the closing one.
     trail: &'a str,
-    /// The text behind the closing one.
+    /// The text behind the closing one, such as a line end.
     end: &'a str,
     /// The text behind a colon, and behind a comma on a line.
     gap: &'static str,

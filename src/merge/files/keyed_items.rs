@@ -81,7 +81,7 @@ impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
     }
 }
 
-/// Decides items and remembers what lost.
+/// Decides items and remembers what lost; one that waits has all of the file wait.
 pub(super) struct ItemResolver<'a> {
     contents: &'a Contents<'a>,
     strategy: Strategy,

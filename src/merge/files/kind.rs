@@ -19,13 +19,13 @@ const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: No
 /// A directory, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
 const UNIT: KindSpec =
     KindSpec { name: "unit", takes_key: false, strategy: Some(Strategy::Manual), merging: Merging::Whole };
-/// The file does not merge at all.
+/// The file does not merge at all: each branch keeps its own.
 const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
 
 #[derive(Debug)]
 pub(super) struct KindSpec {
     pub name: &'static str,
-    /// Whether a key follows the word.
+    /// Whether a key follows the word; a rule without it is refused.
     pub takes_key: bool,
     /// How its conflicts are decided where the rule does not say, whatever the branch says; none follows the branch.
     pub strategy: Option<Strategy>,

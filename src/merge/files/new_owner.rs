@@ -7,7 +7,7 @@ use crate::workspace::{FileNode, Tree};
 pub struct NewOwner {
     /// Owner of the branch that gives: files of others keep their owners.
     pub from_uid: u32,
-    /// Owner of the branch that receives.
+    /// Owner of the branch that receives; where it is the same, nothing changes hands.
     pub to_uid: u32,
     /// Whether only that is handed over which everybody may read.
     pub open_alone: bool,

@@ -32,7 +32,7 @@ pub(super) struct NodeVersion {
     pub places: BTreeSet<EntryKey>,
     /// That of all below it, where it is a directory.
     pub hash: Option<Hash>,
-    /// The path of the first of them.
+    /// The path of the first of them, by which rules are found.
     pub path: Vec<u8>,
 }
 
@@ -61,13 +61,12 @@ pub(super) enum NewBody {
 /// What to do with one file in the parent's tree.
 pub(super) struct NodeChange {
     pub id: Id,
-    /// Whether the parent does not have it.
+    /// Whether the parent does not have it, so that it is made from the child's.
     pub is_new: bool,
     /// Names to take away, each with its directory.
     pub remove: Vec<EntryKey>,
     /// Names to give, each with its directory.
     pub add: Vec<EntryKey>,
-    /// The content to have.
     pub body: NewBody,
     /// Permission bits to have; none leaves them as they are.
     pub mode: Option<u32>,

@@ -16,7 +16,7 @@ use crate::workspace::{FileKind, FileName, FileNode, ROOT, Tree};
 /// The three trees of a merge. The parent is always the one that receives.
 #[derive(Clone, Copy)]
 pub struct MergeTrees<'a> {
-    /// What both began with.
+    /// What both began with: the files of the child's base.
     pub base: &'a Tree,
     /// The tree that gives: that of the branch that is merged, or in a pull the parent's.
     pub child: &'a Tree,
@@ -31,7 +31,7 @@ pub(super) enum Id {
     Base(u64),
     /// The child added it, under that number; maybe the parent did, too.
     Child(u64),
-    /// The parent alone added it.
+    /// The parent alone added it, under that number.
     Parent(u64),
 }
 

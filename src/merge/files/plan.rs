@@ -69,7 +69,7 @@ impl FilePlan {
     }
 }
 
-/// How files are merged.
+/// How files are merged: rules, strategy, budget and time.
 pub struct FileMerge<'a> {
     /// Which kind and strategy each path has.
     pub rules: &'a Rules,
@@ -78,7 +78,7 @@ pub struct FileMerge<'a> {
     /// Gives the side chosen manually for a file whose versions are still those it was chosen for.
     /// Asked under `manual` only.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
-    /// Where contents are read.
+    /// Where sealed contents are read.
     pub packs: &'a dyn Packs,
     /// Where contents are merged that both sides changed; it may refuse more than its budget.
     pub merger: &'a dyn ContentMerger,

@@ -19,7 +19,7 @@ use crate::workspace::{FileKind as NodeKind, FileNode, Packs, ROOT, Tree, TreeEr
 pub struct FileLoser {
     /// The path of the [`FileDecision`] that tells of it.
     pub path: Vec<u8>,
-    /// What was lost.
+    /// What was lost: the file, or a part of it.
     pub what: Loser,
 }
 
@@ -27,7 +27,7 @@ pub struct FileLoser {
 pub(super) struct Resolver<'a> {
     pub trees: NodeMap<'a>,
     pub rules: &'a Rules,
-    /// The branch's, where a rule has none.
+    /// The branch's, for rules that have none.
     pub strategy: Strategy,
     /// The side that a person chose for a file whose versions are still those.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
@@ -37,7 +37,6 @@ pub(super) struct Resolver<'a> {
     pub bytes_left: u64,
     /// What both sides changed, in the order in which it was met.
     pub both_changed: Vec<FileDecision>,
-    /// What was not kept of them.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
     pub notes: Vec<(Vec<u8>, Fallback)>,

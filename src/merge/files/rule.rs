@@ -23,7 +23,7 @@ pub enum Principal {
 /// word that begins with `#` begins a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The paths it is for, as written.
+    /// The paths it is for, as written; see [`Rules::parse`](super::Rules::parse) for its form.
     pub pattern: Arc<str>,
     /// How contents merge; `text` where the rule names no kind.
     pub kind: FileMergeKind,
@@ -34,9 +34,9 @@ pub struct Rule {
     pub ttl_nanos: Option<i64>,
     /// Who may write; none leaves that to the permissions alone.
     pub write: Option<Arc<[Principal]>>,
-    /// Whether only appending writes are allowed.
+    /// Whether only appending writes are allowed, to the owner of the rules as well.
     pub append: bool,
-    /// Whether queries find nothing in it.
+    /// Whether queries find nothing in it; the files stay readable.
     pub noindex: bool,
 }
 

@@ -35,7 +35,6 @@ pub(super) enum UnitMember {
     Silent,
 }
 
-/// What becomes of a unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitOutcome {
     /// The child's version is taken, and members that it lacks go.
@@ -53,14 +52,13 @@ pub(super) struct Units<'a, 'b> {
     met_members: HashMap<Id, BTreeSet<Id>>,
 }
 
-/// What was decided on all units.
+/// What was decided on all units that were met.
 #[derive(Default)]
 pub(super) struct UnitPlan {
     /// What becomes of each file that is in a unit.
     pub outcomes: HashMap<Id, UnitOutcome>,
-    /// The units that the sides have differently.
     pub conflicts: Vec<UnitConflict>,
-    /// Of each of them what was decided.
+    /// What was decided of each unit that both sides changed.
     pub decisions: Vec<FileDecision>,
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.

@@ -20,7 +20,6 @@ use crate::object::{Hash, Writer};
 pub(super) struct ArchiveLog {
     /// The branch whose log it is.
     pub owner: BranchId,
-    /// What the log holds then.
     pub totals: SharedLogTotals,
 }
 

@@ -15,7 +15,7 @@ use crate::object::{CodecError, Reader, Writer};
 #[derive(Debug)]
 pub(super) struct CommitFiles {
     pub branch: BranchId,
-    /// So many paths differ.
+    /// How many paths differ; one that changed twice may count twice.
     pub count: u64,
     /// The first of them, as many as an entry names.
     pub paths: Vec<Arc<str>>,

@@ -16,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// What an approver says of a branch's proposal.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewRequest<'a> {
-    /// The name of the branch that proposes.
+    /// The name of the branch that proposes, among the children of the one that would receive it.
     pub name: &'a str,
     /// The hash of the plan that is meant; where the plan is another one by now, nothing is said.
     pub plan: Hash,
@@ -40,9 +40,7 @@ pub(super) struct Withdraw(pub BranchId);
 /// he may is asked before.
 #[derive(Debug)]
 pub(super) struct ReviewProposal {
-    /// The branch that would get it.
     pub parent: BranchId,
-    /// The branch that proposes.
     pub child: BranchId,
     pub review: Review,
 }
