@@ -14,9 +14,10 @@ use crate::sync::{Budget, Pool, Shares};
 
 /// What is known of those who use the store, and of the disk.
 pub(in crate::memory) struct Admission {
-    /// Turns of long computations, by user.
+    /// Turns of long computations, by user, so that one who merges much does not keep others waiting.
     pub shares: Arc<Shares>,
-    /// Memory that callers hold, by user.
+    /// Memory that callers hold, by user. It has no limit until
+    /// [`Memory::limit_memory`](crate::memory::Memory::limit_memory) sets one.
     pub budget: Arc<Budget>,
     /// What names and attributes of files take up, by user.
     pub files_held: limits::FilesHeld,

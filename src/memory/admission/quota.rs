@@ -22,7 +22,7 @@ pub(in crate::memory) struct Usage {
     pub bytes: i64,
     /// Records that differ from the base.
     pub records: i64,
-    /// Branches below.
+    /// Branches below, at any depth.
     pub branches: i64,
 }
 

@@ -71,7 +71,7 @@ impl Reserve {
         }
     }
 
-    /// Returns whether nothing of it is missing.
+    /// Returns whether nothing of it is missing; a reserve of no files is whole.
     pub fn is_whole(&self) -> bool {
         self.present_count.load(Ordering::Acquire) == self.pieces
     }
@@ -80,7 +80,6 @@ impl Reserve {
         self.present_count.load(Ordering::Acquire) as u64 * self.piece_bytes
     }
 
-    /// Returns the bytes of a whole one.
     pub fn bytes_wanted(&self) -> u64 {
         self.pieces as u64 * self.piece_bytes
     }

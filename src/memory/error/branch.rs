@@ -14,13 +14,13 @@ pub enum BranchError {
     /// The label is taken.
     #[error("the branch has a checkpoint {0} already")]
     CheckpointExists(String),
-    /// The branch `main` was to be discarded.
+    /// The branch `main` was to be discarded, which every store has.
     #[error("main was made with the store and can't be discarded")]
     MainStays,
-    /// A root branch was to be renamed.
+    /// A root branch was to be renamed, by whose name all paths below it begin.
     #[error("{0} is a root branch and keeps its name")]
     RootName(String),
-    /// A root branch was to be merged.
+    /// A root branch was to be merged, promoted or proposed, or was to pull.
     #[error("{0} is a root branch and has no parent")]
     NoParent(String),
     /// The branch was to end while it has child branches.
@@ -106,7 +106,7 @@ pub enum SettingError {
         /// The parent's value, as it was written.
         most: String,
     },
-    /// The store sets it itself.
+    /// The store sets it itself, as what its vectors were made by.
     #[error("config/{0} is set by the store, and read-only")]
     Derived(&'static str),
 }

@@ -15,13 +15,13 @@ pub enum SharedLogError {
     /// One write brings more than a batch may have.
     #[error("one write brings {0} entries, and 1000 is the most")]
     TooMany(usize),
-    /// The line is not JSON.
+    /// The line begins with `{` and is not JSON.
     #[error("the entry is no JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
-    /// The line is JSON of another shape.
+    /// The line is JSON with other keys, or values of other types.
     #[error("it is no entry: {0}")]
     NotAnEntry(#[source] Arc<serde_json::Error>),
-    /// The entry says nothing.
+    /// The entry has no text, or a blank one.
     #[error("the entry has no text")]
     NoText,
     /// A label of an entry is empty, too long, or more than a line.
@@ -68,7 +68,7 @@ pub enum SharedLogError {
     /// A root branch always has a log of its own.
     #[error("a root branch has a log of its own")]
     OfRoot,
-    /// No closed log can have that name.
+    /// No closed log can have that name: it is not `NAME@SEQ` in its one form.
     #[error("'{0}' can't be the name of a closed log")]
     ClosedName(String),
     /// There is no closed log of that name.

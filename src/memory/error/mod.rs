@@ -41,45 +41,45 @@ use crate::sync::OverBudget;
 /// Says how to react; each kind has one errno and one exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// There is no such store, branch, record or label.
+    /// There is no such store, branch, record or label: ENOENT.
     NotFound,
-    /// The name is in use.
+    /// The name is in use: EEXIST.
     Exists,
-    /// The branch has child branches.
+    /// The branch has child branches, or a log with entries that were not archived: ENOTEMPTY.
     NotEmpty,
-    /// What was given breaks a rule.
+    /// What was given breaks a rule: EINVAL.
     Invalid,
-    /// A document is over its limit.
+    /// A document, entry or value is over its limit: EFBIG.
     TooLarge,
-    /// It can't be done while something else holds.
+    /// It can't be done while something else holds, and may be tried again: EBUSY.
     Busy,
-    /// A merge waits for conflicts to be resolved.
+    /// A merge waits for conflicts to be resolved: EBUSY.
     Conflict,
-    /// A gate refused.
+    /// A gate refused, or waits for an approval: EPERM.
     Refused,
-    /// The tree's own shape forbids it.
+    /// It is forbidden as such: `main` stays, a rule lets files only grow, a name is another user's: EPERM.
     NotPermitted,
-    /// The caller may not.
+    /// The caller may not, and another user may: EACCES.
     Denied,
-    /// Nothing can be changed here.
+    /// Nothing can be changed here: EROFS.
     ReadOnly,
-    /// The branch was merged or discarded.
+    /// The branch was merged or discarded: ESTALE.
     Gone,
-    /// The time limit was reached.
+    /// The time limit was reached: ETIMEDOUT.
     Timeout,
-    /// The disk is full, or the memory of all users.
+    /// The disk is full, or the memory of all users: ENOSPC.
     Full,
-    /// A user, or a branch, may use no more of the disk or of the memory.
+    /// A user, or a branch, may use no more of the disk or of the memory: EDQUOT.
     Quota,
-    /// This build does not do it.
+    /// This build or mount does not do it: EOPNOTSUPP.
     Unsupported,
-    /// The server, or the machine, can open no more files.
+    /// The server, or the machine, can open no more files: ENFILE.
     Descriptors,
-    /// The disk failed.
+    /// The disk failed, or a thread of the server: EIO.
     Io,
-    /// Bytes are not those that were written.
+    /// Bytes are not those that were written: EIO.
     Damaged,
-    /// Another process has the store.
+    /// Another process has the store: EBUSY.
     Locked,
     /// This thread must not wait for another one; the caller repeats it on one that may.
     WouldWait,
@@ -97,7 +97,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Makes advice of its parts.
+    /// Makes advice of its parts; the hint is a phrase in the imperative.
     pub fn new(kind: Kind, code: &'static str, hint: impl Into<Cow<'static, str>>) -> Advice {
         Advice { kind, code, hint: hint.into() }
     }
@@ -123,7 +123,7 @@ pub enum Error {
     /// Nothing that the viewer may see has this hash.
     #[error("nothing readable has the hash {0}")]
     NoHash(Hash),
-    /// There is no such entry.
+    /// No entry has that number.
     #[error("there is no entry {0}")]
     NoEntry(u64),
     /// The entry was moved out of the store.
@@ -150,10 +150,10 @@ pub enum Error {
     /// More differs than one answer may hold, which is this many.
     #[error("more than {0} records or files differ")]
     TooManyChanges(usize),
-    /// A thread of ours panicked.
+    /// A thread of the server panicked while it did this.
     #[error("{0} ended in an internal error")]
     Internal(&'static str),
-    /// The disk refused.
+    /// The disk refused; `ENOSPC`, `EDQUOT` and too many open files have kinds of their own.
     #[error("{what}: {source}")]
     Disk {
         /// What could not be done.
@@ -161,7 +161,7 @@ pub enum Error {
         /// The disk's own error.
         source: Arc<io::Error>,
     },
-    /// Stored bytes are wrong.
+    /// Stored bytes are wrong, and which; no answer is made of them.
     #[error("{0}")]
     Damaged(String),
     /// Stored bytes are not of the form they should be.
@@ -177,22 +177,23 @@ pub enum Error {
         /// The disk's own error.
         source: Arc<io::Error>,
     },
-    /// A segment can't be read or written.
+    /// A segment can't be read or written; a full disk has a kind of its own.
     #[error(transparent)]
     Segment(Arc<SegmentError>),
-    /// The journal can't be read or written.
+    /// The journal can't be read or written, or has failed before: then nothing is taken until the store is opened
+    /// anew.
     #[error(transparent)]
     Journal(Arc<JournalError>),
-    /// The signing key can't be used.
+    /// The signing key can't be used, without which no entry can be checked or made.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A name is refused.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A query is not understood.
+    /// A query is not understood, which its hint corrects.
     #[error(transparent)]
     Query(Arc<QueryError>),
-    /// A query has no answer.
+    /// A query is understood and has no answer, such as beyond its time limit.
     #[error(transparent)]
     Search(Arc<SearchError>),
     /// A record is not taken.
@@ -231,10 +232,10 @@ pub enum Error {
     /// A store is not copied or verified.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// Something has run out.
+    /// Disk, memory or a quota has run out.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The clock can't be trusted.
+    /// The clock can't be trusted to give entries their time.
     #[error(transparent)]
     Clock(#[from] ClockError),
     /// Vectors are not made anew.

@@ -10,10 +10,10 @@ pub enum ProposalError {
     /// The branch proposes nothing.
     #[error("{0} proposes nothing")]
     Missing(String),
-    /// Nobody approves of what is their own.
+    /// The caller owns the branch, and nobody approves of what is their own.
     #[error("{0} is your own: somebody else has to say whether it may be merged")]
     Own(String),
-    /// The branch above names others.
+    /// The caller is not in `config/approvers` of the branch that would receive the merge.
     #[error("uid {uid} is none of the approvers of {path}")]
     NotApprover {
         /// The uid that wanted to review it.
@@ -31,7 +31,7 @@ pub enum ProposalError {
         path: String,
         /// What is missing, and who could give it.
         missing: String,
-        /// What to do about it.
+        /// What to do about it: who approves where, or that a proposal is needed first.
         hint: String,
     },
     /// The gate does not let this merge pass.

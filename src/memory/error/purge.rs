@@ -27,7 +27,7 @@ pub enum PurgeError {
         /// Name paths of some of those that are open to everybody, or that there are none.
         branches: String,
     },
-    /// Another purge is under way.
+    /// Another purge is under way; there is one at a time.
     #[error("another purge of this store is under way")]
     Running,
 }

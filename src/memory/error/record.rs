@@ -38,7 +38,7 @@ pub enum RecordError {
     /// A document holds the key `delete`, which is for lines of `ingest`.
     #[error("'delete' belongs into ingest; here, remove the file")]
     Delete,
-    /// A line deletes and holds a content.
+    /// A line deletes and holds a content, so that one of the two is a mistake.
     #[error("a line that deletes holds more than the id")]
     DeleteWithContent,
     /// A line deletes and names no record.
@@ -80,7 +80,7 @@ pub enum RecordError {
         /// How many the vectors of the memory have.
         expected: usize,
     },
-    /// A vector of zeros under cosine.
+    /// A vector of zeros under cosine, which compares directions.
     #[error("a vector of zeros has no direction to compare by cosine")]
     ZeroVector,
     /// There is no such record.
@@ -89,7 +89,7 @@ pub enum RecordError {
     /// The id is not allowed.
     #[error(transparent)]
     Id(#[from] NameError),
-    /// One line of a batch is wrong.
+    /// One line of a batch is wrong, and none of it is taken.
     #[error("line {number}: {source}")]
     Line {
         /// The line, from 1.
@@ -97,7 +97,7 @@ pub enum RecordError {
         /// What is wrong, whose advice counts for this error, too.
         source: Box<RecordError>,
     },
-    /// One record of a batch is wrong.
+    /// One record of a batch is wrong, and none of it is taken.
     #[error("record {id}: {source}")]
     Record {
         /// Its id.

@@ -7,7 +7,7 @@ use super::{Advice, Kind};
 /// Why a signal is not written or removed.
 #[derive(Debug, Clone, Error)]
 pub enum SignalError {
-    /// No signal can have that key.
+    /// The key is empty, longer than 200 bytes, or has other characters than letters, digits and `_.-:@`.
     #[error("'{0}' can't be the key of a signal")]
     Key(String),
     /// A value is longer than 64 KiB.

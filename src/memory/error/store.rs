@@ -21,7 +21,7 @@ pub enum OpenError {
         /// The uid that wanted to.
         uid: u32,
     },
-    /// Another process has it.
+    /// Another process has it, as its lock says.
     #[error("the store {} is in use by another engramfs process ({holder})", store.display())]
     Locked {
         /// The store's folder.
@@ -35,10 +35,10 @@ pub enum OpenError {
     /// A store was to be made in a folder that is used for something else.
     #[error("the folder is no store and holds {0}")]
     NotAStore(String),
-    /// The store is of version 0.1.0.
+    /// The store is of version 0.1.0, of which nothing is read.
     #[error("the store was made by engramfs 0.1.0, whose format this version does not read")]
     OldFormat,
-    /// The store is of a later version.
+    /// The store is of a later version, of which this one may misread something.
     #[error("the store was made by a newer version of engramfs")]
     NewerFormat,
 }
@@ -91,7 +91,7 @@ pub enum CopyError {
     /// The path has `..` below a folder that is not there, so where it leads can't be known.
     #[error("{} leads back out of a folder that is not there", .0.display())]
     LeadsBack(PathBuf),
-    /// A seal began each time.
+    /// A seal replaced files each time the store was copied, for as many tries as there are.
     #[error("the store was sealed again and again while it was copied")]
     Busy,
 }
@@ -157,7 +157,7 @@ pub enum LimitError {
     /// Names and attributes of files are kept in memory, where they may take this many MiB.
     #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
     FileNames(u64),
-    /// A buffer was not admitted.
+    /// A buffer was not admitted, for want of the user's share or of the memory of all.
     #[error(transparent)]
     Memory(#[from] OverBudget),
     /// The edits of a batch were not admitted.
@@ -209,7 +209,7 @@ impl LimitError {
 /// Why the clock can't give an entry its time.
 #[derive(Debug, Clone, Error)]
 pub enum ClockError {
-    /// The clock was set.
+    /// The clock was set by more than a day since the last write.
     #[error("the machine's clock was set {way} by {days} days since the last write")]
     Set {
         /// Where to: forward or back.

@@ -117,7 +117,7 @@ impl Memory {
 /// What became of a search.
 enum StateOutcome {
     Found(FoundState),
-    /// The branch never had it.
+    /// The branch never had it: before it was made, in the future, or an entry of others.
     NeverWas,
     /// It had it, and it is not kept.
     Dropped,

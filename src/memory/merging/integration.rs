@@ -106,7 +106,7 @@ pub struct Integration {
     pub merge: MergeKind,
     /// The branch that is merged, promoted, or pulls.
     pub branch: BranchId,
-    /// The state of the branch that receives.
+    /// The state that the branch gets that receives.
     pub merged: Arc<BranchVersion>,
     /// The head of the state that is merged into another.
     pub child_head: Hash,

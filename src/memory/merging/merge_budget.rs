@@ -95,7 +95,7 @@ impl MergedContents {
 
 struct Merger<'a> {
     cached: &'a MergedContents,
-    /// Bytes that may still be merged.
+    /// Bytes that may still be merged; what was merged before costs none.
     bytes_left: Cell<u64>,
     pause: &'a dyn Fn(),
 }

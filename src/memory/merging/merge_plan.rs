@@ -27,7 +27,7 @@ use crate::merge::gate::{GateFindings, MergeExtent};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, Tree, TreePatch};
 
-/// What a merge is worked out from.
+/// What a merge is worked out from: one version of the catalog, so that it can be compared with later ones.
 #[derive(Clone, Copy)]
 pub struct MergeContext<'a> {
     pub catalog: &'a Catalog,
@@ -59,7 +59,7 @@ pub struct MergePlan {
     files: Arc<FilePlan>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
-    /// The state of the branch that receives.
+    /// The state that the branch gets that receives.
     pub merged: Arc<BranchVersion>,
     /// What turns the files of the branch that receives into the merged ones.
     patch: Arc<TreePatch>,
@@ -68,9 +68,9 @@ pub struct MergePlan {
     /// The branch's base after a revert, where that changes, and how.
     base: Option<Arc<BranchVersion>>,
     base_outcome: BaseOutcome,
-    /// What changes in the branch that receives.
+    /// How much changes in the branch that receives.
     pub counts: Counts,
-    /// What the rules of the parent forbid.
+    /// What the rules of the parent forbid; none where they forbid nothing, or were not asked.
     pub forbidden: Option<Error>,
     /// What the gate of the parent says of it.
     findings: GateFindings,
@@ -82,7 +82,7 @@ pub struct MergePlan {
     pub hash: Hash,
 }
 
-/// Refuses a branch with child branches.
+/// Refuses a branch with child branches, whose bases and paths lead through it: [`BranchError::HasChildren`].
 pub fn without_children(branch: &Branch) -> Result<(), Error> {
     if branch.children.is_empty() {
         return Ok(());
@@ -379,7 +379,7 @@ impl MergePlan {
         [(&**receiver, self.merged.files())].into_iter().chain(promoted).collect()
     }
 
-    /// Returns the rules that it follows.
+    /// Returns the rules that it follows: those of the branch that receives.
     pub fn rules(&self) -> &Rules {
         self.ruling().settings.rules()
     }

@@ -16,7 +16,6 @@ const THREADS: usize = 8;
 /// Plans that are kept for the next try.
 const CACHED_PLANS_MAX: usize = 8;
 
-/// A plan that took long to make.
 type PendingPlan = Arc<MergePlan>;
 
 /// What a plan is for. It depends on who merges, since rules may forbid it to one and not to another.

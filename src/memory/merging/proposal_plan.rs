@@ -8,7 +8,6 @@ use crate::memory::{Error, Memory};
 
 /// A proposal, worked out.
 pub(in crate::memory) struct ProposalPlan {
-    /// What the merge would do.
     pub plan: MergePlan,
     /// The catalog of a moment after the plan was made, which has all approvals until then.
     pub catalog: Catalog,

@@ -19,7 +19,7 @@ use crate::segment::{Row, SegmentError};
 /// parent has gone on hashes only the groups that hold one of its changes.
 const RECORDS_AT_ONCE: usize = 1024;
 
-/// Gives the side chosen manually.
+/// Gives the side chosen manually for a record whose versions are still those it was chosen for.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed; without an action the parent's version stays.

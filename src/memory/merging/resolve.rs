@@ -51,7 +51,6 @@ impl Command for ResolveConflict {
     }
 }
 
-/// A conflict and how somebody resolves it.
 #[derive(Clone)]
 struct ResolvedConflict {
     uid: u32,
