@@ -16,7 +16,7 @@ use super::{CopyError, Error};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, JournalError, JournalFiles};
 
-/// How often a copy is begun again when the store was sealed while it was made.
+/// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
 /// How the file `format` begins in stores of all versions.
 const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
@@ -81,7 +81,7 @@ fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether a folder holds a store.
+/// Looks for the name `format` alone: the store there may be unfinished or damaged.
 fn is_store(path: &Path) -> bool {
     path.join("format").symlink_metadata().is_ok()
 }
@@ -114,7 +114,7 @@ fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies once; nothing if the manifest changed meanwhile.
+/// Copies once; `None` if the manifest changed meanwhile, or a file that was listed is gone.
 fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     let copy = RealDisk::new(dest);
     for folder in ["", "journal", "segments"] {

@@ -62,7 +62,7 @@ impl StampedRecord {
 }
 
 impl Snapshot {
-    /// Returns the files.
+    /// Returns the tree of files of the same moment as the records.
     pub fn files(&self) -> &Tree {
         self.state.files()
     }
@@ -94,9 +94,9 @@ impl Memory {
 pub struct OwnLog {
     /// The entries by their numbers, and beside them what is remembered of events.
     pub records: Snapshot,
-    /// How many entries there are.
+    /// How many entries it has, the archived ones among them.
     pub entries: u64,
-    /// Entries up to this one are archived.
+    /// Entries up to this one are archived; 0 where none is.
     pub archived: u64,
 }
 
@@ -137,7 +137,7 @@ impl OwnLog {
     }
 }
 
-/// A log that is being taken in.
+/// A log that is being taken in; its entries count once [`SharedLogImport::finish`] was called.
 pub struct SharedLogImport<'a> {
     memory: &'a Memory,
     who: Actor,
@@ -146,7 +146,7 @@ pub struct SharedLogImport<'a> {
     batch: Vec<StampedRecord>,
 }
 
-/// Entries of one commit.
+/// Entries and events of one commit, together.
 const ENTRIES_AT_ONCE: usize = 16_384;
 
 impl SharedLogImport<'_> {

@@ -9,11 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Actor;
 use crate::object::Time;
 
-/// Tells the time.
 type WallClock = Box<dyn Fn() -> Time + Send + Sync>;
-/// Tells how long the machine has been running.
 type Uptime = Box<dyn Fn() -> Duration + Send + Sync>;
-/// Fills a buffer with random bytes.
 type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// From so many rows on a walk through the graph of a single segment is cheaper than a scan.
@@ -33,7 +30,7 @@ const RESERVE_BYTES: u64 = 8 << 20;
 
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Environment {
-    /// Tells the present moment.
+    /// Tells the present moment; it jumps where somebody sets the system's clock.
     pub clock: WallClock,
     /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
     pub uptime: Uptime,

@@ -23,41 +23,34 @@ use crate::segment::FOLDER;
 
 /// Where a store is read from.
 pub(super) struct LoadSource<'a> {
-    /// Where the journal is read.
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public_key: &'a PublicKey,
     /// The key of the codes of operations on files.
     pub mac_key: &'a MacKey,
-    /// Where segments are opened.
     pub segments: &'a Segments,
-    /// Where the contents and trees of files are read from.
     pub trees: &'a TreeStore,
     /// Whether the journal will be continued.
     pub is_read_write: bool,
 }
 
-/// A store in memory.
+/// What [`load`] found. Nothing is written yet, and a torn tail is not cut.
 pub(super) struct Loaded {
-    /// All branches.
     pub catalog: Catalog,
-    /// All entries.
     pub history: History,
     /// The end of the chain, without a journal to go on with.
     pub log_tail: LogTail,
-    /// The journal files, and the number of the first one.
+    /// The journal files that were replayed, and what is torn at their end.
     pub journal: Replayed,
     /// Older files are not in use any more.
     pub first_journal: u64,
     /// Segments that commands in the journal name.
     pub journal_segments: HashSet<Hash>,
-    /// What the manifest says.
     pub stored: Stored,
-    /// The files of the index of files.
     pub file_index: Vec<Hash>,
 }
 
-/// How often a reader begins again.
+/// Reads that are tried, the first one among them. What the last one fails with is returned.
 const ATTEMPTS: usize = 8;
 
 /// Reads beside a process that may be writing: begins again where it failed and the store was sealed meanwhile, which

@@ -11,9 +11,8 @@ use super::{BranchId, Error, Memory};
 use crate::disk::Disk;
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
-/// The file.
 pub(in crate::memory) const PATH: &str = "temporaries.lost";
-/// The file while it is being written.
+/// Written and synced under this name, then renamed; a crash may leave it.
 pub(in crate::memory) const NEW_PATH: &str = "temporaries.lost.new";
 const MAGIC: &[u8; 8] = b"engrLST1";
 static CONTEXT: Context = Context::new("engramfs 2026 lost temporaries v1");
@@ -23,13 +22,13 @@ const KEPT_MAX: usize = 10_000;
 /// A file in `vectors/` that was no record and is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTemporary {
-    /// The branch that it was in.
+    /// The branch that it was in; it may have ended since.
     pub branch: BranchId,
     /// Whose it was.
     pub uid: u32,
     /// When the mount ended.
     pub time: Time,
-    /// Its name.
+    /// Its name in `vectors/`.
     pub name: String,
 }
 

@@ -115,7 +115,7 @@ pub struct Actor {
 /// What a listener is told after something changed.
 #[derive(Clone)]
 pub struct BranchEvent {
-    /// The branch that was changed.
+    /// The branch that was changed; after a merge or discard it has ended.
     pub branch: BranchId,
     /// The parent of that branch; nothing for a root branch.
     pub parent: Option<BranchId>,
@@ -200,7 +200,6 @@ pub struct Memory {
     merging: merging::MergeState,
     maintenance: maintenance::Maintenance,
     leases: transaction::leases::Leases,
-    /// What happens in shared logs.
     events: transaction::shared_events::SharedEvents,
     /// Itself, for what goes on in the background.
     weak_self: Weak<Memory>,

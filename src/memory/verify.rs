@@ -43,7 +43,7 @@ pub struct VerifyOptions<'a> {
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
 
-/// Entries that are checked at a time.
+/// Entries whose signatures are checked together; `progress` is called after each such batch.
 const BATCH_ENTRIES: u64 = 2048;
 
 /// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
@@ -104,7 +104,6 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
 /// What the files of entries that were moved out of the store say.
 #[derive(Default)]
 struct ArchivedEntries {
-    /// How many there are.
     entries: u64,
     /// Ranges of numbers that no file has.
     missing: Vec<[u64; 2]>,

@@ -41,19 +41,16 @@ pub(super) const BEFORE_ROW_BYTES: u64 = 24;
 /// How an archive is named in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveName {
-    /// The file's name.
     pub name: Hash,
-    /// How many entries it holds.
+    /// How many entries it holds, never 0. The number of the first one follows from the archives before it.
     pub count: u64,
 }
 
 /// An archive; its file is opened when something of it is first needed.
 pub struct Archive {
-    /// The file's name.
     pub name: Hash,
     /// Number of its first entry.
     pub first: u64,
-    /// How many entries it holds.
     pub count: u64,
     file: OnceLock<OpenArchive>,
 }
@@ -67,13 +64,12 @@ struct OpenArchive {
 /// The steps of one branch in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchRow {
-    /// The branch's number.
     pub branch: u64,
     /// Where its steps begin in section 4, in steps.
     pub start: u64,
-    /// Where they end.
+    /// Behind the last of them.
     pub end: u64,
-    /// What was known of it behind the archive.
+    /// What was known of it behind the last entry of the archive.
     pub facts: BranchFacts,
 }
 
@@ -124,7 +120,6 @@ impl Archive {
         self.opened(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
 
-    /// Returns the error of an archive that is not what it should be.
     pub fn damaged(&self, reason: &str) -> Error {
         Error::damaged(format!("the archive {} is damaged: {reason}", self.name))
     }

@@ -15,12 +15,12 @@ use crate::memory::catalog::LineageStart;
 use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
-/// Entries of one archive that is written here.
+/// Entries of each archive that is written here; no more than the steps of so many are held in memory.
 const BATCH_ENTRIES: u64 = 1 << 16;
 /// Lengths of lines that are not shown any more.
 const NO_LINES: LineLengths = LineLengths { lineage_bytes: 0, events_bytes: 0 };
 
-/// BranchTimelines on the way through the entries.
+/// The standings of all branches on the way through the entries.
 #[derive(Default)]
 struct BranchTimelines {
     standings: BTreeMap<u64, TimelinePoint>,

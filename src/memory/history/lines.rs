@@ -11,9 +11,9 @@ use crate::memory::{Error, Memory};
 /// A file of a branch that grows with its history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HistoryFile {
-    /// `lineage`.
+    /// `lineage`: the branch's own lines, those of branches merged into it, and those it has from its parent.
     Lineage,
-    /// `events.jsonl`.
+    /// `events.jsonl`: the branch's own lines, and those of branches below it that concern their parent.
     Events,
 }
 
@@ -98,7 +98,7 @@ impl Memory {
     }
 }
 
-/// Which branches a reader may enter.
+/// Which branches a reader may enter; each is asked about once a read.
 struct LineageAccess<'a> {
     memory: &'a Memory,
     reader: &'a HistoryReader<'a>,

@@ -56,13 +56,13 @@ pub(super) struct HistorySnapshot {
 }
 
 impl HistorySnapshot {
-    /// Returns the number of the newest entry.
+    /// Returns the number of the newest entry; one less than that of the first where there is none.
     pub fn newest(&self) -> u64 {
         self.tail.read().next() - 1
     }
 }
 
-/// All entries in order.
+/// All entries in order. A seal swaps the snapshot, and readers go on with the one that they have.
 pub(super) struct History(RwLock<Arc<HistorySnapshot>>);
 
 impl History {
@@ -81,12 +81,12 @@ impl History {
         History(RwLock::ranked(Rank::History, Arc::new(HistorySnapshot { start, archives, tail })))
     }
 
-    /// Returns archives and entries as they are now.
+    /// Returns archives and entries as they are now. Later entries appear in it as well, until a seal installs another one.
     pub fn snapshot(&self) -> Arc<HistorySnapshot> {
         self.0.read().clone()
     }
 
-    /// Returns the names of all archives.
+    /// Returns the names of all archives, oldest first.
     pub fn archives(&self) -> Vec<ArchiveName> {
         names(&self.snapshot().archives)
     }
@@ -160,7 +160,7 @@ pub(super) fn names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
     archives.iter().map(|archive| ArchiveName { name: archive.name, count: archive.count }).collect()
 }
 
-/// Returns how long an entry's lines are.
+/// Returns how long an entry's two lines are; both are written to find out.
 fn lengths(signed: &SignedEntry) -> LineLengths {
     let mut line = Vec::with_capacity(1024);
     signed.write_line(&mut line);
@@ -247,7 +247,7 @@ impl Check {
 }
 
 impl Memory {
-    /// Returns what reads the history as it is now.
+    /// Returns what reads the history as it is now; one for each request, since it keeps what it looked up.
     pub(super) fn history_reader(&self) -> HistoryReader<'_> {
         HistoryReader::of(&self.storage.segments.blobs, self.history.snapshot())
     }

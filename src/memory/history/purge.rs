@@ -26,7 +26,7 @@ pub type Quote = (u64, u32);
 pub struct PurgedItems {
     /// Ids, and paths of files and directories with `files/` in front.
     pub names: HashSet<Arc<str>>,
-    /// Hashes of versions.
+    /// Hashes of versions, which a decision may have as base, child or parent.
     pub versions: HashSet<Hash>,
 }
 

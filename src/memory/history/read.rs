@@ -46,7 +46,7 @@ impl DecodedChunk {
     }
 }
 
-/// Reads entries and histories.
+/// Reads entries and histories of one snapshot, in one thread: what it looks up stays in it.
 pub(in crate::memory) struct HistoryReader<'a> {
     blobs: &'a BlobStore,
     snapshot: Arc<HistorySnapshot>,
@@ -67,7 +67,7 @@ enum LineList {
 }
 
 impl<'a> HistoryReader<'a> {
-    /// Reads what a snapshot has.
+    /// Opens no file yet.
     pub fn of(blobs: &'a BlobStore, snapshot: Arc<HistorySnapshot>) -> HistoryReader<'a> {
         HistoryReader {
             blobs,
@@ -78,12 +78,12 @@ impl<'a> HistoryReader<'a> {
         }
     }
 
-    /// Returns the number of the first entry that the store holds.
+    /// Returns the number of the first entry that the store holds; more than 1 where older ones were moved out.
     pub fn first(&self) -> u64 {
         self.snapshot.start.first
     }
 
-    /// Returns the number of the newest entry.
+    /// Returns the number of the newest entry, which grows as others are written.
     pub fn newest(&self) -> u64 {
         self.snapshot.newest()
     }
@@ -290,13 +290,12 @@ impl<'a> HistoryReader<'a> {
     }
 }
 
-/// A line that was found.
+/// The line at an offset of a history.
 pub(super) struct FoundEntry {
-    /// The entry.
     pub signed: Arc<SignedEntry>,
-    /// All of it.
+    /// The whole line, also the bytes before the offset.
     pub line: Vec<u8>,
-    /// Where in it the offset is.
+    /// Bytes of the line before the offset.
     pub line_offset: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::object::{CodecError, Hash, Reader, Writer};
 /// Entries of a chunk: reading one reads those before it in its chunk, since each needs the hash of the one before.
 const CHUNK_ENTRIES: usize = 16;
 
-/// Some consecutive entries.
+/// Up to 16 consecutive entries, each without the hash of the one before, which follows from that one.
 #[derive(Clone)]
 pub(super) struct TailChunk {
     /// Hash of the entry before the first.
@@ -208,7 +208,7 @@ impl HistoryTail {
         self.first + self.prints.len() as u64
     }
 
-    /// Returns whether a branch's standing is known.
+    /// Returns whether a branch's standing is known: it has steps here, or [`HistoryTail::begin`] noted it.
     pub fn knows(&self, branch: u64) -> bool {
         self.timelines.contains_key(&branch)
     }
@@ -275,7 +275,7 @@ impl HistoryTail {
         Some((self.first + (place * CHUNK_ENTRIES) as u64, self.chunks.get(place)?.clone()))
     }
 
-    /// Returns the numbers of entries that may have a hash.
+    /// Returns the numbers of entries that may have a hash: those whose hashes begin with the same four bytes.
     pub fn like(&self, hash: &Hash) -> Vec<u64> {
         let wanted = print(hash);
         let places = self.prints.iter().enumerate().filter(|(_, print)| **print == wanted);

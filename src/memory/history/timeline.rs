@@ -34,9 +34,8 @@ pub struct LineTotals {
 /// One entry in the timeline of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineStep {
-    /// The entry's number.
     pub seq: u64,
-    /// What it led to.
+    /// The totals with this entry's lines included.
     pub totals: LineTotals,
 }
 
@@ -45,7 +44,7 @@ pub struct TimelineStep {
 pub struct BranchFacts {
     /// Number of its parent, 0 for none.
     pub parent: u64,
-    /// Its owner.
+    /// Uid of its owner.
     pub uid: u32,
     /// Permission bits of its directory.
     pub mode: u32,
@@ -54,18 +53,14 @@ pub struct BranchFacts {
 /// A branch as an entry leaves it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelinePoint {
-    /// The lengths of its histories.
     pub totals: LineTotals,
-    /// What is known of it.
     pub facts: BranchFacts,
 }
 
-/// Bytes of an entry's lines.
+/// Bytes of an entry's line in each of the two files.
 #[derive(Clone, Copy, Debug)]
 pub struct LineLengths {
-    /// In `lineage`.
     pub lineage_bytes: u64,
-    /// In `events.jsonl`.
     pub events_bytes: u64,
 }
 

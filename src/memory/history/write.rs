@@ -19,9 +19,8 @@ const MERGE_FANOUT: usize = 4;
 /// Entries that are in no archive yet, and the steps that they are.
 #[derive(Default)]
 pub(super) struct FreshEntries {
-    /// Number of the first of them.
     pub first: u64,
-    /// Number of the last.
+    /// Number of the last one, which is among them.
     pub last: u64,
     /// Of each branch what is known of it, and its steps in order.
     pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,

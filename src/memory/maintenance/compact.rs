@@ -66,9 +66,7 @@ impl CompactionPolicy {
 /// Files to rewrite, without what nothing references.
 #[derive(Default, PartialEq, Eq)]
 pub(in crate::memory) struct RewriteSet {
-    /// Segments.
     pub segments: HashSet<Hash>,
-    /// Packs.
     pub packs: HashSet<Hash>,
     /// Decisions of entries whose lost lines go.
     pub quotes: Vec<Quote>,

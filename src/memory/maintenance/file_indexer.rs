@@ -79,7 +79,7 @@ impl FileIndexer {
         self.0.1.notify_all();
     }
 
-    /// Tells the thread to end.
+    /// Tells the thread to end after the step at hand.
     pub fn stop(&self) {
         self.request(|requests| requests.stop = true);
     }

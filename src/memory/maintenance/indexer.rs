@@ -77,7 +77,7 @@ impl Indexer {
         self.request(|requests| requests.has_work = true);
     }
 
-    /// Tells the thread to end.
+    /// Tells the thread to end: it does within [`STEPS_AT_ONCE`] steps, and keeps what it has built of a graph.
     pub(in crate::memory) fn stop(&self) {
         self.request(|requests| requests.stop = true);
     }

@@ -137,7 +137,7 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Returns what a purge would do.
+    /// Returns what a purge would take out as of now; nothing is written.
     fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;

@@ -16,9 +16,9 @@ use crate::memory::history::Quote;
 use crate::memory::storage::read_file;
 use crate::object::{CodecError, Context, Hash, Reader, Writer};
 
-/// The file.
+/// There from before the purge's entry until its bytes are gone.
 pub const PATH: &str = "purge.part";
-/// The file while it is being written.
+/// Written and synced under this name, then renamed. A crash may leave it.
 pub const NEW_PATH: &str = "purge.part.new";
 const MAGIC: &[u8; 8] = b"engrPUR1";
 static CONTEXT: Context = Context::new("engramfs 2026 unfinished purge v1");
@@ -30,7 +30,7 @@ pub struct PurgeMark {
     pub before: u64,
     /// Segments that hold rows of it.
     pub segments: BTreeSet<Hash>,
-    /// Entries that quote it.
+    /// Decisions of entries that quote it.
     pub quotes: Vec<Quote>,
 }
 

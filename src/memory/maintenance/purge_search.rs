@@ -54,7 +54,7 @@ fn at(path: &[u8]) -> PurgedFiles {
     PurgedFiles { paths: vec![path.to_vec()], ..PurgedFiles::default() }
 }
 
-/// Returns the hash of what a record says, whatever its id.
+/// Returns the hash of what a record says, whatever its id. Records without a text are no copies of each other.
 fn nonempty_content_hash(version: &Version) -> Option<Hash> {
     let has_text = version.content.text.as_ref().is_some_and(|text| !text.is_empty());
     has_text.then(|| version.content.hash(""))

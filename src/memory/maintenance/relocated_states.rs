@@ -12,7 +12,7 @@ use crate::memory::catalog::{BranchId, Branches, Catalog, RecentState, RetainedS
 use crate::object::Hash;
 use crate::segment::Row;
 
-/// Gathers what earlier states need beside that.
+/// Gathers what earlier states need beside what branches do, which the groups have already.
 pub(super) fn add_retained(
     catalog: &Catalog,
     owners: &HashMap<Hash, Option<BranchId>>,

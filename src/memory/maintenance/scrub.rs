@@ -75,13 +75,12 @@ impl ScrubTarget {
 }
 
 impl Scrubber {
-    /// Tells the thread to end.
+    /// Tells the thread to end: it checks one burst more at most.
     pub(in crate::memory) fn stop(&self) {
         self.0.0.lock().stop = true;
         self.0.1.notify_all();
     }
 
-    /// Returns how far it is.
     pub(in crate::memory) fn progress(&self) -> ScrubProgress {
         self.0.0.lock().progress
     }

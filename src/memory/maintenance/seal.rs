@@ -138,12 +138,11 @@ impl MaintenanceThread {
         drop(self.0.1.wait_while(requests, sealing));
     }
 
-    /// Returns whether the thread was told to end.
     pub(in crate::memory) fn is_stopping(&self) -> bool {
         self.0.0.lock().stop
     }
 
-    /// Tells the thread to end.
+    /// Tells the thread to end after the work at hand, and does not wait.
     pub(in crate::memory) fn stop(&self) {
         self.request(|requests| requests.stop = true);
     }
@@ -442,7 +441,7 @@ impl Memory {
         self.maintenance.thread.commit_pending_soon();
     }
 
-    /// Does what the maintenance thread has to do.
+    /// One round of the maintenance thread: whatever was asked, pending operations are committed and files expire.
     fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
         for OrphanFile { who, branch, inode } in &work.orphans {
             if let Err(error) = self.edit_unguarded(who, *branch, FileOp::Drop { inode: *inode }) {

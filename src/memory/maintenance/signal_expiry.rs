@@ -43,7 +43,7 @@ enum Next {
 pub(in crate::memory) struct SignalExpiry(Arc<(Mutex<ExpiryRequests>, Condvar)>);
 
 impl SignalExpiry {
-    /// Has the thread look when a signal ends.
+    /// Has the thread look at that time, unless it looks sooner anyway.
     pub fn expect(&self, end: Time) {
         let mut requests = self.0.0.lock();
         if requests.next.is_none_or(|next| end < next) {

@@ -15,9 +15,9 @@ use crate::memory::storage::read_file;
 use crate::object::{Context, Hash};
 use crate::vector::Metric;
 
-/// The file.
+/// Kept until the graph is in use, or another unfinished one takes its place.
 pub const PATH: &str = "graph.part";
-/// The file while it is being written.
+/// Written and synced under this name, then renamed. A crash may leave it.
 pub const NEW_PATH: &str = "graph.part.new";
 const MAGIC: &[u8; 8] = b"engrGRP1";
 static CONTEXT: Context = Context::new("engramfs 2026 unfinished graph v1");

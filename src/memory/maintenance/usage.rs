@@ -14,11 +14,9 @@ use crate::workspace::{PackMarks, Packs};
 
 /// A file in the blob store, and how much of it is needed.
 pub(in crate::memory) struct FileUsage {
-    /// The file's name.
     pub name: Hash,
     /// Whether it has contents of files; else it has records.
     pub is_pack: bool,
-    /// Bytes of the file.
     pub length_bytes: u64,
     /// Bytes that it would have without what nothing needs.
     pub needed_bytes: u64,

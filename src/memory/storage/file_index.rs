@@ -14,10 +14,10 @@ use crate::sync::{Condvar, Mutex};
 const MERGED_AT_ONCE: usize = 8;
 /// The size up to which segments are all of one size, in bytes.
 const FIRST_TIER_BYTES: u64 = 16 << 10;
-/// Bytes of a segment that is merged no more.
+/// Bytes from which on a segment is merged no more.
 const MERGED_BYTES_MAX: u64 = 256 << 20;
 
-/// The segments of the index of files.
+/// The segments of the index of files. Each change makes another set, and a query goes on with the one that it took.
 #[derive(Default)]
 pub(in crate::memory) struct FileIndex {
     state: Mutex<FileIndexState>,
@@ -31,7 +31,7 @@ struct FileIndexState {
     claimed: HashSet<IndexKey>,
     /// Contents that could not be read; they are not tried again by the same process.
     unreadable: HashSet<IndexKey>,
-    /// Files that the manifest names.
+    /// Files that the manifest on disk names: an opening after a crash needs them.
     manifest_names: Vec<Hash>,
     /// Purges so far: what was read before one is not indexed after it.
     purges: u64,
@@ -51,7 +51,6 @@ pub(in crate::memory) struct ClaimLimits {
 /// Contents that the holder indexes; nobody else does meanwhile.
 pub(in crate::memory) struct Claim<'a> {
     index: &'a FileIndex,
-    /// What is to be indexed.
     pub contents: Vec<IndexableContent>,
     keys: Vec<IndexKey>,
     purges: u64,
@@ -98,7 +97,7 @@ impl FileIndex {
         }
     }
 
-    /// Returns the segments.
+    /// Returns the segments of this moment.
     pub fn set(&self) -> Arc<SegmentSet> {
         self.state.lock().set.clone()
     }
@@ -172,7 +171,7 @@ impl FileIndex {
         claim
     }
 
-    /// Adds what was made of a claim.
+    /// Adds what was made of a claim, unless a purge came in between. Contents that could not be read are not tried again.
     pub fn publish(&self, claim: Claim<'_>, indexed: Indexed) {
         let mut state = self.state.lock();
         // Compared under the lock that changes the set: a purge in between has looked through the segments that were
@@ -229,7 +228,7 @@ impl FileIndex {
         is_broken
     }
 
-    /// Returns bytes of the segments that are in memory.
+    /// Returns how many bytes the segments take that have no file yet.
     pub fn bytes_in_memory(&self) -> u64 {
         in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
     }

@@ -1,5 +1,5 @@
-//! //! The open segments of a store, each opened once, so that all states that see one share its graphs and what was
-//! checked of it.
+//! The open segments of a store, each opened once, so that all states that see one share its graphs and what was checked of
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The blob store, and what is open of it.
 pub(in crate::memory) struct Segments {
-    /// The folder of immutable files.
+    /// The folder of all immutable files, of packs and archives too.
     pub blobs: BlobStore,
     /// Whether every byte of a segment is checked when it is opened, not only when it is touched.
     thorough: bool,
@@ -87,7 +87,6 @@ impl Segments {
         self.open().values().cloned().collect()
     }
 
-    /// Returns how many are open.
     pub fn count(&self) -> usize {
         self.open().len()
     }

@@ -130,7 +130,7 @@ impl TreeStore {
         self.packs.lock().retain(|name, _| live.contains(name));
     }
 
-    /// Returns the names of the snapshots.
+    /// Returns the names of the snapshots that trees are stored against: their files must stay.
     pub fn snapshots(&self) -> Vec<Hash> {
         self.snapshots.lock().iter().map(|snapshot| snapshot.name).collect()
     }

@@ -18,13 +18,13 @@ use crate::workspace::ChangeKind;
 /// One generated document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Document {
-    /// `README.md`.
+    /// `README.md`: where the reader is, what is here, how to use it.
     Readme,
-    /// `status`.
+    /// `status`: the branch in figures, one line.
     Status,
-    /// `diff`.
+    /// `diff`: what the view has other than the branch's base.
     Diff,
-    /// `conflicts`.
+    /// `conflicts`: what both sides changed since the base. Empty for root branches and for views of the past.
     Conflicts,
 }
 
@@ -33,7 +33,7 @@ pub enum Document {
 pub(in crate::memory) struct DocumentCache(HashMap<(View, Document), RenderedDocument>);
 
 impl DocumentCache {
-    /// Forgets the documents of a branch that has ended.
+    /// Forgets the documents of a branch that has ended, or from which something was purged.
     pub(in crate::memory) fn forget(&mut self, branch: BranchId) {
         self.0.retain(|(view, _), _| view.branch() != branch);
     }

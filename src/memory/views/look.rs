@@ -23,21 +23,21 @@ pub struct BranchInfo {
     pub id: BranchId,
     /// The last name of its path.
     pub name: Arc<str>,
-    /// Its name path.
+    /// Its name path, such as `main/agent-7/try-1`.
     pub path: Arc<str>,
     /// The branch that it was forked from; nothing for a root branch.
     pub parent: Option<BranchId>,
     /// The root branch above it, or itself.
     pub root: BranchId,
-    /// The uid that made it.
+    /// The uid of its owner: who made it, until it was given to another user.
     pub uid: u32,
     /// Permission bits of its directory.
     pub mode: u32,
     /// When it was made.
     pub created: Time,
-    /// When its records last changed.
+    /// When its records or files last changed.
     pub changed: Time,
-    /// Number of child branches.
+    /// Number of child branches, without those below them.
     pub children: usize,
     /// Number of checkpoints.
     pub checkpoints: usize,
@@ -48,7 +48,7 @@ pub struct BranchInfo {
 pub struct ShownObject {
     /// One line of JSON. A file's `text` is null where it is not UTF-8.
     pub line: String,
-    /// The bytes of a file.
+    /// The bytes of a file or the target of a link; `None` where something else has the hash.
     pub content: Option<Vec<u8>>,
 }
 
@@ -64,7 +64,7 @@ impl BranchInfo {
 pub enum ShowTarget {
     /// The entry of that number.
     Entry(u64),
-    /// Whatever has that hash.
+    /// Whatever has that hash: a version of a record or a file, an entry, or a head.
     Hash(Hash),
 }
 

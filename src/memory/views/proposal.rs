@@ -1,4 +1,4 @@
-//! The file `plan` of a proposal: what its merge would do, what the gate still asks for, and what in_base said of it.
+//! The file `plan` of a proposal: what its merge would do, what the gate still asks for, and what reviewers said of it.
 
 use std::sync::Arc;
 

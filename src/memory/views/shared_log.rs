@@ -15,7 +15,7 @@ use crate::object::Time;
 pub struct SharedLog {
     /// The branch whose log it is.
     pub owner: BranchId,
-    /// When the last entry came.
+    /// When the last entry came; for a log without entries, when its branch was made.
     pub changed: Time,
     state: Arc<BranchVersion>,
     totals: SharedLogTotals,
@@ -24,7 +24,7 @@ pub struct SharedLog {
 /// A place in the lines of a log: that an entry begins at an offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedLogPosition {
-    /// The entry.
+    /// Number of the entry, from 1 on; 0 where no place is known yet.
     pub entry: u64,
     /// How many bytes the lines before it have.
     pub offset: u64,
@@ -73,12 +73,12 @@ impl Memory {
 }
 
 impl SharedLog {
-    /// Returns how many entries it has.
+    /// Returns how many entries it has, which is the number of the last one; archived ones count.
     pub fn entries(&self) -> u64 {
         self.totals.entries
     }
 
-    /// Returns how many bytes their lines have.
+    /// Returns how many bytes their lines have, those of archived ones included.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes
     }

@@ -29,7 +29,7 @@ pub struct OwnSignals {
 
 /// What a branch proposes.
 pub struct ProposedState {
-    /// What is proposed.
+    /// The branch as it was when it proposed: later edits are not in it.
     pub state: Snapshot,
     /// The base that the branch had then.
     pub base: Snapshot,

@@ -29,7 +29,7 @@ impl Record {
         &self.0.id
     }
 
-    /// Returns the content hash.
+    /// Returns the hash of id and content. Who wrote it and when is not in it.
     pub fn hash(&self) -> Hash {
         self.0.hash
     }
@@ -89,7 +89,7 @@ impl Snapshot {
         self.state.totals().records
     }
 
-    /// Returns the head.
+    /// Returns the head: the hash of records and files. All files may have to be hashed for it.
     pub fn head(&self) -> Hash {
         self.state.head()
     }

@@ -19,7 +19,6 @@ pub(super) const TEXTS_AT_ONCE: usize = 512;
 pub(super) struct EmbeddingGoal {
     /// The embedder and the dimension, as an entry has them or will.
     pub record: EmbedderRecord,
-    /// The root branches.
     pub roots: Vec<BranchId>,
 }
 

@@ -36,7 +36,7 @@ pub(in crate::memory) struct Embedders {
 }
 
 impl Embedders {
-    /// Returns the embedders.
+    /// Returns all that were set since the store was opened; none is ever taken out.
     pub fn slots(&self) -> Vec<Arc<EmbedderSlot>> {
         self.slots.lock().clone()
     }

@@ -14,7 +14,6 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// One embedder, and for which root branches it is.
 pub(in crate::memory) struct EmbedderSlot {
     root: Option<Arc<str>>,
-    /// What makes the vectors.
     pub(super) embedder: Box<dyn Embedder>,
     state: Mutex<SlotState>,
     changed: Condvar,
@@ -29,7 +28,7 @@ struct SlotState {
     /// Whether sets that entries name are of its vectors, as far as that was compared.
     agrees: HashMap<Hash, bool>,
     sets: HashMap<Hash, DerivedVectors>,
-    /// Texts that it refused.
+    /// Texts that it refused: they are not sent again before the next mount, or a `reembed`.
     refused: HashSet<Hash>,
     reembed: HashSet<BranchId>,
     has_work: bool,
@@ -67,7 +66,6 @@ impl EmbedderSlot {
         self.change(|state| state.stop = true);
     }
 
-    /// Tells whether its thread is to end.
     pub(super) fn is_stopping(&self) -> bool {
         self.lock().stop
     }

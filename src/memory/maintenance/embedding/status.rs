@@ -20,13 +20,13 @@ const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match me
 
 /// The state of the embedder of a root branch.
 pub(in crate::memory) struct EmbeddingStatus {
-    /// The embedder that is set.
+    /// `None` where no embedder is set for the root branch.
     pub slot: Option<Arc<EmbedderSlot>>,
-    /// What is remembered of the one whose vectors count.
+    /// What an entry says of the embedder whose vectors count; `None` before the first such entry.
     pub record: Option<EmbedderRecord>,
     /// The vectors that count; nothing where there can be none.
     pub vectors: Option<DerivedVectors>,
-    /// Why a text of a query is not embedded.
+    /// Why a text of a query is not embedded; `None` where it is.
     pub obstacle: Option<Obstacle>,
     /// Whether another set is being made.
     pub rebuilding: bool,

@@ -35,9 +35,9 @@ use crate::workspace::Tree;
 use reading::PartReading;
 pub(in crate::memory) use stored::Stored;
 
-/// The file.
+/// Replaced as a whole by a rename, never written in place.
 pub const PATH: &str = "manifest";
-/// The file while it is being written.
+/// Written and synced under this name, then renamed. A crash may leave it.
 pub const NEW_PATH: &str = "manifest.new";
 const MAGIC: &[u8; 8] = b"engrMAN2";
 static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
@@ -50,25 +50,23 @@ const FILE_INDEX: u8 = 1;
 /// One file of what the catalog consists of.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct ManifestPart {
-    /// The file's name.
     pub name: Hash,
-    /// Bytes of its content.
+    /// Bytes of its content. Their sum over the later parts decides when one is written in place of all.
     pub bytes: u64,
 }
 
-/// What a manifest holds.
+/// What a manifest holds: the store as it was when a journal file began.
 pub struct Manifest {
     /// The journal file whose commands come on top.
     pub journal: u64,
-    /// Number of the last entry before.
+    /// Number of the last entry before, 0 for none.
     pub seq: u64,
-    /// Hash of that entry.
+    /// Hash of that entry, zeros for none.
     pub tip: Hash,
     /// When that was made.
     pub time: Time,
-    /// Files of the entries before.
+    /// Archives of the entries before, oldest first.
     pub archives: Vec<ArchiveName>,
-    /// Files of the index of files.
     pub file_index: Vec<Hash>,
     /// All branches at that moment.
     pub catalog: Catalog,

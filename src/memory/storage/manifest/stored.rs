@@ -46,7 +46,7 @@ pub(super) struct InternTable {
 }
 
 impl InternTable {
-    /// Returns the number of a byte string.
+    /// Returns the number of a byte string. One that is not known gets the next number, and goes into the next part.
     fn number(&mut self, bytes: &[u8]) -> u64 {
         let next = self.numbers.len() as u64;
         let number = *self.numbers.entry(Hash::of(&ITEM, bytes)).or_insert(next);
@@ -102,12 +102,12 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What was read.
+    /// What these parts say. The tables of numbers are filled by the `note` methods.
     pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>) -> Stored {
         Stored { catalog, parts, ..Stored::default() }
     }
 
-    /// Returns the catalog.
+    /// Returns the catalog that the parts add up to.
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
