@@ -82,10 +82,10 @@ impl Attr {
     }
 }
 
-/// A name that was found.
+/// A name that was found. The kernel counts each that it is given, and takes them back by `forget`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryAttr {
-    /// The node at that name.
+    /// The node at that name; how long its attributes may be believed is in them.
     pub attr: Attr,
     /// Tells the node from an earlier one of the same number, in `files/`.
     pub generation: u64,
@@ -102,7 +102,7 @@ pub struct AttrChanges {
     pub uid: Option<u32>,
     /// Group to set.
     pub gid: Option<u32>,
-    /// Length.
+    /// Length in bytes to set.
     pub size: Option<u64>,
     /// Time of last reading.
     pub accessed: Option<TimeSet>,
@@ -111,7 +111,6 @@ pub struct AttrChanges {
 }
 
 impl AttrChanges {
-    /// Tells whether nothing is asked for.
     pub(super) fn is_empty(&self) -> bool {
         let rights = self.mode.or(self.uid).or(self.gid).is_some();
         !rights && self.size.is_none() && self.accessed.or(self.modified).is_none()
@@ -121,7 +120,7 @@ impl AttrChanges {
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSet {
-    /// The present moment.
+    /// The moment at which the change is made, by the store's clock.
     Now,
     /// A moment that the caller names.
     At(Time),

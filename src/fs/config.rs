@@ -28,7 +28,7 @@ pub(super) struct SettingFile {
     value: Mutex<SettingBuffer>,
 }
 
-/// What a handle wrote.
+/// The value as the handle has it: the one found at open, and what was written over it.
 struct SettingBuffer {
     bytes: Vec<u8>,
     state: CommitState,

@@ -18,7 +18,7 @@ pub(super) struct CountedBuffer {
 }
 
 impl CountedBuffer {
-    /// Makes an empty buffer of a user.
+    /// Begins empty, with nothing counted for the user.
     pub fn new(budget: &Arc<Budget>, uid: u32) -> CountedBuffer {
         CountedBuffer { bytes: Vec::new(), reservation: budget.account(uid) }
     }

@@ -16,9 +16,7 @@ const PAGE_NAMES: usize = 1_024;
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListName {
-    /// As it is listed.
     pub name: OsString,
-    /// What has it.
     pub node: FsNode,
 }
 
@@ -65,7 +63,7 @@ pub(super) enum ListItem<'a> {
 }
 
 impl ListItem<'_> {
-    /// Returns the name as it is listed.
+    /// Returns the name as it is listed: of a record its id with `.json`.
     pub fn name(&self) -> Cow<'_, OsStr> {
         match self {
             ListItem::Named(name, _) => Cow::Borrowed(name),
@@ -74,7 +72,6 @@ impl ListItem<'_> {
         }
     }
 
-    /// Returns what has the name.
     pub fn node(&self) -> &FsNode {
         match self {
             ListItem::Named(_, node) => node,

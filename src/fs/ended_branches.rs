@@ -23,12 +23,12 @@ struct BranchEnd {
     parent: Option<BranchId>,
     /// The refusal of everything that is tried there.
     refusal: Arc<Refusal>,
-    /// Who was told.
+    /// Uids of who was told; once they are [`USERS_MAX`], nobody else is.
     informed_uids: HashSet<u32>,
 }
 
 impl EndedBranches {
-    /// Notes the end of a branch.
+    /// Notes the end of a branch, in place of the oldest where [`BRANCHES_MAX`] are remembered.
     pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
         let path = path.to_owned();

@@ -1,5 +1,5 @@
-//! //! Open files and directories, by numbers that are never given twice: a late request for a closed one finds
-//! nothing, and never the handle of another caller.
+//! Open files and directories, by numbers that are never given twice: a late request for a closed one finds nothing, and never
+//! the handle of another caller.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,23 +92,19 @@ pub(super) trait File: Send + Sync {
     }
 }
 
-/// What is open.
+/// An open file or directory. Operations that have it when it is released keep it until they are done.
 pub(super) struct Handle {
-    /// What was opened.
     pub node: FsNode,
     /// The number under which the kernel knows the node; 0 where nobody will ask.
     pub number: u64,
     /// The path in `errors`; empty in `files/`, where it may change.
     pub path: String,
-    /// Who opened it.
     pub caller: Caller,
     /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
     pub context: Option<OpenContext>,
-    /// What it does.
     pub open: Open,
 }
 
-/// An open file, or an open directory.
 pub(super) enum Open {
     /// What reads and writes go to.
     File(Box<dyn File>),
@@ -170,7 +166,7 @@ impl HandleTable {
         self.handles.lock().remove(&number)
     }
 
-    /// Returns some handle open on `node`.
+    /// Returns one of the handles that are open on `node`, whichever.
     pub fn on(&self, node: &FsNode) -> Option<Arc<Handle>> {
         self.handles.lock().values().find(|handle| handle.node == *node).cloned()
     }

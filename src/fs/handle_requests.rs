@@ -1,5 +1,5 @@
-//! //! Requests about what is open. A handle outlives a branch that was merged or discarded, so whatever shows the
-//! branch asks first whether it is still there, and gives ESTALE otherwise.
+//! Requests about what is open. A handle outlives a branch that was merged or discarded, so whatever shows the branch asks
+//! first whether it is still there, and gives ESTALE otherwise.
 
 use std::ffi::OsStr;
 
@@ -43,12 +43,12 @@ impl Filesystem {
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 
-    /// Tells whether the kernel may keep the pages of an open file in its cache.
+    /// Tells whether the kernel may keep the pages of an open file in its cache: those of `files/` and `scratch/` alone.
     pub fn keeps_page_cache(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::keeps_page_cache))
     }
 
-    /// Tells whether writes of a handle may bypass the page cache.
+    /// Tells whether writes of a handle may bypass the page cache: it writes a file whole, and nobody has that mapped.
     pub fn writes_directly(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::writes_directly))
     }

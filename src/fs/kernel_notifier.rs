@@ -63,7 +63,7 @@ impl KernelNotifier {
         }
     }
 
-    /// Sets or takes away the kernel.
+    /// Sets the kernel, or takes it away: from then on notices are dropped unheard.
     pub fn set_kernel(&self, kernel: Option<Arc<dyn Kernel>>) {
         *self.kernel.lock() = kernel;
     }

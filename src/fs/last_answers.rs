@@ -22,11 +22,8 @@ const ANSWER_BYTES: usize = 512;
 /// A file that answers what is written to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum AnsweringFile {
-    /// `query`.
     Query,
-    /// `ctl`.
     Ctl,
-    /// `ingest`.
     Ingest,
     /// `shared/log/append`.
     LogAppend,
@@ -77,7 +74,7 @@ impl LastAnswers {
         Ok(bytes)
     }
 
-    /// Forgets all answers.
+    /// Forgets all answers, as after a purge: any of them may quote what went.
     pub fn forget_all(&self) {
         drop(std::mem::take(&mut *self.0.lock()));
     }

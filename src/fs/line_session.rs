@@ -23,7 +23,7 @@ const UNREAD_BYTES_MAX: usize = 64 << 20;
 pub(super) trait LineProtocol: Send + Sync {
     /// A line that was understood.
     type Request;
-    /// The file.
+    /// The name under which the last answer is kept for handles that ask nothing.
     const FILE: AnsweringFile;
 
     /// Understands a line, without its end; does nothing yet. EINVAL where it is no such request.

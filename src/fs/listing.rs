@@ -1,5 +1,5 @@
-//! //! What open directories give out, name by name. A look-up counts for each entry but `.` and `..` that the kernel
-//! takes, and has to be taken back for one that did not fit.
+//! What open directories give out, name by name. A look-up counts for each entry but `.` and `..` that the kernel takes, and
+//! has to be taken back for one that did not fit.
 
 use std::ffi::OsStr;
 

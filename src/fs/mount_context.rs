@@ -17,7 +17,7 @@ use super::user::User;
 use crate::memory::{Actor, BranchEvent, BranchId, FileReader, KEPT_DROPPED, LimitError, Memory, View};
 use crate::sync::Mutex;
 
-/// Who calls.
+/// Who calls, as the kernel says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// Effective user.
@@ -30,23 +30,17 @@ pub struct Caller {
 
 /// What all nodes and handles of one mount share.
 pub(super) struct MountContext {
-    /// The store.
     pub memory: Arc<Memory>,
-    /// What the mount has of each branch.
     pub states: MountBranchStates,
     /// The last answer of each user, for handles that ask nothing.
     pub answers: LastAnswers,
-    /// What tells the kernel of changes.
     pub notifier: KernelNotifier,
-    /// The numbers by which the kernel knows files.
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.
     pub opened: OpenInodes,
-    /// The trees of `scratch/`.
     pub scratch: Scratch,
     /// What inodes that are gone were last.
     pub removed: RemovedInodes,
-    /// The last branches that were merged or discarded.
     pub ended: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
@@ -126,7 +120,7 @@ impl MountContext {
         FileReader { uid: caller.uid, groups, knows_all_groups }
     }
 
-    /// Returns who has a uid.
+    /// Returns who has a uid. The system is asked once; what it said holds until the mount ends.
     pub fn user(&self, uid: u32) -> User {
         if let Some(user) = self.users.lock().get(&uid) {
             return user.clone();
@@ -202,23 +196,18 @@ impl MountContext {
 /// The view of an open file, and who opened it: what is written is written in his name.
 #[derive(Clone)]
 pub(super) struct OpenContext {
-    /// The mount.
     pub mount: Arc<MountContext>,
-    /// The view that it is in.
     pub view: View,
-    /// What the mount has of the view's branch.
+    /// Held by the handle, so that it tells of the branch's end when the mount has forgotten the branch.
     pub state: Arc<MountBranchState>,
-    /// Who opened it.
     pub caller: Caller,
 }
 
 impl OpenContext {
-    /// Returns the store.
     pub fn memory(&self) -> &Memory {
         &self.mount.memory
     }
 
-    /// Returns the branch whose view it is.
     pub fn branch(&self) -> BranchId {
         self.view.branch()
     }
@@ -241,7 +230,6 @@ impl OpenContext {
         CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
-    /// Returns the caller as the store knows him.
     pub fn actor(&self) -> Actor {
         self.mount.actor(self.caller)
     }

@@ -72,7 +72,7 @@ pub(super) enum SharedNode {
     ClosedDirectory,
     /// The log of a branch that has ended, by its name and the entry that ended it.
     Closed(Arc<str>),
-    /// Its entries.
+    /// `entries.jsonl` of that log.
     ClosedEntries(Arc<str>),
     /// `signals/`.
     Signals,
@@ -96,17 +96,16 @@ const SHARED: [(&str, SharedNode); 3] =
     [("log", SharedNode::Log), ("signals", SharedNode::Signals), ("events.jsonl", SharedNode::Events)];
 
 impl SharedNode {
-    /// Returns the fixed entries of `shared/` with their names.
+    /// Returns the fixed entries of `shared/` with their names, in the order of a listing.
     pub fn all() -> impl Iterator<Item = (&'static str, SharedNode)> {
         SHARED.into_iter()
     }
 
-    /// Returns the files of `log/` with their names.
+    /// Returns the files of `log/` with their names, in the order of a listing.
     pub fn log_files() -> impl Iterator<Item = (&'static str, SharedNode)> {
         LOG_FILES.into_iter()
     }
 
-    /// Tells whether it is a directory.
     pub fn is_directory(&self) -> bool {
         matches!(
             self,

@@ -3,13 +3,11 @@
 /// The flags of open(2), as far as they mean something here.
 #[derive(Clone, Copy)]
 pub(super) struct OpenFlags {
-    /// It is read.
     pub read: bool,
-    /// It is written.
     pub write: bool,
     /// Each write goes to the end.
     pub append: bool,
-    /// It is emptied.
+    /// It is emptied at the open; only who may write can ask for that outside of `files/` and `scratch/`.
     pub truncate: bool,
     /// The file is made or emptied, to be written whole.
     pub replace: bool,

@@ -59,7 +59,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the sort of error.
+    /// Returns the kind of the error, from which the errno follows.
     pub fn kind(&self) -> Kind {
         self.advice().kind
     }

@@ -14,7 +14,7 @@ pub(super) struct SharedEventsFile {
     context: OpenContext,
     /// The state of the branch whose shared log it is: it is told of changes.
     owner: Arc<MountBranchState>,
-    /// Where it begins.
+    /// Where it begins: what the handle calls offset 0.
     start: u64,
     seen_offset: AtomicU64,
 }

@@ -1,5 +1,5 @@
-//! //! Files that are read only, and show the state at their open, so that a reader of several blocks never sees two
-//! states in one file.
+//! Files that are read only, and show the state at their open, so that a reader of several blocks never sees two states in one
+//! file.
 
 use super::counted::CountedBuffer;
 use super::errno::Failure;
@@ -23,7 +23,6 @@ impl File for StaticFile {
 pub(super) struct ExportFile {
     /// The records at its open.
     pub snapshot: Snapshot,
-    /// Which file.
     pub export: Export,
 }
 

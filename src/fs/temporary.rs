@@ -46,13 +46,9 @@ struct TemporaryContent {
 /// What stat(2) shows of a temporary.
 #[derive(Clone, Copy)]
 pub(super) struct TemporaryStat {
-    /// In bytes.
     pub length_bytes: u64,
-    /// Permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// When its bytes were last written.
     pub modified: Time,
@@ -81,12 +77,12 @@ impl Temporaries {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.number)).collect()
     }
 
-    /// Returns how many there are.
+    /// Returns how many have a name.
     pub fn count(&self) -> usize {
         self.names.lock().len()
     }
 
-    /// Returns the names and owners of all.
+    /// Returns names and owners of those that have a name, in bytewise order.
     pub fn owners(&self) -> Vec<(OsString, u32)> {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.stat().uid)).collect()
     }
@@ -167,7 +163,6 @@ impl Temporary {
         self.content.lock().is_committed = true;
     }
 
-    /// Sets the permission bits.
     pub fn set_mode(&self, mode: u32) {
         self.content.lock().stat.mode = mode & 0o7777;
     }
@@ -229,9 +224,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A temporary that is open.
 pub(super) struct TemporaryFile {
-    /// The view that it is in, and who opened it.
     pub context: OpenContext,
-    /// The file.
     pub file: Arc<Temporary>,
     /// Whether each write goes to the end.
     pub append: bool,

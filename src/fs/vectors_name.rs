@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 /// Kinds of names in `vectors/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum VectorsName {
-    /// `ID.json`, whatever else it looks like.
+    /// `ID.json`, also where it looks like a saver's name, but not one that begins with `.`.
     Record,
     /// What a saver moves the file to that it is about to replace: `.…` or `…~`.
     Backup,

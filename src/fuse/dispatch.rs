@@ -24,12 +24,11 @@ const LONG_REQUEST_THREADS: usize = 64;
 pub(super) struct Call {
     /// The operation, for the log.
     pub name: &'static str,
-    /// The user.
+    /// Who sent it: pools have users take turns by it.
     pub uid: u32,
 }
 
 impl Call {
-    /// Returns the call of a request.
     pub fn of(name: &'static str, request: &Request) -> Call {
         Call { name, uid: request.uid() }
     }

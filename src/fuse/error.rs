@@ -20,7 +20,7 @@ pub enum MountError {
     /// The mountpoint is there, but it is not a directory.
     #[error("the mountpoint {path} is no directory")]
     NotADirectory {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
     },
     /// `/dev/fuse` is missing or closed to this user.
@@ -32,7 +32,7 @@ pub enum MountError {
     /// mount(2) failed.
     #[error("the kernel refused the mount at {path}: {source}")]
     Refused {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
@@ -40,13 +40,13 @@ pub enum MountError {
     /// This process may not mount, and there is no fusermount3 to do it.
     #[error("{path} needs fusermount3, which is not installed")]
     NoHelper {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
     },
     /// fusermount3 ran and refused.
     #[error("fusermount3 refused {path}: {message}")]
     Helper {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// Its own words.
         message: String,
@@ -62,7 +62,7 @@ pub enum MountError {
     /// The conversation with the kernel broke off.
     #[error("serving {path} ended with an error: {source}")]
     Session {
-        /// The mount point.
+        /// The mountpoint as it was given.
         path: PathBuf,
         /// What the session said.
         source: io::Error,
@@ -70,7 +70,7 @@ pub enum MountError {
     /// The mount was made but its root did not answer.
     #[error("the mount at {path} does not answer: {source}")]
     NoAnswer {
-        /// The mount point.
+        /// The mountpoint as it was given.
         path: PathBuf,
         /// A time-out, or what asking for the root's attributes gave.
         source: io::Error,
@@ -78,13 +78,13 @@ pub enum MountError {
     /// Nothing is mounted there.
     #[error("nothing is mounted at {path}")]
     NotMounted {
-        /// The path that was given.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
     },
     /// Something else than engramfs is mounted there.
     #[error("{found} is mounted at {path}, not engramfs")]
     NotOurs {
-        /// The path that was given.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// Source and type of the mount found.
         found: String,
@@ -92,7 +92,7 @@ pub enum MountError {
     /// Some process uses the mount.
     #[error("{path} is in use by {holders}")]
     InUse {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// The processes seen with a file or their working directory there.
         holders: String,
@@ -100,15 +100,15 @@ pub enum MountError {
     /// An engramfs process serves this mountpoint already.
     #[error("{found} is mounted at {path} and in service")]
     Live {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
-        /// The mount's source.
+        /// Source and type of the mount found.
         found: String,
     },
     /// umount(2) or fusermount3 failed for another reason than use.
     #[error("{path} could not be unmounted: {source}")]
     Unmount {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// What the kernel or fusermount3 said.
         source: io::Error,
@@ -116,7 +116,7 @@ pub enum MountError {
     /// The mount is gone, but its process has not let go of it in time.
     #[error("{path} is unmounted, but process {pid} still holds it after {seconds} s")]
     Lingers {
-        /// The mount point.
+        /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// The process that served the mount.
         pid: u32,

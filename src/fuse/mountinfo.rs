@@ -28,7 +28,7 @@ pub(super) struct MountEntry {
 }
 
 impl MountEntry {
-    /// Whether this is a FUSE mount at all.
+    /// Whether this is a FUSE mount, of whatever subtype; fusectl is none.
     pub fn is_fuse(&self) -> bool {
         self.fstype == "fuse" || self.fstype.starts_with("fuse.")
     }

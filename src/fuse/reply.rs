@@ -25,7 +25,6 @@ pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Err
     outcome.map_err(|errno| Errno::from_i32(errno.0))
 }
 
-/// Returns who sent a request.
 pub(super) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
@@ -70,7 +69,6 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// Returns a kind as fuser takes it.
 pub(super) fn kind(kind: FileKind) -> FileType {
     match kind {
         FileKind::File => FileType::RegularFile,
@@ -132,7 +130,6 @@ pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     }
 }
 
-/// Replies with bytes.
 pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     match outcome {
         Ok(bytes) => reply.data(&bytes),
@@ -140,7 +137,6 @@ pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     }
 }
 
-/// Replies with how many bytes were taken.
 pub(super) fn answer_written(reply: ReplyWrite, outcome: Result<u32, Errno>) {
     match outcome {
         Ok(taken) => reply.written(taken),

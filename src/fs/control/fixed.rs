@@ -35,7 +35,7 @@ pub(in crate::fs) enum ControlDirectory {
     At,
     /// `proposals/`: what child branches propose.
     Proposals,
-    /// `export/`.
+    /// `export/`: the records as an array and as lines.
     Exports,
     /// `config/`: a file for each setting.
     Config,
@@ -54,7 +54,7 @@ pub(in crate::fs) enum ControlFile {
     Ctl,
     /// `errors`: what was refused last.
     Errors,
-    /// `branches.jsonl`.
+    /// `branches.jsonl`: the branches below, at any depth.
     BranchList,
     /// `lease`, held as long as it is open.
     Lease,
@@ -62,7 +62,7 @@ pub(in crate::fs) enum ControlFile {
     Plan,
     /// A document that changes with the branch alone.
     Document(Document),
-    /// `lineage` or `events.jsonl`.
+    /// `lineage` or `events.jsonl`, read out of the history at any offset.
     History(HistoryFile),
 }
 
@@ -153,7 +153,6 @@ impl ControlDirectory {
         row_of(FixedEntry::Directory(self)).name
     }
 
-    /// Returns the permission bits.
     pub fn mode(self) -> u32 {
         row_of(FixedEntry::Directory(self)).mode
     }
@@ -165,7 +164,6 @@ impl ControlFile {
         row_of(FixedEntry::File(self)).name
     }
 
-    /// Returns the permission bits.
     pub fn mode(self) -> u32 {
         row_of(FixedEntry::File(self)).mode
     }

@@ -26,8 +26,6 @@ pub(super) use fixed::{ControlDirectory, ControlFile};
 
 /// The operations of a node of the control tree.
 pub(super) struct ControlNodeOps<'a> {
-    /// The mount's file system.
     pub fs: &'a Filesystem,
-    /// The node.
     pub node: &'a FsNode,
 }

@@ -175,7 +175,7 @@ fn earlier(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<
     }
 }
 
-/// Returns the directory that holds `node`.
+/// Returns the directory that holds `node`: what a listing of it shows as `..`.
 fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
         FsNode::Mount => FsNode::Mount,

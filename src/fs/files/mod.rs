@@ -58,7 +58,7 @@ pub(super) enum Area {
 }
 
 impl Area {
-    /// Both.
+    /// In the order of a listing.
     pub const ALL: [Area; 2] = [Area::Files, Area::Scratch];
 
     /// Returns the name of the tree's root in a branch's directory.
@@ -74,9 +74,7 @@ impl Area {
 /// `scratch/` from that of an earlier session; it is zero for a branch's `files/`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FilesOf {
-    /// Which of the two trees.
     pub area: Area,
-    /// Of which view.
     pub view: View,
     /// When the view was taken, or the session began.
     pub taken: Time,
@@ -96,11 +94,8 @@ impl FilesOf {
 
 /// The operations of an inode in `files/` or `scratch/`.
 pub(super) struct FileOps<'a> {
-    /// The mount's file system.
     pub fs: &'a Filesystem,
-    /// The tree that the inode is in.
     pub files: &'a FilesOf,
-    /// Its number there.
     pub inode: u64,
 }
 

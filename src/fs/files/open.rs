@@ -117,7 +117,6 @@ impl OpenInode {
         &self.key.0
     }
 
-    /// Returns its number in the tree.
     pub fn inode(&self) -> u64 {
         self.key.1
     }

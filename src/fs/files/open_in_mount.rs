@@ -1,5 +1,5 @@
-//! //! Tells the store which files are open, since a file that loses its last name lives on for its handles, and what
-//! is taken in place of others must have no writer meanwhile.
+//! Tells the store which files are open, since a file that loses its last name lives on for its handles, and what is taken in
+//! place of others must have no writer meanwhile.
 
 use std::sync::{Arc, Weak};
 
@@ -7,7 +7,7 @@ use super::FilesOf;
 use crate::fs::mount_context::MountContext;
 use crate::memory::{BranchId, OpenFiles, WritersHeld};
 
-/// /// The mount that the store asks. It is held weakly: the store outlives a mount, and must not keep it alive.
+/// The mount that the store asks. It is held weakly: the store outlives a mount, and must not keep it alive.
 pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
 
 /// Lets files be opened for writing again when it is dropped.

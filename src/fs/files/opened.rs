@@ -6,7 +6,7 @@ use super::FilesOf;
 use crate::fs::errno::Failure;
 use crate::sync::{Condvar, Mutex, MutexGuard, may_wait};
 
-/// An inode of a branch.
+/// A tree of files, and the number of an inode in it.
 pub(in crate::fs) type InodeKey = (FilesOf, u64);
 
 /// All inodes that have handles, or are just about to lose a name.
@@ -164,7 +164,7 @@ fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &Inode
 pub(in crate::fs) struct Leaving<'a> {
     opened: &'a OpenInodes,
     key: InodeKey,
-    /// Whether the inode has handles.
+    /// Whether the inode had handles when it began to leave.
     pub is_open: bool,
 }
 

@@ -17,7 +17,7 @@ use super::mount::{DEVICE, DEVICE_NUMBER, is_root};
 /// The FUSE ABI from which mmap works on files with direct I/O (Linux 6.6).
 const MMAP_DIRECT_IO_ABI: (u32, u32) = (7, 39);
 
-/// One thing looked at.
+/// What was looked at, and how it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What was looked at; one word or two.
