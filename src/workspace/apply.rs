@@ -1,5 +1,5 @@
-//! //! Carrying out an op: names. What concerns one inode alone is in `change`. All checks come before the first
-//! change, as an op that fails leaves the tree as it was.
+//! Carrying out an op: names. What concerns one inode alone is in `change`. All checks come before the first change, as an op
+//! that fails leaves the tree as it was.
 
 use super::node::{Body, Directory, FileNode};
 use super::op::{FileOp, FileOutcome, Make, RenameHow};

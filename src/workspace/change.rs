@@ -1,5 +1,5 @@
-//! //! Carrying out an op: attributes and content of one inode. What has to be read for it is read before anything
-//! changes, so that an op that fails leaves the tree as it was.
+//! Carrying out an op: attributes and content of one inode. What has to be read for it is read before anything changes, so
+//! that an op that fails leaves the tree as it was.
 
 use super::content::FILE_BYTES_MAX;
 use super::node::{Body, FileNode, Xattrs};

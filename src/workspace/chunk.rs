@@ -44,7 +44,7 @@ pub(super) struct UnsealedChunk {
 /// Where the bytes are in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PackedChunk {
-    /// The pack that has it.
+    /// The pack that had it when this was written; a compaction may have moved it since.
     pub pack: Hash,
     /// Their number in it.
     pub number: u32,
@@ -52,7 +52,7 @@ pub(super) struct PackedChunk {
     pub stored_bytes: u32,
     /// Bytes that the chunk has in its file.
     pub length_bytes: u32,
-    /// Their hash.
+    /// The hash of the stored bytes.
     pub hash: Hash,
 }
 

@@ -1,5 +1,5 @@
-//! //! The bytes of one file. Size, space and hash follow each change, and a change that fails leaves them right for
-//! what is there.
+//! The bytes of one file. Size, space and hash follow each change, and a change that fails leaves them right for what is
+//! there.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -55,7 +55,7 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange
 }
 
 impl FileContent {
-    /// Returns the size in bytes.
+    /// Returns the size in bytes, holes included.
     pub fn size(&self) -> u64 {
         self.size
     }

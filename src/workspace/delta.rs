@@ -11,7 +11,8 @@
 //!  link       target              device   number              fifo, socket   nothing
 //! ```
 //!
-//! The transfers that an epoch counts are stored elsewhere. Names of inodes, numbers of links and totals follow from the entries. Orphans are left out.
+//! The transfers that an epoch counts are stored elsewhere. Names of inodes, numbers of links and totals follow from the
+//! entries. Orphans are left out. Where chunks are named by their hashes, 5 stands for sealed: length, stored, hash.
 
 use std::collections::HashMap;
 use std::sync::Arc;

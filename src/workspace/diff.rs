@@ -16,9 +16,9 @@ pub type InodeNode = (u64, Arc<FileNode>);
 pub struct TreeDifference {
     /// Names joined by `/`; empty for the root.
     pub path: Vec<u8>,
-    /// What the older tree has there.
+    /// What the older tree has there; `None` where it has nothing.
     pub old: Option<InodeNode>,
-    /// What the newer tree has there.
+    /// What the newer tree has there; `None` where it has nothing.
     pub new: Option<InodeNode>,
 }
 

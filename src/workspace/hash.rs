@@ -27,7 +27,7 @@ const GROUP_BITS: u32 = 4;
 
 /// What is known of the hashes of a tree.
 pub(super) struct Memo {
-    /// The tree they are of.
+    /// The nodes that they are of: what a later tree does not share with them is hashed again.
     pub nodes: Nodes,
     /// Every directory's.
     pub directories: OrdMap<u64, Groups>,

@@ -11,7 +11,6 @@ pub(super) enum Links {
     Root,
     /// An orphan.
     None,
-    /// One name.
     One(u64, FileName),
     /// Hard links.
     Many(OrdSet<(u64, FileName)>),

@@ -31,9 +31,9 @@ enum Block {
 pub struct ChangedNode<'a> {
     /// Number of the file in its tree.
     pub inode: u64,
-    /// What the older one has under it.
+    /// What the older one has under it; `None` where the number is new.
     pub old: Option<&'a Arc<FileNode>>,
-    /// What the newer one has under it.
+    /// What the newer one has under it; `None` where the number is gone.
     pub new: Option<&'a Arc<FileNode>>,
 }
 
@@ -75,7 +75,6 @@ impl Nodes {
         }
     }
 
-    /// Returns whether there is a node.
     pub fn contains(&self, inode: u64) -> bool {
         self.get(inode).is_some()
     }

@@ -1,5 +1,5 @@
-//! //! What can be done to a tree, as values with canonical bytes: the journal holds these and not trees, so an op must
-//! give the same tree whenever it is replayed.
+//! What can be done to a tree, as values with canonical bytes: the journal holds these and not trees, so an op must give the
+//! same tree whenever it is replayed.
 
 use std::borrow::Cow;
 

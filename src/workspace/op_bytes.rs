@@ -6,7 +6,7 @@ use super::op::{Attrs, FileOp, Make, RangeOp, RenameHow, XattrHow};
 use super::{FileName, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
 
-/// Codes of ops.
+/// Codes of ops, which journals hold: none ever changes.
 mod code {
     pub const CREATE: u8 = 1;
     pub const LINK: u8 = 2;
@@ -23,7 +23,7 @@ mod code {
 }
 
 impl FileOp<'_> {
-    /// Returns the canonical bytes.
+    /// Returns the canonical bytes: equal ops have equal ones.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         let content = self.write(&mut out);

@@ -51,7 +51,7 @@ impl Transfers {
         Transfers(self.0.iter().copied().chain([Transfer { from_uid, to_uid }]).collect())
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form: how many there are, then both uids of each.
     pub fn write(&self, out: &mut Writer) {
         out.number(self.0.len() as u64);
         for Transfer { from_uid, to_uid } in self.0.iter() {

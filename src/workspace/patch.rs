@@ -41,7 +41,7 @@ pub struct TreePatch {
     pub next: u64,
     /// Whether contents that another tree gives count as written when the patch was made, as a merge writes them.
     pub writes: bool,
-    /// The changes.
+    /// In the order in which they are made.
     pub changes: Vec<TreeChange>,
 }
 

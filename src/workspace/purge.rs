@@ -42,7 +42,7 @@ impl FileNode {
 }
 
 impl Tree {
-    /// Returns the inodes of what goes.
+    /// Returns the inodes of what goes, directories before what is in them; one may be there twice.
     fn chosen(&self, files: &PurgedFiles) -> Vec<u64> {
         let PurgedFiles { paths, contents, births } = files;
         let mut chosen: Vec<u64> = paths.iter().filter_map(|path| self.resolve(path).ok()).collect();

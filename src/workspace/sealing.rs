@@ -1,5 +1,5 @@
-//! //! Moving chunks out of memory and journal into packs, and the trees that see them there. No content changes, so
-//! heads stay as they are, and trees that shared nodes share them again.
+//! Moving chunks out of memory and journal into packs, and the trees that see them there. No content changes, so heads stay as
+//! they are, and trees that shared nodes share them again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

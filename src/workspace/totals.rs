@@ -50,7 +50,6 @@ impl TreeTotals {
         self.add(after);
     }
 
-    /// Adds other sums.
     pub(super) fn add(&mut self, other: TreeTotals) {
         self.files += other.files;
         self.directories += other.directories;

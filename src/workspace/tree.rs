@@ -34,7 +34,7 @@ pub struct Tree {
     pub(super) transfers: Transfers,
     /// Inodes without a name that some handle has open.
     pub(super) orphans: OrdSet<u64>,
-    /// Files with a chunk that is in no pack yet.
+    /// All files with a chunk that is in no pack yet; one that was changed may be here without such a chunk.
     pub(super) unsealed: OrdSet<u64>,
     /// What is known of the hashes of this tree, once asked for.
     pub(super) memo: OnceLock<Arc<Memo>>,
@@ -83,7 +83,7 @@ impl Tree {
         }
     }
 
-    /// Returns what the files add up to.
+    /// Returns what the files add up to. It is kept up with each change, so asking costs nothing.
     pub fn totals(&self) -> TreeTotals {
         self.totals
     }
@@ -165,7 +165,7 @@ impl Tree {
         self.node(inode)?.read(offset, length, packs)
     }
 
-    /// Returns whether some chunk is in no pack yet.
+    /// Returns whether some chunk may be in no pack yet. False is certain.
     pub fn is_unsealed(&self) -> bool {
         !self.unsealed.is_empty()
     }
