@@ -9,7 +9,7 @@ pub(super) const STABLE_NAME_LIFETIME: Duration = Duration::from_secs(1);
 /// For what a merge, a rollback or another client may change at any moment.
 pub(super) const NEVER: Duration = Duration::ZERO;
 
-/// The attributes of a node.
+/// The attributes of a node, as stat(2) shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
     /// The number by which the kernel knows the node (`st_ino`), its own as long as it is there. An `inode` is a file's number in
@@ -37,7 +37,7 @@ pub struct Attr {
     pub modified: Time,
     /// Last change of anything.
     pub changed: Time,
-    /// How long the kernel may believe this.
+    /// How long the kernel may believe this; zero where it has to ask each time.
     pub lifetime: Duration,
 }
 
@@ -131,12 +131,12 @@ pub enum TimeSet {
 /// Room on the store's device, in bytes, and inodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatFs {
-    /// All of it.
+    /// All of the disk; of `scratch/` what it may hold.
     pub total_bytes: u64,
-    /// What nobody uses.
+    /// What nobody uses, also what is reserved for root.
     pub free_bytes: u64,
     /// What an unprivileged user may still use.
     pub available_bytes: u64,
-    /// Inodes of the branch's files.
+    /// Inodes of the view's `files/` or `scratch/`; 0 where there is no such view.
     pub inodes: u64,
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Bytes of the largest file that `show` answers with.
 const SHOWN_BYTES_MAX: u64 = 16 << 20;
 
-/// What a line of `ctl` means.
+/// Does the lines of `ctl`, each a verb, as far as who wrote it may.
 pub(super) struct Ctl {
     /// To see whether a branch that a merge ends still has unwritten bytes.
     pub handles: Arc<HandleTable>,

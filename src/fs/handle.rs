@@ -149,7 +149,7 @@ pub(super) struct HandleTable {
 }
 
 impl HandleTable {
-    /// Takes a handle in and returns its number.
+    /// Takes a handle in and returns its number, which is never 0 and never given again.
     pub fn add(&self, handle: Handle) -> u64 {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.handles.lock().insert(number, Arc::new(handle));

@@ -17,7 +17,7 @@ use crate::sync::{Mutex, Rank};
 /// Bytes of the largest batch.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// One handle on `ingest`.
+/// One handle on `ingest`: what is written until a close, fsync or read is one batch.
 pub(super) struct Ingest {
     context: OpenContext,
     batch: Mutex<PendingLines>,

@@ -51,7 +51,7 @@ pub(super) trait LineProtocol: Send + Sync {
     }
 }
 
-/// What came of one request.
+/// The lines of a request's answer, or why it was refused.
 pub(super) type RequestOutcome = Result<String, Failure>;
 
 /// One open handle, a conversation of its own.

@@ -159,7 +159,7 @@ impl Filesystem {
         }
     }
 
-    /// Tells what was lost with earlier mounts.
+    /// Tells what was lost with earlier mounts, once, in `errors` of the branches that are still there.
     fn report_lost(&self) {
         let lost = self.mount.memory.take_lost_temporaries().unwrap_or_else(|error| {
             log::warn!("{error}; {}", error.hint());

@@ -33,7 +33,7 @@ impl MountBranchState {
         self.wake_calls.lock().remove(&handle);
     }
 
-    /// Returns the calls that wake all who wait.
+    /// Takes out the calls that wake all who wait: each is made once.
     pub fn take_wake_calls(&self) -> Vec<WakeCall> {
         self.wake_calls.lock().drain().map(|(_, call)| call).collect()
     }

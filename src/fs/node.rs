@@ -60,23 +60,23 @@ pub(super) enum SharedNode {
     Unread,
     /// `log/cursor`: how far the branch has read.
     Cursor,
-    /// `log/after/`.
+    /// `log/after/`, which lists nothing: every number of an entry is a name.
     AfterDirectory,
-    /// The entries after one.
+    /// `log/after/N`: the entries behind number N, 1,000 at most.
     After(u64),
-    /// `log/last/`.
+    /// `log/last/`, which lists nothing: every number but 0 is a name.
     LastDirectory,
-    /// This many of the last entries.
+    /// `log/last/N`: the last N entries.
     Last(u64),
-    /// `log/closed/`.
+    /// `log/closed/`: the logs of branches that have ended.
     ClosedDirectory,
     /// The log of a branch that has ended, by its name and the entry that ended it.
     Closed(Arc<str>),
     /// `entries.jsonl` of that log.
     ClosedEntries(Arc<str>),
-    /// `signals/`.
+    /// `signals/`: a file for each signal.
     Signals,
-    /// `events.jsonl`.
+    /// `events.jsonl`: what happens in the log and to the signals.
     Events,
 }
 

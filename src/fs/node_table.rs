@@ -96,7 +96,7 @@ impl NodeTable {
         }
     }
 
-    /// Takes back `lookups` look-ups.
+    /// Takes back look-ups of a number; its node is forgotten with the last one.
     pub fn forget(&self, number: u64, lookups: u64) {
         // Numbers of files are in no table, so both are told; each knows only its own.
         self.files.forget(number, lookups);

@@ -9,7 +9,7 @@ use super::refusal::AccessRefusal;
 use super::rights::SEARCH;
 use crate::memory::{Error, FileReader, Query};
 
-/// What a line of `query` means.
+/// Answers the lines of `query`, each a query.
 pub(super) struct QueryFile {
     /// Who opened the file. A process may have ended, and its number be another's, when a line is answered.
     reader: FileReader,

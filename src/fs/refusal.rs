@@ -41,7 +41,7 @@ impl<E: Into<MemoryError>> From<E> for Refusal {
 }
 
 impl Refusal {
-    /// Returns how to react.
+    /// Returns kind, code and hint: what a caller can act on.
     pub fn advice(&self) -> Advice {
         match self {
             Refusal::Memory(error) | Refusal::Line { source: error, .. } => error.advice(),

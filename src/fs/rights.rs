@@ -107,7 +107,7 @@ impl OpenContext {
         Ok(is_owner && self.memory().is_gated(self.branch())?)
     }
 
-    /// Returns whose refusals the caller sees here.
+    /// Returns whose refusals the caller sees here: owner and root see all. ESTALE where the branch has gone.
     pub fn reader(&self) -> Result<ErrorReader, Failure> {
         let owner = self.memory().info(self.branch())?.uid;
         let Caller { uid, .. } = self.caller;

@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 /// Entries that one read of `unread` or `after/` shows, and that one write may bring.
 pub(super) const ENTRIES_AT_ONCE: u64 = 1000;
 
-/// What a line of `log/append` means.
+/// Appends the lines of `log/append`: those of one write are one batch.
 pub(super) struct AppendFile;
 
 impl LineProtocol for AppendFile {

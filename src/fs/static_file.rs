@@ -6,7 +6,7 @@ use super::errno::Failure;
 use super::handle::{File, part};
 use crate::memory::{Export, Snapshot};
 
-/// Bytes made at open.
+/// Bytes made at open, which count for the caller as long as it is open.
 pub(super) struct StaticFile(pub CountedBuffer);
 
 impl File for StaticFile {

@@ -62,7 +62,6 @@ impl Default for Temporaries {
 }
 
 impl Temporaries {
-    /// Returns the one that has a name.
     pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().get(name).cloned()
     }
@@ -148,7 +147,6 @@ impl Temporaries {
 }
 
 impl Temporary {
-    /// Returns what stat(2) shows.
     pub fn stat(&self) -> TemporaryStat {
         self.content.lock().stat
     }

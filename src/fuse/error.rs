@@ -134,7 +134,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Returns what to do next.
+    /// Returns what the user can do next, as a command where there is one.
     pub fn hint(&self) -> String {
         match self {
             MountError::Mountpoint { .. } => "give an existing directory".into(),

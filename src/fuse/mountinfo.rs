@@ -33,7 +33,7 @@ impl MountEntry {
         self.fstype == "fuse" || self.fstype.starts_with("fuse.")
     }
 
-    /// Whether engramfs made this mount.
+    /// Whether engramfs made this mount: one of FUSE, with our prefix in its source.
     pub fn is_engramfs(&self) -> bool {
         self.is_fuse() && self.source.as_bytes().starts_with(SOURCE_PREFIX.as_bytes())
     }

@@ -55,7 +55,7 @@ impl StampedRecord {
         &self.0.id
     }
 
-    /// Returns about how many bytes it takes.
+    /// Returns about how many bytes it takes: callers cut their commits by the sum.
     pub fn bytes(&self) -> usize {
         self.0.raw_bytes() as usize
     }

@@ -30,7 +30,7 @@ pub(super) struct LoadSource<'a> {
     pub mac_key: &'a MacKey,
     pub segments: &'a Segments,
     pub trees: &'a TreeStore,
-    /// Whether the journal will be continued.
+    /// Whether journal files are opened for writing, to be continued.
     pub is_read_write: bool,
 }
 

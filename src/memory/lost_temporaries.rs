@@ -24,7 +24,7 @@ const KEPT_MAX: usize = 10_000;
 pub struct LostTemporary {
     /// The branch that it was in; it may have ended since.
     pub branch: BranchId,
-    /// Whose it was.
+    /// Uid of its owner, whom the next mount tells.
     pub uid: u32,
     /// When the mount ended.
     pub time: Time,

@@ -145,9 +145,9 @@ impl BranchEvent {
 /// A branch's files before and after.
 #[derive(Clone)]
 pub struct Replaced {
-    /// The branch that was changed.
+    /// The branch whose files they are.
     pub branch: BranchId,
-    /// Its files as they were.
+    /// Its files as they were; a mount has the kernel forget what differs.
     pub before: Tree,
     /// Its files as they are.
     pub after: Tree,
@@ -213,7 +213,7 @@ impl Memory {
         &self.warnings
     }
 
-    /// Returns the present moment.
+    /// Returns the present moment by the store's clock, which may be before the time of the newest entry.
     pub fn now(&self) -> Time {
         (self.environment.clock)()
     }

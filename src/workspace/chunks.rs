@@ -16,7 +16,6 @@ static WHOLE: Chunk = Chunk::Zeros(CHUNK_BYTES as u32);
 /// The piece at a number.
 #[derive(Clone, PartialEq)]
 pub(super) enum Piece {
-    /// One chunk.
     One(Chunk),
     /// So many whole chunks of zeros, from that number on.
     Run(u64),

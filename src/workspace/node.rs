@@ -94,13 +94,12 @@ pub struct FileNode {
     pub written: Time,
     /// When anything of it last changed.
     pub ctime: Time,
-    /// When it was made.
+    /// When it was made, by which a purge finds it under its other names.
     pub crtime: Time,
     /// The names that lead to it.
     pub(super) links: Links,
     /// With their namespaces in their names, such as `user.`.
     pub(super) xattrs: Xattrs,
-    /// What only its kind has.
     pub(super) body: Body,
     /// That of [`FileNode::own_hash`], once asked for.
     pub(super) hash: OnceLock<Hash>,
@@ -195,7 +194,7 @@ impl FileNode {
         if let Body::Symlink(target) = &self.body { Some(target) } else { None }
     }
 
-    /// Returns a device's number, or 0.
+    /// Returns a device's number; 0 for any other kind.
     pub fn rdev(&self) -> u32 {
         if let Body::CharDevice(rdev) | Body::BlockDevice(rdev) = self.body { rdev } else { 0 }
     }

@@ -33,7 +33,7 @@ impl Transfers {
         self.0.len() as u32
     }
 
-    /// Returns who owns a node.
+    /// Returns who owns a node by now. Transfers since it was written count only where others may read it.
     pub(super) fn owner_of(&self, node: &FileNode) -> u32 {
         // The epoch of a detached node lies behind all transfers, so that it keeps its owner.
         let later = self.0.get(node.epoch as usize..).unwrap_or_default();

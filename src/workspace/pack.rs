@@ -43,7 +43,7 @@ impl Packs for NoPacks {
     }
 }
 
-/// An open pack.
+/// An open pack, whose footer was read and checked.
 pub struct Pack {
     file: Container,
     chunks: u64,
@@ -62,7 +62,7 @@ impl Pack {
         Ok(Pack { file, chunks })
     }
 
-    /// Returns the pack's name.
+    /// Returns the pack's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.file.name()
     }

@@ -251,7 +251,7 @@ impl Tree {
         inode
     }
 
-    /// Removes a node without a name.
+    /// Removes a node without a name, which no totals count.
     pub(super) fn forget(&mut self, inode: u64) {
         self.dirty();
         self.nodes.remove(inode);

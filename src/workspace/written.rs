@@ -75,7 +75,7 @@ impl<'a> DirectWrite<'a> {
         DirectWrite::new(offset, bytes).filter(|stretch| stretch.chunk_hashes() == chunk_hashes)
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the whole write, ends and whole chunks.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

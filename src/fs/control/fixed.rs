@@ -168,7 +168,6 @@ impl ControlFile {
         row_of(FixedEntry::File(self)).mode
     }
 
-    /// Tells whether somebody may write to it.
     pub(super) fn is_writable(self) -> bool {
         self.mode() & 0o222 != 0
     }

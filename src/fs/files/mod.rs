@@ -86,7 +86,7 @@ impl FilesOf {
         FilesOf { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
     }
 
-    /// Returns the directory that holds the tree's root.
+    /// Returns the directory that holds the tree's root: its `..`.
     pub fn above(&self) -> FsNode {
         FsNode::of_view(&self.view, self.taken)
     }
@@ -109,7 +109,7 @@ impl<'a> FileOps<'a> {
         FsNode::File(self.files.clone(), self.inode)
     }
 
-    /// Returns the tree of this moment.
+    /// Returns the tree of this moment, a value that no later change reaches.
     fn tree(&self) -> Result<Tree, Failure> {
         self.fs.mount.tree(self.files)
     }

@@ -91,7 +91,7 @@ impl OpenInode {
         Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, writes_directly: false })
     }
 
-    /// Notes what the handle is for.
+    /// Notes whether the handle runs the file or may map it for writing, until it is dropped.
     fn begin(&mut self, flags: OpenFlags) {
         let opened = &self.mount.opened;
         self.intent = match flags {

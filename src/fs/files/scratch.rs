@@ -57,7 +57,7 @@ impl Scratch {
         self.held.lock().get(&branch).cloned()
     }
 
-    /// Returns when a branch's present tree began.
+    /// Returns when a branch's present tree began; 0 where none has begun since the mount.
     pub fn since(&self, branch: BranchId) -> Time {
         self.held(branch).map(|held| held.since).unwrap_or_default()
     }

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 1 << 16;
 enum StepLocation {
     /// In the archive of that number, from a place on.
     Archive(usize, u64),
-    /// In memory.
+    /// In the tail, where a branch's steps count from 0.
     Tail,
 }
 
@@ -101,7 +101,7 @@ impl<'a> HistoryReader<'a> {
         decoded.get(seq).ok_or(Error::NoEntry(seq))
     }
 
-    /// Reads the chunk that an entry is in.
+    /// Reads the chunk that an entry is in. `None` where no entry has that number yet.
     fn decode(&self, seq: u64) -> Result<Option<DecodedChunk>, Error> {
         let archives = &self.snapshot.archives;
         let number = archives.partition_point(|archive| archive.last() < seq);

@@ -82,7 +82,7 @@ impl Segments {
         self.open().retain(|name, _| live.contains(name));
     }
 
-    /// Returns all that are open.
+    /// Returns all that are open, also those that no state sees any longer.
     pub fn all(&self) -> Vec<Arc<Segment>> {
         self.open().values().cloned().collect()
     }

@@ -36,7 +36,7 @@ struct TreeSnapshot {
 pub(in crate::memory) struct StoredTree {
     /// The snapshot, zeros for the empty tree.
     pub snapshot: Hash,
-    /// What differs from it.
+    /// What differs from it, as [`Tree::delta_from`] gives it.
     pub delta: Vec<u8>,
 }
 

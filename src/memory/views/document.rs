@@ -15,7 +15,7 @@ use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::{Error, Memory};
 use crate::workspace::ChangeKind;
 
-/// One generated document.
+/// A document that is generated, and kept until what it shows changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Document {
     /// `README.md`: where the reader is, what is here, how to use it.

@@ -146,7 +146,7 @@ impl ShownObject {
 }
 
 impl Memory {
-    /// Returns the root branches by name.
+    /// Returns the root branches, in bytewise order of their names.
     pub fn roots(&self) -> Vec<(Arc<str>, BranchId)> {
         self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
     }

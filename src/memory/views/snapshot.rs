@@ -84,7 +84,7 @@ impl Snapshot {
         Snapshot { state, place: Arc::default() }
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records, which is kept and need not be counted.
     pub fn count(&self) -> u64 {
         self.state.totals().records
     }

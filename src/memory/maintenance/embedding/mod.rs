@@ -53,7 +53,7 @@ impl Embedders {
         self.slots().iter().for_each(|slot| slot.wake());
     }
 
-    /// Tells the threads to end.
+    /// Tells the threads to end, each after the batch at hand.
     pub fn stop(&self) {
         self.slots().iter().for_each(|slot| slot.stop());
     }

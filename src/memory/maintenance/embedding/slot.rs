@@ -217,7 +217,7 @@ impl EmbedderSlot {
         self.lock().reembed.contains(&root)
     }
 
-    /// Notes that they are made.
+    /// Notes that all vectors below a root branch are made anew.
     pub(super) fn end_reembed(&self, root: BranchId) {
         self.lock().reembed.remove(&root);
     }
