@@ -38,11 +38,8 @@ struct SettingBuffer {
 /// refusal must not do that again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommitState {
-    /// The setting has that value.
     Set,
-    /// There are lines that no commit took.
     Pending,
-    /// One was bad.
     Refused,
 }
 

@@ -13,7 +13,6 @@ use crate::memory::{FileName, Snapshot, View};
 /// How many record ids are held at a time.
 const PAGE_NAMES: usize = 1_024;
 
-/// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListName {
     pub name: OsString,
@@ -33,7 +32,6 @@ pub(super) struct Listing {
 
 /// What comes after the names that are held.
 pub(super) enum More {
-    /// No more names.
     Nothing,
     /// The records of a view, as `ID.json`.
     Records(Records),
@@ -54,11 +52,8 @@ pub(super) struct Records {
 
 /// The entry at a cookie.
 pub(super) enum ListItem<'a> {
-    /// One of the names that are held.
     Named(&'a OsStr, &'a FsNode),
-    /// A record by its id.
     Record(Arc<str>, FsNode),
-    /// An entry of a folder of files.
     File(FileName, FsNode),
 }
 

@@ -34,7 +34,6 @@ struct ErrorLine {
     text: String,
 }
 
-/// Whose lines somebody sees.
 #[derive(Clone, Copy)]
 pub(super) enum ErrorReader {
     /// The branch's owner, and root.

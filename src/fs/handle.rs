@@ -106,9 +106,8 @@ pub(super) struct Handle {
 }
 
 pub(super) enum Open {
-    /// What reads and writes go to.
     File(Box<dyn File>),
-    /// What is listed.
+    /// Its lock is held while names are given out: two readers of one handle wait for each other.
     Directory(Box<Mutex<Listing>>),
 }
 

@@ -14,7 +14,6 @@ use super::refusal::{InputRefusal, Refusal};
 use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordPatch};
 use crate::sync::{Mutex, Rank};
 
-/// Bytes of the largest batch.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// One handle on `ingest`: what is written until a close, fsync or read is one batch.

@@ -19,9 +19,8 @@ const LINE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of answers that wait for their reader.
 const UNREAD_BYTES_MAX: usize = 64 << 20;
 
-/// What the lines of one control file mean.
+/// What the lines of one control file mean; [`LineSession`] does the rest alike for all of them.
 pub(super) trait LineProtocol: Send + Sync {
-    /// A line that was understood.
     type Request;
     /// The name under which the last answer is kept for handles that ask nothing.
     const FILE: AnsweringFile;

@@ -28,7 +28,6 @@ impl MountBranchState {
         self.wake_calls.lock().insert(handle, call);
     }
 
-    /// Forgets what a closed handle waited for.
     pub fn remove_wake_call(&self, handle: u64) {
         self.wake_calls.lock().remove(&handle);
     }
@@ -38,7 +37,7 @@ impl MountBranchState {
         self.wake_calls.lock().drain().map(|(_, call)| call).collect()
     }
 
-    /// Tells whether the branch was merged or discarded.
+    /// Tells whether the branch was merged or discarded; it stays so for ever.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }

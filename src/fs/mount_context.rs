@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 /// Who calls, as the kernel says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// Effective user.
+    /// Effective user, by whom rights and shares of memory go.
     pub uid: u32,
     /// Effective group; supplementary groups are unknown.
     pub gid: u32,

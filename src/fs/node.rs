@@ -149,7 +149,7 @@ impl SharedNode {
 const EXPORTS: [(&str, Export); 3] =
     [("vectors.npy", Export::Vectors), ("ids.txt", Export::Ids), ("records.jsonl", Export::Records)];
 
-/// Returns the files of `export/` with their names.
+/// Returns the files of `export/` with their names, in the order of a listing.
 pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
     EXPORTS.into_iter()
 }

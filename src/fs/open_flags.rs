@@ -5,7 +5,7 @@
 pub(super) struct OpenFlags {
     pub read: bool,
     pub write: bool,
-    /// Each write goes to the end.
+    /// Each write goes to the end, whatever its offset.
     pub append: bool,
     /// It is emptied at the open; only who may write can ask for that outside of `files/` and `scratch/`.
     pub truncate: bool,
@@ -13,7 +13,7 @@ pub(super) struct OpenFlags {
     pub replace: bool,
     /// It must not be there before.
     pub exclusive: bool,
-    /// It is about to run as a program.
+    /// It is about to run as a program, which must not be emptied meanwhile.
     pub run: bool,
 }
 

@@ -104,7 +104,7 @@ impl Buffer {
         }
     }
 
-    /// Makes it so long; what is added is zeros.
+    /// Makes it so long; what is added is zeros. The next commit parses all of it again.
     fn set_length(&mut self, length: usize) -> Result<(), Failure> {
         self.bytes.resize(length)?;
         self.bytes.truncate(length);

@@ -8,7 +8,6 @@ use crate::memory::{Advice, Error as MemoryError, Kind, Time};
 /// and lines, which the store does not know.
 #[derive(Debug, Error)]
 pub(super) enum Refusal {
-    /// The store refuses.
     #[error(transparent)]
     Memory(MemoryError),
     /// The store refuses a line of a batch.
@@ -23,7 +22,6 @@ pub(super) enum Refusal {
     /// The bytes that were written are not taken.
     #[error(transparent)]
     Input(#[from] InputRefusal),
-    /// There is no room.
     #[error(transparent)]
     Room(#[from] RoomRefusal),
     #[error("the mount ended while this temporary was there, and it was in RAM only")]

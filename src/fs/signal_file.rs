@@ -17,7 +17,7 @@ pub(super) struct SignalFile {
     created: Time,
     append: bool,
     buffer: Mutex<CountedBuffer>,
-    /// For those who must not wait for a commit.
+    /// Read without the buffer's lock, which a commit holds.
     is_pending: AtomicBool,
     length: AtomicU64,
 }

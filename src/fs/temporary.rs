@@ -151,7 +151,6 @@ impl Temporary {
         self.content.lock().stat
     }
 
-    /// Returns a copy of its bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.content.lock().bytes.to_vec()
     }
@@ -220,7 +219,6 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| RoomRefusal::Temporaries.into())
 }
 
-/// A temporary that is open.
 pub(super) struct TemporaryFile {
     pub context: OpenContext,
     pub file: Arc<Temporary>,

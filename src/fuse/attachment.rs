@@ -13,9 +13,9 @@ use super::mount::{DEVICE_NUMBER, MountOptions, OwnMount};
 /// Where a session's requests come from.
 #[derive(Debug)]
 pub(super) enum Attachment {
-    /// A mount of our own.
+    /// A mount of our own, which is taken away at the end.
     Mounted(OwnMount),
-    /// A descriptor mounted by somebody else.
+    /// A descriptor mounted by somebody else, whose mount is never taken away here.
     Adopted,
 }
 
@@ -33,7 +33,7 @@ impl Attachment {
     }
 }
 
-/// Takes over a descriptor given by number.
+/// Takes over a descriptor given by number, and keeps it from programs that are started.
 fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
     let wrong = |source| MountError::Descriptor { fd, source };
     // rustix takes descriptors that are known to be open; this one is only a number that somebody gave.

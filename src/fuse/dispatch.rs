@@ -51,7 +51,6 @@ pub(super) fn session_threads() -> usize {
 }
 
 impl<F: Send + Sync + 'static> Dispatcher<F> {
-    /// Begins with nothing under way.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
         let (blocking_pool, long_pool) =
             (Pool::new("engramfs-waiting", WAITING_REQUEST_THREADS), Pool::new("engramfs-long", LONG_REQUEST_THREADS));
@@ -126,7 +125,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
     }
 }
 
-/// One long request on a thread of the session.
+/// Counts a long request on a thread of the session until it is dropped.
 struct DispatchTurn<'a> {
     long_in_flight: &'a AtomicUsize,
     /// How many others were when it began.

@@ -29,7 +29,6 @@ pub(super) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
-/// Returns a moment as fuser takes it.
 pub(super) fn time(time: Time) -> SystemTime {
     let distance = Duration::from_nanos(time.0.unsigned_abs());
     if time.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
@@ -101,7 +100,6 @@ pub(super) fn open_flags(fs: &fs::Filesystem, direct_write_invalidates: bool, ha
     }
 }
 
-/// Replies to what gives nothing back.
 pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
     match outcome {
         Ok(()) => reply.ok(),

@@ -16,7 +16,7 @@ use crate::record::{Provenance, Version};
 /// A version of a record as a line of an export has it, with who wrote it and when.
 pub struct StampedRecord(pub(in crate::memory) Version);
 
-/// What a line says beside the content.
+/// What a line says beside the content; none of it may be missing but `vector_stale`.
 #[derive(Deserialize)]
 struct StampKeys {
     id: String,

@@ -20,11 +20,11 @@ pub(super) static CHUNK_CONTEXT: Context = Context::new("engramfs 2026 file chun
 pub(super) enum Chunk {
     /// So many zeros that take up space.
     Zeros(u32),
-    /// Bytes in memory.
+    /// Bytes in memory, which a seal moves into a pack.
     Unsealed(Arc<UnsealedChunk>),
     /// 64 KiB in the file that they were written down in.
     Written(Arc<WrittenChunk>),
-    /// Bytes in a pack.
+    /// Bytes in a pack, read and checked each time.
     Sealed(Arc<PackedChunk>),
 }
 

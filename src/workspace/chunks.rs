@@ -10,7 +10,6 @@ use imbl::ordmap::DiffItem;
 
 use super::chunk::{CHUNK_BYTES, Chunk};
 
-/// A whole chunk of zeros.
 static WHOLE: Chunk = Chunk::Zeros(CHUNK_BYTES as u32);
 
 /// The piece at a number.

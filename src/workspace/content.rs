@@ -236,7 +236,6 @@ impl FileContent {
         Ok(())
     }
 
-    /// Makes holes of whole chunks.
     pub(super) fn clear(&mut self, chunks: Range<u64>) {
         self.allocated -= self.chunks.clear(chunks);
         self.hash = OnceLock::new();

@@ -101,7 +101,6 @@ impl Memo {
         self.nodes.get(inode).and_then(|node| node.hash().or_else(of_directory)).unwrap_or(Hash::ZERO)
     }
 
-    /// Hashes all groups of a directory.
     fn grouped(&self, directory: &Directory) -> Vec<Group> {
         let boundaries = directory.entries.keys().filter(|name| is_boundary(name)).cloned().map(Some);
         let begins = std::iter::once(None).chain(boundaries);

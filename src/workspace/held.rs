@@ -11,7 +11,6 @@ use super::tree::ROOT;
 use super::{FileContent, FileName, FileNode, Tree, TreeError};
 use crate::object::{Hash, Time};
 
-/// The name of the file.
 const NAME: &[u8] = b"chunks";
 
 /// Chunks in packs, by their hashes.

@@ -9,7 +9,6 @@ use super::FileName;
 pub(super) enum Links {
     /// The root, which needs no name.
     Root,
-    /// An orphan.
     None,
     One(u64, FileName),
     /// Hard links.

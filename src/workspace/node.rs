@@ -36,9 +36,9 @@ pub enum Body {
     Directory(Directory),
     /// A symbolic link and its target.
     Symlink(Arc<[u8]>),
-    /// A named pipe.
+    /// A named pipe: nothing but names and attributes is stored of it.
     Fifo,
-    /// A socket.
+    /// A socket: nothing but names and attributes is stored of it.
     Socket,
     /// A character device and its number.
     CharDevice(u32),
@@ -46,7 +46,7 @@ pub enum Body {
     BlockDevice(u32),
 }
 
-/// The entries of a directory.
+/// The entries of a directory, which clones share until they change.
 #[derive(Clone, Default)]
 pub struct Directory {
     /// Names with the inodes that they lead to, in bytewise order.
@@ -132,7 +132,7 @@ impl FileNode {
         &self.body
     }
 
-    /// Returns what it is.
+    /// Returns what it is, without what only its kind has.
     pub fn kind(&self) -> FileKind {
         match self.body {
             Body::File(_) => FileKind::File,

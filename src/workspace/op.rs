@@ -60,7 +60,7 @@ pub enum RangeOp {
 pub struct Attrs {
     /// Permission bits, 12 of them.
     pub mode: Option<u32>,
-    /// New owner.
+    /// New owner; whether the caller may give it away is not asked here.
     pub uid: Option<u32>,
     /// New group.
     pub gid: Option<u32>,
@@ -118,7 +118,7 @@ pub enum FileOp<'a> {
     Drop { inode: u64 },
 }
 
-/// What an op did.
+/// What an op did, by the inodes that it touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOutcome {
     /// The inode that was made, linked, moved, unlinked or changed.

@@ -6,7 +6,7 @@ use super::node::Body;
 use super::{FileNode, Tree, TreeError};
 use crate::object::{Hash, Time};
 
-/// Which files of a tree go.
+/// Which files of a tree go: those that any of the three names.
 #[derive(Clone, Debug, Default)]
 pub struct PurgedFiles {
     /// The entries at these paths, with all that is below them.
@@ -64,7 +64,7 @@ impl Tree {
         chosen
     }
 
-    /// Returns what [`Tree::purged`] takes out.
+    /// Returns what [`Tree::purged`] takes out; one file may be there twice.
     pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
         let of = |inode: u64| {
             let node = self.nodes.get(inode)?;

@@ -24,7 +24,6 @@ const BYTES_A_HASH: u64 = (64 << 10) / 32;
 #[derive(Default)]
 pub struct PackMarks(HashMap<Hash, ChunkMarks>);
 
-/// Chunks of one pack.
 #[derive(Default)]
 struct ChunkMarks {
     /// A bit for each chunk.

@@ -175,7 +175,7 @@ impl Tree {
         self.node(inode)?.directory().ok_or(TreeError::NotDirectory)
     }
 
-    /// Returns who owns a node of this tree.
+    /// Returns who owns a node of this tree by now; [`FileNode`] itself has the owner of its last write.
     pub fn owner(&self, node: &FileNode) -> u32 {
         self.transfers.owner_of(node)
     }

@@ -66,7 +66,6 @@ pub(in crate::fs) enum ControlFile {
     History(HistoryFile),
 }
 
-/// A name of a branch's directory.
 struct FixedName {
     name: &'static str,
     entry: FixedEntry,

@@ -81,7 +81,7 @@ pub(super) struct FilesOf {
 }
 
 impl FilesOf {
-    /// Returns a branch's `files/`.
+    /// Returns a branch's `files/`, of which there is one as long as it lives: `taken` is 0.
     pub fn branch(branch: BranchId) -> FilesOf {
         FilesOf { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
     }
@@ -100,7 +100,6 @@ pub(super) struct FileOps<'a> {
 }
 
 impl<'a> FileOps<'a> {
-    /// Returns another inode of the same tree.
     fn at(&self, inode: u64) -> FileOps<'a> {
         FileOps { inode, ..*self }
     }

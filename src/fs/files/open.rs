@@ -112,7 +112,6 @@ impl OpenInode {
         self.mount.tree(&self.key.0)
     }
 
-    /// Returns whose file it is.
     pub fn of(&self) -> &FilesOf {
         &self.key.0
     }

@@ -30,7 +30,7 @@ impl Default for Scratch {
     }
 }
 
-/// The tree of one session and task.
+/// The tree of one session and task: another value of either ends it.
 struct ScratchHeld {
     /// Both, a line each.
     session: Arc<str>,

@@ -24,7 +24,7 @@ pub struct Finding {
     pub name: &'static str,
     /// False where it keeps a mount from working.
     pub ok: bool,
-    /// What was found.
+    /// What was found; what to do about it is in `advice`.
     pub detail: String,
     /// What to do; also where all is well but something could be better.
     pub advice: Option<String>,

@@ -17,7 +17,6 @@ pub enum HistoryFile {
     Events,
 }
 
-/// Bytes of one read, at most.
 const READ_BYTES_MAX: usize = 1 << 20;
 
 impl HistoryReader<'_> {

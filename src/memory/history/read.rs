@@ -56,7 +56,6 @@ pub(in crate::memory) struct HistoryReader<'a> {
     decoded: RefCell<DecodedChunk>,
 }
 
-/// Which lines of a branch are looked at.
 #[derive(Clone, Copy)]
 enum LineList {
     /// All of `lineage`, without those that this branch brought, 0 for none.

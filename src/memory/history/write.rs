@@ -103,7 +103,7 @@ impl Sources<'_> {
         Ok(hashes)
     }
 
-    /// Merges the sorted hashes.
+    /// Merges the sorted hashes of all sources, so that they stay sorted; places move up by the entries before.
     fn hashes(&self, fresh: &[(u64, u32)], out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let (mut at, mut before) = (vec![0; self.older.len() + 1], vec![0]);

@@ -35,7 +35,7 @@ const SMALL_PACK_BYTES: u64 = 1 << 20;
 /// Bytes nobody needs that are left alone while the store is written to.
 const DEAD_BYTES_MIN: u64 = 16 << 20;
 
-/// Which files compaction writes again.
+/// Which files compaction writes again: those of which enough is dead, in bytes and as a share, and small packs if many.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct CompactionPolicy {
     /// Those of which one in so many bytes is needed by nobody.

@@ -72,7 +72,6 @@ struct LastCheck {
     next_expiry: Time,
 }
 
-/// A file that has outlived its rule.
 struct Expired {
     parent: u64,
     name: FileName,

@@ -25,7 +25,6 @@ const MEMORY_BYTES_MAX: u64 = 16 << 20;
 /// A segment is written again where nothing has more than one in so many of its contents.
 const DEAD_SHARE: u32 = 4;
 
-/// What the thread is asked to do.
 #[derive(Default)]
 struct FileIndexRequests {
     /// Branches that were written to.
@@ -44,7 +43,6 @@ impl FileIndexRequests {
     }
 }
 
-/// What the thread does next.
 struct Work {
     branches: BTreeSet<BranchId>,
     all: bool,

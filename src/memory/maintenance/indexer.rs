@@ -50,7 +50,6 @@ struct IndexRequests {
 #[derive(Clone, Default)]
 pub(in crate::memory) struct Indexer(Arc<(Mutex<IndexRequests>, Condvar)>);
 
-/// A graph that is wanted.
 struct Task {
     segment: Arc<Segment>,
     metric: Metric,

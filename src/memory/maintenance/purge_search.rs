@@ -35,7 +35,7 @@ pub(in crate::memory) struct PurgeSearch {
     elsewhere: HashSet<Hash>,
     /// Hashes of what records say, whatever their ids; without a text there is none.
     content_hashes: HashSet<Hash>,
-    /// Contents of files.
+    /// Hashes of what the files under the names hold.
     contents: HashSet<Hash>,
     /// Hashes of files, which decisions on merges name.
     files: HashSet<Hash>,
@@ -49,7 +49,6 @@ pub(in crate::memory) struct PurgeSearch {
     segments: BTreeSet<Hash>,
 }
 
-/// Selects the entry at a path.
 fn at(path: &[u8]) -> PurgedFiles {
     PurgedFiles { paths: vec![path.to_vec()], ..PurgedFiles::default() }
 }
@@ -61,7 +60,7 @@ fn nonempty_content_hash(version: &Version) -> Option<Hash> {
 }
 
 impl PurgeSearch {
-    /// Begins with names, in order.
+    /// Begins with the names of one purge; nothing is looked at yet.
     pub fn new(items: BTreeSet<Arc<str>>, with_copies: bool) -> PurgeSearch {
         let selection = PurgeSelection { items: items.iter().cloned().collect(), ..PurgeSelection::default() };
         let (ids, paths) = (selection.ids(), selection.paths());

@@ -48,7 +48,6 @@ const BRANCHES_AT_ONCE: usize = 16;
 /// How long operations on files may wait for the entry that commits them.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the maintenance thread is asked to do.
 #[derive(Default)]
 struct MaintenanceRequests {
     seal: bool,

@@ -17,7 +17,6 @@ const COALESCE_INTERVAL: Duration = Duration::from_millis(20);
 /// How long after a failure removal is tried again.
 const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
-/// What the thread is asked to do.
 #[derive(Default)]
 struct ExpiryRequests {
     /// When the next signal ends.
@@ -29,7 +28,6 @@ struct ExpiryRequests {
     stop: bool,
 }
 
-/// What the thread does next.
 enum Next {
     /// Removes signals that have ended, and tells of these leases.
     Expire(BTreeSet<BranchId>),
@@ -65,7 +63,7 @@ impl SignalExpiry {
         self.expect(at);
     }
 
-    /// Tells the thread to end.
+    /// Tells the thread to end, and does not wait for it.
     pub fn stop(&self) {
         self.0.0.lock().stop = true;
         self.0.1.notify_all();

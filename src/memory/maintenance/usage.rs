@@ -23,7 +23,6 @@ pub(in crate::memory) struct FileUsage {
 }
 
 impl FileUsage {
-    /// Returns how many bytes writing it again frees.
     pub fn freed(&self) -> u64 {
         self.length_bytes.saturating_sub(self.needed_bytes)
     }

@@ -13,7 +13,6 @@ use crate::memory::Error;
 use crate::object::Hash;
 use crate::sync::Mutex;
 
-/// What is open of the store's files.
 pub(in crate::memory) struct Storage {
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
     pub manifest: Mutex<manifest::Stored>,

@@ -43,7 +43,7 @@ pub struct BranchInfo {
     pub checkpoints: usize,
 }
 
-/// What a hash names.
+/// What was found by number or hash, or the lines of a comparison.
 #[derive(Clone, Debug)]
 pub struct ShownObject {
     /// One line of JSON. A file's `text` is null where it is not UTF-8.
@@ -59,7 +59,7 @@ impl BranchInfo {
     }
 }
 
-/// What is looked up.
+/// What is looked up: an entry by its number, anything by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShowTarget {
     /// The entry of that number.
@@ -423,7 +423,7 @@ fn shown_version(version: &Version) -> ShownObject {
     ShownObject::line(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Finds a version by its content hash.
+/// Finds a version by its content hash: a scan of all hashes of the state's segments.
 fn version_of(state: &BranchVersion, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
     if let Some(version) = state.unsealed().values().find(|version| version.hash == *hash) {
         return Ok(Some(version.clone()));

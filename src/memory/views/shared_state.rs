@@ -27,7 +27,7 @@ pub struct OwnSignals {
     pub leased: u64,
 }
 
-/// What a branch proposes.
+/// What a branch proposes, as it froze it.
 pub struct ProposedState {
     /// The branch as it was when it proposed: later edits are not in it.
     pub state: Snapshot,

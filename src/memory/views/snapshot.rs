@@ -14,7 +14,6 @@ use crate::sync::Mutex;
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// What the view showed.
     pub(in crate::memory) state: Arc<BranchVersion>,
     /// Where the last export read ended, so that reading on costs no search.
     pub(in crate::memory) place: Arc<Mutex<Option<ExportCursor>>>,

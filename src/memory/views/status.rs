@@ -75,7 +75,6 @@ impl LeaseStatus {
     }
 }
 
-/// How far the records are indexed.
 #[derive(Serialize)]
 struct Index {
     rows: u64,

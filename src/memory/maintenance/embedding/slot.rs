@@ -56,7 +56,6 @@ impl EmbedderSlot {
         self.root.as_deref()
     }
 
-    /// Tells its thread that something was written.
     pub(super) fn wake(&self) {
         self.change(|state| state.has_work = true);
     }
@@ -174,7 +173,7 @@ impl EmbedderSlot {
         self.lock().sets.values().cloned().collect()
     }
 
-    /// Takes vectors into a set.
+    /// Takes vectors into a set, in memory until a file has them.
     pub(super) fn insert(&self, record: &EmbedderRecord, vectors: Vec<(Hash, Arc<DerivedVector>)>) {
         let none = || DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() };
         self.change(|state| state.sets.entry(record.set()).or_insert_with(none).recent.extend(vectors));
@@ -188,7 +187,6 @@ impl EmbedderSlot {
         }
     }
 
-    /// Lets go of all sets but some.
     pub(super) fn retain_sets(&self, keep: impl Fn(&Hash) -> bool) {
         self.lock().sets.retain(|set, _| keep(set));
     }
@@ -203,7 +201,7 @@ impl EmbedderSlot {
         self.lock().refused.contains(text)
     }
 
-    /// Asks for all vectors below a root branch to be made anew.
+    /// Asks for all vectors below a root branch to be made anew; texts that were refused are tried again.
     pub(super) fn ask_reembed(&self, root: BranchId) {
         self.change(|state| {
             state.reembed.insert(root);

@@ -21,11 +21,9 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 pub(super) const UNWRITTEN_MIN: usize = 4096;
 const UNWRITTEN_SHARE: usize = 4;
 
-/// What stopped the work.
+/// What stopped the work: of the two only the embedder's failure is told to queries.
 enum Interruption {
-    /// The embedder did not answer.
     Embedder(EmbedError),
-    /// The store refused.
     Store(Error),
 }
 

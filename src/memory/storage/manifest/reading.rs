@@ -172,7 +172,6 @@ impl PartReading {
     }
 }
 
-/// A checkpoint, with its states by number.
 struct CheckpointRow {
     state: StateRef,
     base: StateRef,

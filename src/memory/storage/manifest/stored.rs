@@ -69,7 +69,6 @@ impl InternTable {
     }
 }
 
-/// A state that a part holds.
 struct StoredState {
     /// Keeps the allocation, so that no other state can get the address that it is found by.
     state: Weak<BranchVersion>,
@@ -153,7 +152,6 @@ impl Stored {
         self.rewrites_all = true;
     }
 
-    /// Notes which number a state has.
     pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
         self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
     }
