@@ -8,7 +8,7 @@ use crate::workspace::{FileNode, ROOT, Tree};
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
 
-/// Who asks.
+/// On whose behalf files are searched: what permission bits are held against.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileReader {
     /// The effective user; 0 may read everything.
@@ -50,7 +50,6 @@ pub(super) struct AccessCheck<'a> {
 }
 
 impl<'a> AccessCheck<'a> {
-    /// Begins with no folder looked at.
     pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
         AccessCheck { tree, reader, directories: HashMap::new() }
     }

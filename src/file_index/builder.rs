@@ -9,7 +9,7 @@ use crate::segment::SegmentError;
 use crate::text::PostingsWriter;
 use crate::workspace::{Packs, TreeError};
 
-/// Builds one segment.
+/// Collects the sections of one segment. Contents come in ascending order of their keys, each followed by its passages.
 #[derive(Default)]
 struct SegmentBuilder {
     keys: Vec<u8>,
@@ -26,7 +26,7 @@ impl SegmentBuilder {
         self.first_rows.extend(self.rows.to_le_bytes());
     }
 
-    /// Adds a passage to it; returns its row.
+    /// Adds a passage to the content that was begun last; returns its row.
     fn passage(&mut self, place: &PassagePlace) -> u32 {
         for number in [place.line, place.start_byte, place.length_bytes] {
             self.places.extend(number.to_le_bytes());

@@ -15,7 +15,6 @@ static KEY_CONTEXT: Context = Context::new("engramfs 2026 indexed content v1");
 pub struct IndexKey(pub Hash);
 
 impl IndexKey {
-    /// Bytes of a key.
     pub(super) const BYTES: usize = size_of::<Hash>();
 
     fn new(content: &FileContent, syntax: Syntax) -> IndexKey {
@@ -26,14 +25,13 @@ impl IndexKey {
     }
 }
 
-/// A content to be indexed.
+/// The content of one file, and how it is cut. Files with one key need only one of these.
 #[derive(Clone)]
 pub struct IndexableContent {
-    /// Its key.
+    /// Made of the content's hash and the syntax, so a file that is renamed from `a.txt` to `a.md` is indexed anew.
     pub key: IndexKey,
     /// The bytes, shared with the tree.
     pub(super) content: FileContent,
-    /// How they are cut into passages.
     pub(super) syntax: Syntax,
 }
 
@@ -46,7 +44,7 @@ impl IndexableContent {
         Some(IndexableContent { key: IndexKey::new(&content, syntax), content, syntax })
     }
 
-    /// Returns the bytes to be read at most.
+    /// Returns how many bytes indexing reads of it at most: its size, or [`INDEXED_BYTES_MAX`] where that is less.
     pub fn bytes(&self) -> u64 {
         self.content.size().min(INDEXED_BYTES_MAX as u64)
     }

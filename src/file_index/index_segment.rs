@@ -20,7 +20,6 @@ use crate::object::{BlobStore, Hash};
 use crate::segment::{Container, ContainerWriter, DerivedFiles, SegmentError};
 use crate::text::Postings;
 
-/// Kind byte of the file.
 const KIND: u8 = 0x78;
 const KEYS: usize = 0;
 const FIRSTS: usize = 1;
@@ -32,7 +31,7 @@ const ROW_BYTES: usize = size_of::<u32>();
 const PLACE_BYTES: usize = 3 * size_of::<u32>();
 const PASSAGE_KEY_BYTES: usize = size_of::<PassageKey>();
 
-/// The sections, in memory.
+/// In the order of the drawing above.
 pub(super) type Sections = [Vec<u8>; SECTIONS];
 
 enum Backing {
@@ -45,11 +44,11 @@ enum Backing {
 pub struct PassagePlace {
     /// The number of its first line, from 1.
     pub line: u32,
-    /// Its first byte.
+    /// Offset of its first byte in the file.
     pub start_byte: u32,
-    /// Its bytes.
+    /// Length of its text, without blank lines at either end.
     pub length_bytes: u32,
-    /// The key of its text.
+    /// The key of its text: a text that is read from the file later has to have the same.
     pub key: PassageKey,
 }
 
@@ -60,7 +59,7 @@ pub struct IndexSegment {
     rows: u32,
     /// The vectors that embedders made of its passages.
     pub(super) derived: DerivedFiles,
-    /// Whether bytes of it were found to be wrong: from then on it is in nobody's way.
+    /// Set once bytes of it were found to be wrong, and never reset: look-ups pass over it from then on.
     is_broken: AtomicBool,
 }
 
@@ -69,7 +68,7 @@ impl IndexSegment {
         IndexSegment { backing, contents, rows, derived: DerivedFiles::default(), is_broken: AtomicBool::new(false) }
     }
 
-    /// Takes sections that were just made.
+    /// Takes sections that were just made, and checks nothing.
     pub(super) fn in_memory(sections: Sections) -> IndexSegment {
         let contents = (sections[KEYS].len() / IndexKey::BYTES) as u32;
         let rows = (sections[PLACES].len() / PLACE_BYTES) as u32;
@@ -104,12 +103,12 @@ impl IndexSegment {
         IndexSegment::open(blobs, name)
     }
 
-    /// Returns the name of its file, if it has one.
+    /// Returns the name of its file; none for a segment that is in memory.
     pub fn name(&self) -> Option<Hash> {
         if let Backing::File(file) = &self.backing { Some(file.name()) } else { None }
     }
 
-    /// Returns how many bytes it is.
+    /// Returns the length of its file, or of all sections of one in memory.
     pub fn bytes(&self) -> u64 {
         match &self.backing {
             Backing::Memory(sections) => sections.iter().map(|section| section.len() as u64).sum(),
@@ -122,7 +121,7 @@ impl IndexSegment {
         if let Backing::File(file) = &self.backing { file.verify() } else { Ok(()) }
     }
 
-    /// Returns whether bytes of it were found to be wrong.
+    /// Returns whether bytes of it were found to be wrong: its contents count as not indexed then.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }

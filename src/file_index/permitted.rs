@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 use crate::text::Collection;
 use crate::workspace::{Packs, TreeError};
 
-/// Readers of one tree that are remembered.
+/// Readers of one tree whose answers are kept; the oldest answer goes first.
 const READERS_MAX: usize = 8;
 
 /// What readers of a tree may not read, as it was found out.
@@ -23,7 +23,7 @@ pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
 pub(super) struct Permitted {
     parts: Vec<VisiblePart>,
     sums: Collection,
-    /// Files that he may not read.
+    /// Inodes of the files that the reader may not read, whether they are indexed or not.
     unreadable: HashSet<u64>,
 }
 
@@ -40,7 +40,7 @@ pub struct PermittedFiles {
 pub struct FilePath {
     /// Its path below `files/`: the least of its names that the caller can reach.
     pub path: Vec<u8>,
-    /// The file.
+    /// Its number in the branch's tree.
     pub inode: u64,
 }
 
@@ -110,7 +110,8 @@ impl PermittedFiles {
         &self.permitted.parts
     }
 
-    /// Returns what the passages add up to.
+    /// Returns number and length of the passages, each counted once for every file that shows it: what BM25 weighs
+    /// against.
     pub fn sums(&self) -> Collection {
         self.permitted.sums
     }

@@ -17,14 +17,14 @@ use crate::workspace::{FileNode, Tree};
 /// The segments of an index at one moment.
 #[derive(Clone, Default)]
 pub struct SegmentSet {
-    /// Grows with every change.
+    /// Grows with every change: [`VisibleFiles::is_of`] compares it in place of the segments.
     pub version: u64,
     /// The segments, newest last.
     pub segments: Vec<Arc<IndexSegment>>,
 }
 
 impl SegmentSet {
-    /// Returns the segment that has a content, and its rows there.
+    /// Returns the newest sound segment that has a content, and its rows there.
     fn find(&self, key: &IndexKey) -> Option<(&Arc<IndexSegment>, Range<u32>)> {
         // A broken segment is as good as none: its contents are indexed again.
         self.segments.iter().rev().find_map(|segment| Some((segment, segment.find(key).ok()??)))
@@ -35,13 +35,12 @@ impl SegmentSet {
     }
 }
 
-/// Tells whether a path is kept out.
 type HidesPath = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// Which paths of a tree are kept out of the index.
 #[derive(Clone)]
 pub struct HiddenPaths {
-    /// Tells rules from others.
+    /// Stands for `hides` where rules are compared, since closures can't be.
     pub rules: Arc<str>,
     /// Whether a path, names joined by `/`, is kept out; none where nothing is.
     pub hides: Option<HidesPath>,
@@ -57,9 +56,8 @@ impl HiddenPaths {
 /// The files with one content: mostly one, and sometimes as many as there are, such as empty ones.
 #[derive(Clone)]
 pub(super) enum Inodes {
-    /// The only one.
     One(u64),
-    /// Several, or what is left of them.
+    /// Two or more at some time. It never goes back to `One`, and is never empty.
     Many(OrdSet<u64>),
 }
 
@@ -98,7 +96,7 @@ impl Inodes {
 /// What is visible of one segment.
 #[derive(Clone)]
 pub struct VisiblePart {
-    /// The segment.
+    /// The segment that the rows are numbers of.
     pub segment: Arc<IndexSegment>,
     /// Its rows that some file shows.
     pub(super) rows: Arc<RoaringBitmap>,
@@ -120,7 +118,7 @@ impl VisiblePart {
         self.rows.iter()
     }
 
-    /// Returns whether each row is shown by one file.
+    /// Returns whether each row is shown by exactly one file.
     pub fn is_all(&self) -> bool {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
@@ -147,29 +145,27 @@ impl VisiblePart {
 
 /// The indexed files of a tree. A clone shares everything with its original until one of them changes.
 pub struct VisibleFiles {
-    /// The tree that it follows.
     pub(super) tree: Tree,
-    /// What of it is kept out.
     pub(super) hidden: HiddenPaths,
-    /// The content of each file that is not hidden.
+    /// By inode, the content of each file that is not hidden.
     pub(super) keys: OrdMap<u64, IndexKey>,
-    /// The files of each content.
+    /// The inverse of `keys`.
     pub(super) files: OrdMap<IndexKey, Inodes>,
     /// Contents that no segment has.
     pending: OrdSet<IndexKey>,
     /// Files and directories that not everybody may read or search.
     pub(super) restricted: OrdSet<u64>,
-    /// What is shown of each segment.
+    /// Segments that showed something at some time. At most one of them shows a given content.
     pub(super) parts: Vec<VisiblePart>,
-    /// What all shown passages add up to.
+    /// Over all parts; a passage counts once for each file that shows it.
     pub(super) sums: Collection,
     version: u64,
-    /// Who may read what of it, as far as somebody asked.
+    /// Answers for readers of exactly this value: what is advanced from it begins without any.
     pub(super) permitted: PermittedCache,
 }
 
 impl VisibleFiles {
-    /// Begins with no file.
+    /// Begins with no file; [`VisibleFiles::advanced`] takes in those of a tree.
     pub fn none(hidden: HiddenPaths) -> VisibleFiles {
         VisibleFiles {
             tree: Tree::default(),
