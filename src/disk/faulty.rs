@@ -169,7 +169,6 @@ impl<D: Disk> Disk for FaultyDisk<D> {
     }
 }
 
-/// One open file of a [`FaultyDisk`].
 struct FaultyFile<D> {
     shared: Arc<FaultyShared<D>>,
     inner: Box<dyn DiskFile>,

@@ -1,5 +1,5 @@
-//! //! Bytes of a whole file, mapped or owned. Either way the first is aligned to 64 bytes, so that columns can be used
-//! as numbers where they lie.
+//! Bytes of a whole file, mapped or owned. Either way the first is aligned to 64 bytes, so that columns can be used as
+//! numbers where they lie.
 
 use std::ops::{Deref, Range};
 

@@ -23,12 +23,12 @@ pub struct JournalFiles<'a> {
     unfinished: Option<u64>,
 }
 
-/// Files that were read.
+/// Journal files that were read, with what has to be cut and removed before more is appended.
 pub struct Replayed {
     /// The last file that counts, and those before it of which no frame tells that they were flushed.
     last: Replay,
     unproven: Vec<Replay>,
-    /// The bytes behind the last whole frame.
+    /// None where the last file ends with a whole frame.
     torn: Option<Torn>,
     /// Later files, which hold nothing that counts.
     dropped: Vec<u64>,

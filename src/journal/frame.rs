@@ -105,11 +105,9 @@ impl FrameKind {
 /// The bytes before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the frame is for.
     pub kind: FrameKind,
-    /// Bytes of payload.
     pub length_bytes: usize,
-    /// Offset known to be flushed when the frame was written.
+    /// Offset in the same file that was known to be flushed when the frame was written.
     pub flushed_to: u64,
     /// Check of header and payload.
     checksum: u64,

@@ -61,7 +61,7 @@ pub enum JournalError {
     Io {
         /// The file, below the store's root.
         path: String,
-        /// What was tried.
+        /// What could not be done to it, for the message: a participle such as `removed`.
         what: &'static str,
         /// The disk's own error.
         source: io::Error,
@@ -69,7 +69,7 @@ pub enum JournalError {
     /// A flush failed or a broken write could not be undone; what is on the disk is unknown.
     #[error("the journal failed earlier ({reason}) and takes no more writes")]
     Poisoned {
-        /// What failed.
+        /// What failed, with the disk's error where there is one.
         reason: String,
     },
     /// Bytes that had been acknowledged as synced are not what was written.

@@ -16,7 +16,7 @@ use crate::disk::{Disk, DiskFile};
 const MAGIC: &[u8; 8] = b"engrJRN2";
 /// Bytes before the first frame.
 pub const FILE_HEADER_BYTES: u64 = 16;
-/// How much is read at a time.
+/// How much is read at a time; a longer frame is read whole.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// Returns the first bytes of the file with that number.
@@ -53,7 +53,7 @@ pub struct Frame<'a> {
     pub offset: u64,
     /// Its payload; the check held, which of content covers the head alone.
     pub payload: &'a [u8],
-    /// The file that it is in.
+    /// The file that it is in: content is read later from where it stands there.
     pub file: &'a Arc<dyn DiskFile>,
 }
 
@@ -145,12 +145,10 @@ impl Replay {
         Ok(length.filter(|_| frame::is_whole(&header, head, payload)))
     }
 
-    /// Returns the file's number.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the file's length.
     pub(super) fn length(&self) -> u64 {
         self.length
     }

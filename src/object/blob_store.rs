@@ -27,7 +27,7 @@ pub struct BlobStore {
 /// What a sweep leaves alone although nothing refers to it.
 #[derive(Default)]
 struct FreshNames {
-    /// Drafts that are being written.
+    /// Numbers of the drafts that are being written.
     drafts: HashSet<u64>,
     /// How many publish files.
     publishing: usize,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A moment: nanoseconds since 1970-01-01T00:00:00Z. Printed as RFC 3339 in UTC.
+/// A moment: nanoseconds since 1970-01-01T00:00:00Z, from the year 1677 to 2262. Printed as RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub i64);
 

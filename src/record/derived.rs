@@ -13,7 +13,7 @@ pub fn text_hash(text: &str) -> Hash {
 /// A vector that an embedder made, with what queries compare: worked out once, when it is made, and not again by each query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DerivedVector {
-    /// The numbers.
+    /// Finite numbers.
     pub vector: Vec<f32>,
     /// Euclidean length.
     pub norm: f32,
@@ -23,7 +23,7 @@ pub struct DerivedVector {
 }
 
 impl DerivedVector {
-    /// Works out what queries compare.
+    /// Computes the length and the int8 copy of a vector of finite numbers.
     pub fn new(vector: Vec<f32>) -> DerivedVector {
         let mut bytes = vec![0; vector.len()].into_boxed_slice();
         let (scale, residual) = vector::quantize(&vector, &mut bytes);

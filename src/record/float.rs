@@ -15,7 +15,7 @@ pub fn vector_bytes(dim: Option<usize>) -> usize {
     }
 }
 
-/// Appends a vector as a JSON array, or `null`.
+/// Appends a vector as a JSON array, or `null`: exactly [`vector_bytes`] bytes.
 pub fn write_vector(out: &mut Vec<u8>, vector: Option<&[f32]>) {
     let Some(vector) = vector else {
         out.extend_from_slice(b"null");

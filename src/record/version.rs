@@ -81,7 +81,7 @@ pub fn filterable(metadata: serde_json::Value, provenance: &Provenance) -> serde
 /// One immutable version of a record.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// The record's id.
+    /// Unique within a branch version.
     pub id: Arc<str>,
     /// Hash of id and content.
     pub hash: Hash,
@@ -105,7 +105,7 @@ pub struct Version {
     derivable: OnceLock<Option<Hash>>,
 }
 
-/// The compact copy of a vector.
+/// A vector's int8 copy, with which queries are compared first.
 #[derive(Clone, Debug)]
 struct Compact {
     bytes: Box<[i8]>,
@@ -115,13 +115,13 @@ struct Compact {
 
 /// What follows from a version's content and was stored with it.
 pub struct Computed {
-    /// The content hash.
+    /// See [`Version::hash`]; a segment compares it with the content before it hands a version out.
     pub hash: Hash,
-    /// Length of the vector.
+    /// Euclidean; 0 without a vector.
     pub norm: f32,
-    /// Bytes as JSON.
+    /// See [`Version::json_bytes`].
     pub json_bytes: u32,
-    /// Number of terms.
+    /// See [`Version::terms`].
     pub terms: u32,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct SimulatedFile {
     /// Changes since the last sync, oldest first. Applied to `durable` they give `live`, unless pages
     /// were lost by a failed sync.
     unsynced: Vec<UnsyncedChange>,
-    /// Handles that are open on it.
+    /// Handles that are open on it: a file without a name takes up room as long as there are any.
     pub(super) handles: usize,
 }
 
@@ -25,12 +25,10 @@ enum UnsyncedChange {
 }
 
 impl SimulatedFile {
-    /// Returns a file all of whose bytes are durable.
     pub(super) fn synced(bytes: Vec<u8>) -> Self {
         Self { live: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
-    /// Returns the bytes as readers see them.
     pub(super) fn live(&self) -> &[u8] {
         &self.live
     }
@@ -67,7 +65,6 @@ impl SimulatedFile {
         Ok(())
     }
 
-    /// Makes the bytes durable.
     pub(super) fn sync(&mut self) {
         let mut durable = std::mem::take(&mut self.durable);
         self.apply(&mut durable, &mut CutOutcome::Everything);

@@ -19,7 +19,6 @@ pub(super) struct ForgetfulShared {
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
     pub(super) failing_sync: Mutex<Option<(ThreadId, i32)>>,
-    /// How large the disk is.
     pub(super) space: SimulatedSpace,
 }
 
@@ -29,7 +28,7 @@ impl ForgetfulShared {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the names alone.
+    /// Locks the names for a power cut, or a change of names: beside nothing else.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Names> {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,13 +51,10 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One open file of a [`ForgetfulDisk`](super::ForgetfulDisk).
 pub(super) struct ForgetfulFile {
-    /// The disk that it is on.
     pub(super) disk: Arc<ForgetfulShared>,
-    /// Its bytes, whatever name leads to them.
+    /// Its bytes, which stay reachable when the name goes.
     pub(super) node: SimulatedNode,
-    /// Whether it was opened for writing.
     pub(super) writable: bool,
 }
 

@@ -16,13 +16,12 @@ pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 /// What a path leads to.
 #[derive(Clone)]
 pub(super) enum SimulatedEntry {
-    /// A folder.
     Folder,
     /// A file's bytes, which its open handles have, too.
     File(SimulatedNode),
 }
 
-/// Holds live and durable names.
+/// The names that are seen now, those on the medium, and the steps between the two.
 #[derive(Default)]
 pub(super) struct Names {
     live: Entries,

@@ -47,7 +47,7 @@ impl SimulatedSpace {
         SimulatedSpace { limit: Mutex::new(*guard(&self.limit)), unlinked: Mutex::default() }
     }
 
-    /// Notes a file that lost its name.
+    /// Notes a file that lost its name: it takes up room until its last handle is closed.
     pub(super) fn unname(&self, node: Option<SimulatedNode>) {
         let mut nameless = guard(&self.unlinked);
         nameless.retain(|node| guard(node).handles > 0);
