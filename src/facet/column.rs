@@ -66,7 +66,7 @@ impl<'a> Column<'a> {
         (1..=u32::BITS).contains(&row_width).then_some(column)
     }
 
-    /// Finds a number.
+    /// Finds where a number falls; none only where the bytes are damaged.
     pub(super) fn place_of_number(&self, key: NumberKey) -> Option<SortPosition> {
         let block = self.last_block(|values| base_of(values).is_some_and(|base| base <= key.bits()))?;
         let (_, values) = self.block(block)?;
@@ -84,7 +84,7 @@ impl<'a> Column<'a> {
         Some(SortPosition { lower_count: (block * BLOCK_VALUES + low) as u32, same })
     }
 
-    /// Finds a string.
+    /// Finds where a string falls among the others, bytewise; none only where the bytes are damaged.
     pub(super) fn place_of_string(&self, operand: &[u8]) -> Option<SortPosition> {
         let block = self.last_block(|values| first_string(values).is_some_and(|first| first <= operand))?;
         let (_, mut values) = self.block(block)?;
@@ -124,7 +124,6 @@ impl<'a> Column<'a> {
         (high > 0).then_some(low)
     }
 
-    /// Returns a block's counts and its values.
     fn block(&self, block: usize) -> Option<(CountColumn<'a>, &'a [u8])> {
         let bytes = piece(self.directory, BLOCK_ENTRY_BYTES, size_of::<u64>(), self.blocks, block)?;
         let (width, rest) = bytes.split_first()?;

@@ -18,7 +18,6 @@ const REST_BIAS: i128 = 1 << 15;
 const REST_BITS: u32 = u16::BITS;
 
 impl NumberKey {
-    /// Returns the key of a number.
     pub(super) fn of(number: &Number) -> Self {
         let (float, rest) = match number.as_i128() {
             Some(whole) => {
@@ -35,7 +34,7 @@ impl NumberKey {
         u128::from(self.float) << REST_BITS | u128::from(self.remainder)
     }
 
-    /// Returns the stored form.
+    /// Returns the stored form: the 80 bits that are in use, little-endian.
     pub(super) fn to_bytes(self) -> [u8; KEY_BYTES] {
         *self.bits().to_le_bytes().first_chunk().expect("a u128 has more bytes than a key")
     }

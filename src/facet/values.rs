@@ -53,12 +53,11 @@ impl<V> Sorted<V> {
 pub(super) struct Numbers(Vec<(NumberKey, u32)>);
 
 impl Numbers {
-    /// Adds a number of a row.
+    /// Adds a number of a row, which is not below the row added before.
     pub(super) fn add(&mut self, number: NumberKey, row: u32) {
         self.0.push((number, row));
     }
 
-    /// Sorts them.
     pub(super) fn sort(mut self) -> Sorted<NumberKey> {
         // The rows need no key: they come in ascending order and the sort is stable.
         self.0.sort_by_key(|(number, _)| *number);

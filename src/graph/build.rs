@@ -12,17 +12,14 @@ use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time.
 pub struct GraphBuilder<'a> {
-    /// How many links nodes have, and how broadly they are looked for.
+    /// Within their limits, see `Params::limited`.
     pub(super) params: Params,
-    /// The links so far.
     pub(super) growing: GrowingGraph<'a>,
-    /// The bytes of the hierarchy.
+    /// The hierarchy's bytes; `hierarchy` says where in them each level lies.
     pub(super) section: Vec<u8>,
-    /// Where in them walks descend.
     pub(super) hierarchy: Hierarchy,
-    /// How many rows are linked.
+    /// How many steps are done, of all passes: see [`GraphBuilder::total`].
     pub(super) done: usize,
-    /// What walks reuse.
     pub(super) scratch: WalkScratch,
 }
 
@@ -117,7 +114,7 @@ impl<'a> GraphBuilder<'a> {
         near
     }
 
-    /// Returns the finished graph's bytes.
+    /// Does the steps that are left, mends what can't be reached, numbers the nodes anew and returns the graph's bytes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         while !self.step(usize::MAX) {}
@@ -163,7 +160,6 @@ fn scattered(place: usize, all: usize) -> u32 {
     (place as u64 * stride % all) as u32
 }
 
-/// Returns the largest number that divides both.
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);

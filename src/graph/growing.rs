@@ -17,10 +17,9 @@ const ALPHA: f32 = 1.05;
 
 /// Every node's neighbours with their distances, in slots of equal number.
 pub(super) struct GrowingGraph<'a> {
-    /// The rows as points.
     pub space: VectorSpace<'a>,
     slots: usize,
-    /// How many links pruning leaves.
+    /// How many links pruning leaves: one less than a finished list has room for, so that mending can always add one.
     links_kept: usize,
     links: Vec<[u8; 4]>,
     distances: Vec<f32>,
@@ -36,7 +35,7 @@ struct GrowingScratch {
     candidates: Vec<(f32, u32)>,
     /// The numbers of those still to be looked at.
     unexamined: Vec<u32>,
-    /// What selecting has dropped.
+    /// What selecting has dropped, for `fill_up` to take from.
     dropped: Vec<(f32, u32)>,
 }
 
@@ -87,7 +86,6 @@ impl<'a> GrowingGraph<'a> {
         }
     }
 
-    /// Returns the neighbours of a node.
     pub fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         self.list(node).iter().map(|&near| u32::from_le_bytes(near))
     }
@@ -119,7 +117,6 @@ impl<'a> GrowingGraph<'a> {
         self.scratch.candidates = chosen;
     }
 
-    /// Replaces a node's list.
     pub fn set(&mut self, node: u32, chosen: &[(f32, u32)]) {
         let at = node as usize * self.slots;
         for (i, &(distance, near)) in chosen.iter().enumerate() {

@@ -143,7 +143,7 @@ impl Hierarchy {
         numbers(section, found.links_at + start * 4, end - start)
     }
 
-    /// Returns the node at a place of a level.
+    /// Returns the node at a place of a level; none behind the last member or the end of the bytes.
     fn member(&self, section: &[u8], level: usize, place: u32) -> Option<u32> {
         self.number(section, self.offsets[level].members_at, level, place)
     }

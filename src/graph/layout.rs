@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         floor
     }
 
-    /// Returns the row of a node.
+    /// Returns the row of a node; none where damage gives a number that no row has.
     #[inline]
     fn row(&self, node: u32) -> Option<u32> {
         self.row_numbers().get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)
@@ -234,15 +234,12 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
 pub(super) struct Parts<'a> {
     /// Rows of the segment, those without a vector too.
     pub rows: usize,
-    /// Numbers of a vector.
     pub dim: usize,
-    /// By what it was built.
     pub metric: Metric,
-    /// Links that each node has room for.
+    /// How many links each node has room for; shorter lists end in [`EMPTY`].
     pub slots: usize,
     /// The row of each node.
     pub nodes: &'a [u32],
-    /// The bytes of the hierarchy.
     pub hierarchy: &'a [u8],
 }
 

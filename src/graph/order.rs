@@ -1,5 +1,5 @@
-//! //! Numbering the nodes so that what is near in space lies near in the file. Each node gets exactly one number,
-//! whatever the links are, or one could not be found any more.
+//! Numbering the nodes so that what is near in space lies near in the file. Each node gets exactly one number, whatever
+//! the links are, or one could not be found any more.
 
 use super::growing::GrowingGraph;
 use super::walk::Adjacency;

@@ -1,5 +1,5 @@
-//! //! What a graph is built from: codes, scales and lengths. Equal ones give equal bytes, which a build that goes on
-//! after an interruption counts on.
+//! What a graph is built from: codes, scales and lengths. Equal ones give equal bytes, which a build that goes on after
+//! an interruption counts on.
 
 /// The compact columns of a segment, by row number from 0; vectors themselves are not needed.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,6 @@ impl<'a> VectorRows<'a> {
         (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect()
     }
 
-    /// Returns a row's int8 code.
     pub(super) fn code(&self, row: u32) -> &'a [i8] {
         &self.codes[row as usize * self.dim..][..self.dim]
     }

@@ -5,17 +5,15 @@ use crate::vector::{self, CoarseQuery, CoarseRows, CoarseSource, Metric};
 
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
 pub(super) struct VectorSpace<'a> {
-    /// Their int8 copies.
     pub rows: VectorRows<'a>,
-    /// By what they are near.
     pub metric: Metric,
     /// The row of each node, ascending.
     pub nodes: Vec<u32>,
-    /// The length of the longest vector.
+    /// The length of the longest vector: under `dot` one more dimension brings all others to it, see [`Metric::apart`].
     longest: f32,
     /// For each node what a step of its code is worth, under cosine by its length; and its size.
     factors: Vec<(f32, f32)>,
-    /// The coarse copies of all nodes.
+    /// The coarse copies of all nodes, by node.
     coarse: Vec<u8>,
 }
 
@@ -43,12 +41,10 @@ impl<'a> VectorSpace<'a> {
         space
     }
 
-    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns the coarse copies of all nodes.
     pub fn coarse(&self) -> CoarseRows<'_> {
         CoarseRows::new(&self.coarse, self.rows.dim)
     }
@@ -73,7 +69,7 @@ impl<'a> VectorSpace<'a> {
         (weight as f32, size)
     }
 
-    /// Puts the distances from one node to others into `out.found`: 0 or more, never NaN.
+    /// Puts the distances from one node to others into `out.values`: 0 or more, never NaN.
     pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {
         out.rows.clear();
         out.rows.extend(others.iter().map(|&other| self.nodes[other as usize]));

@@ -7,10 +7,8 @@ use std::collections::BinaryHeap;
 
 /// The lists that a walk follows: those of a finished graph, or of one that is being built.
 pub(super) trait Adjacency {
-    /// Returns the number of nodes.
     fn nodes(&self) -> usize;
 
-    /// Returns the coarse copies of all nodes.
     fn coarse(&self) -> CoarseRows<'_>;
 
     /// Returns the numbers that a node links to; what is not a node is passed over.
@@ -22,14 +20,13 @@ pub(super) trait Visibility {
     /// Asks memory for what [`Visibility::sees`] reads.
     fn fetch(&self, node: u32);
 
-    /// Tells whether a node may be found.
+    /// Tells whether a node may be found. Asked some time after `fetch`, when memory has answered.
     fn sees(&self, node: u32) -> bool;
 
-    /// Whether every node may be found.
+    /// Whether every node may be found, so that none has to be asked for.
     const ALL: bool = false;
 }
 
-/// Every node may be found.
 pub(super) struct All;
 
 impl Visibility for All {
@@ -82,13 +79,11 @@ impl RankedNode {
         Self(u64::from(ordered) << 32 | u64::from(!node))
     }
 
-    /// Returns the node.
     #[inline]
     pub fn node(self) -> u32 {
         !(self.0 as u32)
     }
 
-    /// Returns the score.
     #[inline]
     pub fn score(self) -> f32 {
         let ordered = (self.0 >> 32) as u32;

@@ -28,7 +28,7 @@ pub struct MaxScore<'a> {
 struct Cursor<'a> {
     term: usize,
     list: PostingList<'a>,
-    /// The posting it is at.
+    /// The posting it is at: a row, and how often that holds the term.
     posting: (u32, u32),
 }
 

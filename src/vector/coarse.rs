@@ -75,7 +75,6 @@ impl<'a> CoarseRows<'a> {
     }
 }
 
-/// Returns the number of bytes of a code.
 const fn code_size(dim: usize) -> usize {
     dim.div_ceil(COARSE_BLOCK_VALUES) * COARSE_BLOCK_BYTES
 }
@@ -239,7 +238,7 @@ impl CoarseQuery {
         out.scores.extend(products.map(|(&place, &product)| self.score(product, rows.factors(place))));
     }
 
-    /// Returns about the score of one row.
+    /// Returns about the score of one row, the same bits as [`CoarseQuery::estimates`] gives.
     #[must_use]
     #[inline]
     pub fn estimate(&self, rows: CoarseRows<'_>, place: u32) -> f32 {

@@ -15,12 +15,10 @@ const WIDTH: usize = 8;
 /// The running sums of the 64 lanes.
 type Lanes = [__m256; BLOCK_VALUES / WIDTH];
 
-/// Tells whether this processor has AVX2.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2")
 }
 
-/// Returns the inner product.
 #[target_feature(enable = "avx2")]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes: Lanes = [_mm256_setzero_ps(); _];
@@ -34,7 +32,6 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold(lanes)
 }
 
-/// Returns the squared euclidean distance.
 #[target_feature(enable = "avx2")]
 fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes: Lanes = [_mm256_setzero_ps(); _];
@@ -48,7 +45,6 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
     fold(lanes)
 }
 
-/// Adds the products of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
@@ -57,7 +53,6 @@ fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALU
     }
 }
 
-/// Adds the squared differences of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
@@ -92,8 +87,6 @@ fn fold(mut lanes: Lanes) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// Returns the inner product of two codes.
-///
 /// The values are widened to 16 bits first: the instruction that multiplies bytes saturates.
 #[target_feature(enable = "avx2")]
 fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
@@ -135,7 +128,6 @@ fn widen(block: &[i8; BLOCK_VALUES], i: usize) -> __m256i {
     _mm256_cvtepi8_epi16(unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) })
 }
 
-/// Puts the inner products of a code with some rows into `out`.
 #[target_feature(enable = "avx2")]
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
@@ -145,7 +137,6 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     }
 }
 
-/// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx2")]
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;

@@ -15,12 +15,11 @@ const WIDTH: usize = 16;
 /// The running sums of the 64 lanes.
 type Lanes = [__m512; BLOCK_VALUES / WIDTH];
 
-/// Tells whether this processor has all parts of AVX-512 that are used here.
+/// Tells whether this processor has all parts of AVX-512 that are used here; some have only a few.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
 }
 
-/// Returns the inner product.
 #[target_feature(enable = "avx512f")]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes: Lanes = [_mm512_setzero_ps(); _];
@@ -34,7 +33,6 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold(lanes)
 }
 
-/// Returns the squared euclidean distance.
 #[target_feature(enable = "avx512f")]
 fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes: Lanes = [_mm512_setzero_ps(); _];
@@ -48,7 +46,6 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
     fold(lanes)
 }
 
-/// Adds the products of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
@@ -57,7 +54,6 @@ fn add_products(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALU
     }
 }
 
-/// Adds the squared differences of one block to the lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add_squares(lanes: &mut Lanes, x: &[f32; BLOCK_VALUES], y: &[f32; BLOCK_VALUES]) {
@@ -88,11 +84,8 @@ fn fold(lanes: Lanes) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// Returns the inner product of two codes.
-///
-/// The instruction multiplies unsigned with signed bytes, so the first side is shifted up by 128,
-/// and 128 times the sum of the second side is taken off at the end. Sums may wrap on the way; the
-/// result fits, so it comes out right.
+/// The instruction multiplies unsigned with signed bytes, so the first side is shifted up by 128, and 128 times the sum
+/// of the second side is taken off at the end. Sums may wrap on the way; the result fits, so it comes out right.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     let mut sums = [_mm512_setzero_si512(); 2];
@@ -121,8 +114,6 @@ fn add_codes(sums: &mut [__m512i; 2], x: &[i8; BLOCK_VALUES], y: &[i8; BLOCK_VAL
 /// the adding up at the end.
 const SIDE_BY_SIDE: usize = 4;
 
-/// Puts the inner products of a code with some rows into `out`.
-///
 /// Here the rows are shifted up, so that what is to be taken off is the same for all.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
@@ -177,7 +168,6 @@ fn fold_four([a, b, c, d]: [__m512i; SIDE_BY_SIDE]) -> [i32; SIDE_BY_SIDE] {
     sums
 }
 
-/// Returns one block of a code.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load_code(block: &[i8; BLOCK_VALUES]) -> __m512i {
@@ -185,7 +175,6 @@ fn load_code(block: &[i8; BLOCK_VALUES]) -> __m512i {
     unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
 }
 
-/// Puts the inner products of a code with some rows of half bytes into `out`.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
@@ -207,7 +196,6 @@ fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     }
 }
 
-/// Adds the products of one block of half bytes to the sum.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn add_block(sum: &mut __m512i, x: &[i8; COARSE_BLOCK_VALUES], y: &[u8; COARSE_BLOCK_BYTES]) {

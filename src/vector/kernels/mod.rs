@@ -90,26 +90,22 @@ impl Kernels {
         found
     }
 
-    /// Returns the name of the instruction set.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the inner product.
     pub(super) fn dot(&self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "both vectors have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.dot)(a, b) }
     }
 
-    /// Returns the squared euclidean distance.
     pub(super) fn l2_squared(&self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "both vectors have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.l2_squared)(a, b) }
     }
 
-    /// Returns the inner product of two codes.
     pub(super) fn dot_i8(&self, a: &[i8], b: &[i8]) -> i32 {
         assert_eq!(a.len(), b.len(), "both codes have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.

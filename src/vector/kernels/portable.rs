@@ -8,12 +8,10 @@ use super::{
 /// The variant that runs everywhere, and that the others are checked against.
 pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, l2_squared, dot_i8, dots_i8, dots_coarse };
 
-/// Returns the inner product.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum(a, b, |x, y| x * y)
 }
 
-/// Returns the squared euclidean distance.
 fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
     sum(a, b, |x, y| (x - y) * (x - y))
 }
@@ -45,12 +43,11 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     lanes[0]
 }
 
-/// Returns the inner product of two codes. Whole numbers need no order.
+/// The order of adding is free: whole numbers give the same sum in any.
 fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
 }
 
-/// Puts the inner products of a code with some rows into `out`.
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
@@ -59,7 +56,6 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     }
 }
 
-/// Puts the inner products of a code with some rows of half bytes into `out`.
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
     for (&row, out) in rows.iter().zip(out) {
@@ -67,7 +63,6 @@ fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     }
 }
 
-/// Returns the inner product of one block.
 #[inline(always)]
 fn dot_block(x: &[i8; COARSE_BLOCK_VALUES], y: &[u8; COARSE_BLOCK_BYTES]) -> i32 {
     let (low, high) = x.split_at(COARSE_BLOCK_BYTES);
