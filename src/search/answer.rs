@@ -73,19 +73,19 @@ pub struct Hit {
 pub struct Answer {
     /// What was found, best first; equal scores by id.
     pub hits: Vec<Hit>,
-    /// How the query was answered.
+    /// The mode in which it was answered, which need not be the one asked for.
     pub mode: Mode,
-    /// Why not in the mode asked for, where it was not.
+    /// Why not in the mode asked for; none where it was.
     pub reason: Option<String>,
     /// Name path of the branch that was asked.
     pub branch: Arc<str>,
     /// Content hash of the branch version that was searched.
     pub head: Hash,
-    /// Whether the answer is proven.
+    /// Whether the hits are proven to be the best: no graph was walked.
     pub exact: bool,
     /// Microseconds from query to answer.
     pub micros: u64,
-    /// The beginning of the query.
+    /// The beginning of the query's line, see [`Query::echo`](super::Query::echo).
     pub query: String,
     /// What the query wants echoed.
     pub tag: Value,

@@ -40,11 +40,11 @@ pub struct SearchSource {
 
 /// What a query came to.
 pub struct SearchResult {
-    /// The hits, best first.
+    /// Best first, `k` of them at most.
     pub hits: Vec<Hit>,
-    /// How it was answered.
+    /// The mode in which it was answered: where that asked for can't be had, another.
     pub mode: Mode,
-    /// Why not in the mode asked for.
+    /// Why not in the mode asked for; none where it was.
     pub reason: Option<String>,
     /// Whether the hits are proven to be the best: no graph was walked.
     pub exact: bool,

@@ -14,11 +14,9 @@ use crate::text::{Collection, Language, MaxScore, Scorer};
 /// Names what holds words of a query. Equal scores are ordered by id, then by source; files come last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HitKey {
-    /// A record, and the number of its source.
+    /// A record, and the number of its source: the same id in two sources is two hits.
     Record(Arc<str>, usize),
-    /// A passage of a file.
     File {
-        /// The file's path.
         path: Vec<u8>,
         /// The passage's first line.
         line: u32,
@@ -27,30 +25,23 @@ pub enum HitKey {
     },
 }
 
-/// What holds words of a query.
 #[derive(Clone)]
 pub enum HitRow {
-    /// A version of a record.
     Record(Row),
-    /// A passage of a file.
     File(FileRow),
 }
 
 /// A passage, and a file that shows it.
 #[derive(Clone)]
 pub struct FileRow {
-    /// The segment of the index.
     pub segment: Arc<IndexSegment>,
-    /// Where in the file.
     pub passage: PassagePlace,
-    /// The file's number in the tree of the branch.
+    /// The file's number in the tree of the branch: the text is read from this file.
     pub inode: u64,
 }
 
-/// What answers by its words.
 pub type WordHit = Ranked<f64, HitKey, HitRow>;
 
-/// The best so far.
 pub type BestRows = Top<f64, HitKey, HitRow>;
 
 /// Returns the `k` records and passages of all sources with the best scores, best first. What holds none of the query's

@@ -17,9 +17,9 @@ use crate::vector::PreparedVector;
 /// however many there are.
 #[derive(Clone)]
 pub struct DerivedVectors {
-    /// The identity of the embedder.
+    /// Identity of the embedder: vectors of another one are never looked at.
     pub embedder: Hash,
-    /// Numbers of a vector.
+    /// How many numbers each vector has.
     pub dim: usize,
     /// Vectors of unsealed versions, and of rows whose file is not written yet, by the hash of the text.
     pub recent: HashMap<Hash, Arc<DerivedVector>>,

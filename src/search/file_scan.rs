@@ -23,30 +23,26 @@ pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassagePlace, u64) -> Result
 pub struct FileSource<'a> {
     /// What hits from there name as their source.
     pub source: Arc<str>,
-    /// The branch whose files they are.
+    /// Name path of the branch whose files they are.
     pub branch: Arc<str>,
-    /// What is indexed.
+    /// What the caller may read of what is indexed: nothing else counts, not even in the statistics.
     pub files: PermittedFiles,
-    /// The vectors that an embedder made of their passages.
+    /// The vectors that an embedder made of their passages; none without an embedder.
     pub derived: Option<DerivedVectors>,
     /// Reads what is shown.
     pub read: &'a PassageReader<'a>,
 }
 
-/// The files, and the rules of the search.
 pub struct FileScan<'a> {
-    /// What is searched.
     pub files: &'a PermittedFiles,
-    /// The vectors that an embedder made of their passages.
+    /// None without an embedder.
     pub(super) derived: Option<&'a DerivedVectors>,
-    /// The time limit.
     pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
     pub(super) is_wanted: bool,
 }
 
 impl<'a> FileScan<'a> {
-    /// Prepares a search.
     pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
         let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
         FileScan { files: &source.files, derived: source.derived.as_ref(), timer, is_wanted }

@@ -9,10 +9,8 @@ use std::collections::BTreeMap;
 /// in the middle of both would then beat the first of one.
 pub const RRF_K: f64 = 10.0;
 
-/// One id in the fused order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fused<I, const N: usize> {
-    /// Who it is.
     pub id: I,
     /// The sum of `1 / (RRF_K + rank)` over the lists that hold the id.
     pub score: f64,

@@ -17,7 +17,7 @@ const STEM_STEPS: usize = 8;
 
 /// Terms that some visible record holds: the query's words, and words that share their stems.
 pub struct MatchedTerms<'a> {
-    /// The terms, each once.
+    /// The terms, each once, sorted.
     pub terms: Vec<Box<str>>,
     /// What counts as one word.
     pub groups: Vec<TermGroup>,
@@ -29,7 +29,6 @@ pub struct MatchedTerms<'a> {
 
 /// The index of one layer, and its list of each term.
 pub struct LayerTerms<'a> {
-    /// The index.
     pub postings: Postings<'a>,
     /// Of each term where it is in the index; none where it is not.
     pub lists: Vec<Option<PostingList<'a>>>,

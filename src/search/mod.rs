@@ -43,7 +43,7 @@ use crate::segment::SegmentError;
 /// Says why a query has no answer.
 #[derive(Debug, Error)]
 pub enum SearchError {
-    /// Stored bytes could not be read.
+    /// Stored bytes can't be read or are damaged.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The vector is of another length than those it is compared with.
@@ -60,7 +60,7 @@ pub enum SearchError {
     /// The record that the query names is not there.
     #[error("there is no record {0} to compare with")]
     NoRecord(String),
-    /// The time limit was reached.
+    /// The time limit was reached, which had this many milliseconds.
     #[error("the query took longer than its {0} ms")]
     Timeout(u64),
 }

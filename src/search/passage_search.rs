@@ -15,10 +15,8 @@ use crate::vector::{Code, PreparedVector};
 /// Steps that it takes to compare a vector's code.
 const CODE_STEPS: usize = 4;
 
-/// What answers by its vector.
 pub type NearHit = Ranked<f32, HitKey, HitRow>;
 
-/// The nearest so far.
 type NearestRows = Top<f32, HitKey, HitRow>;
 
 impl FileScan<'_> {

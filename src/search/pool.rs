@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::top::Top;
 use crate::record::{DerivedVector, Version};
 
-/// Where a row is.
 pub enum RowLocation {
     /// In no segment.
     Unsealed(Arc<Version>),
@@ -17,13 +16,11 @@ pub enum RowLocation {
     SealedDerived(usize, u32, u32),
 }
 
-/// A row that the bounds do not rule out.
 pub struct Candidate {
     /// Its score is not above this.
     pub upper_bound: f32,
-    /// Which of the sources it is in.
+    /// Number of the source among all that are searched.
     pub source: usize,
-    /// Where it is.
     pub location: RowLocation,
 }
 

@@ -28,11 +28,10 @@ pub const ROWS_A_SIEVE: usize = 32;
 pub struct Scan<'a> {
     /// Number of the source among all that are searched.
     pub source_index: usize,
-    /// What is searched.
     pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
-    /// The vectors that an embedder made.
+    /// None without an embedder.
     pub derived: Option<&'a DerivedVectors>,
     /// Of each layer, those of its rows; empty without an embedder.
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
@@ -40,17 +39,13 @@ pub struct Scan<'a> {
     matching_rows: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the timer.
     filter_steps: usize,
-    /// The time limit.
     pub timer: &'a QueryTimer<'a>,
 }
 
-/// A record and its score.
 pub struct Scored<S> {
-    /// In which source it is.
+    /// Number of the source among all that are searched.
     pub source_index: usize,
-    /// Its id.
     pub id: Arc<str>,
-    /// The row that holds it.
     pub row: Row,
     /// Larger is better.
     pub score: S,
@@ -140,13 +135,11 @@ impl<'a> Columns<'a> {
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
-    /// Returns the columns of unsealed versions.
     pub fn of_loose(codes: &'a Codes) -> Columns<'a> {
         let Codes { bytes, scales, residuals, norms } = codes;
         Columns { codes: bytes, scales, residuals, norms }
     }
 
-    /// Returns the columns of derived vectors, by their numbers.
     pub fn of_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
         let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
         Columns { codes, scales, residuals, norms }

@@ -53,7 +53,6 @@ pub struct SearchParams {
     pub ef: Option<usize>,
 }
 
-/// What was found.
 pub struct VectorSearch {
     /// Best first, equal scores by id.
     pub hits: Vec<Scored<f32>>,

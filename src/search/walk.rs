@@ -8,7 +8,6 @@ use super::scan::{Columns, Scan};
 use crate::graph::{Beam, WalkScratch};
 use crate::vector::PreparedVector;
 
-/// The memory of a walk, kept for the next one.
 #[derive(Default)]
 struct WalkMemory {
     scored_nodes: Vec<(f32, u32)>,
