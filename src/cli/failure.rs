@@ -25,7 +25,6 @@ pub struct CommandError {
 }
 
 impl CommandError {
-    /// Returns a failure out of its parts.
     pub fn new(
         exit: Exit,
         code: impl Into<String>,

@@ -60,7 +60,7 @@ impl Waiting {
         Waiting { label, line: TerminalLine::new(hidden) }
     }
 
-    /// Waits on.
+    /// Shows the seconds so far, unless the line was drawn a moment ago: to be called as often as one likes.
     pub fn tick(&self) {
         self.line.draw(|elapsed| format!("{} {} s", self.label, elapsed.as_secs()));
     }
@@ -77,7 +77,7 @@ pub struct ProgressLine {
 enum Quantity {
     /// Bytes, of so many.
     Bytes(u64),
-    /// Things of this name.
+    /// What has this plural name, such as `entries`.
     Things(&'static str),
 }
 

@@ -31,15 +31,12 @@ const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_CO
 /// Whom a command runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxUser {
-    /// The user.
     pub uid: u32,
-    /// The group.
     pub gid: u32,
     /// Whether this process is another user, and has to become that one.
     pub is_other: bool,
 }
 
-/// A sandbox to be started.
 pub struct Sandbox {
     bwrap: PathBuf,
     directory: PathBuf,

@@ -124,7 +124,7 @@ impl Argument {
     }
 }
 
-/// What is wrong with an argument.
+/// What was written in place of an argument, or that it is missing; [`ArgumentError::hint`] says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ArgumentError {

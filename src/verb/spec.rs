@@ -47,7 +47,7 @@ pub enum Channel {
 /// Whether a verb is a command, too.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandForm {
-    /// It is none.
+    /// It is none: only a mount has it.
     Lacking,
     /// It takes a branch and the verb's arguments.
     OfTable(CommandHelp),
@@ -60,7 +60,7 @@ pub enum CommandForm {
 pub struct CommandHelp {
     /// What it does.
     pub about: &'static str,
-    /// What the branch is to it.
+    /// Help of the argument that names the branch.
     pub target: &'static str,
     /// Command lines, two blanks before each.
     pub examples: &'static str,

@@ -93,7 +93,7 @@ struct Import<'a> {
     rows: u64,
     /// Records put and deleted.
     put_and_deleted: [u64; 2],
-    /// The last receipt.
+    /// The receipt of the last commit: head and entry that are printed come from it.
     last_receipt: Value,
 }
 

@@ -137,7 +137,6 @@ fn user(wanted: Option<u32>) -> Result<SandboxUser, CommandError> {
     Ok(SandboxUser { uid, gid, is_other })
 }
 
-/// Where the branch is.
 struct RunTarget {
     directory: PathBuf,
     parent: PathBuf,

@@ -16,9 +16,7 @@ use crate::memory::{Environment, Memory, OpenMode};
 
 /// What is mounted where; both absolute, so that they stay true wherever the process goes.
 pub struct Site {
-    /// The store's directory.
     pub store: PathBuf,
-    /// The mountpoint.
     pub mnt: PathBuf,
 }
 

@@ -214,7 +214,6 @@ pub(super) fn restore(memory: &Memory, who: &Actor, branch: BranchId, folder: &P
     Err(damaged(format!("the files that {} lists are not those that came of it", folder.join(INDEX).display())))
 }
 
-/// Makes files in a branch.
 struct FileMaker<'a> {
     memory: &'a Memory,
     who: &'a Actor,

@@ -63,10 +63,8 @@ struct DumpManifest {
     agents: Option<u64>,
 }
 
-/// One branch.
 #[derive(Serialize, Deserialize)]
 struct DumpedBranch {
-    /// Its name path.
     path: String,
     /// Where its present state is stored.
     folder: PathBuf,
@@ -101,7 +99,6 @@ struct DumpedBranch {
     inherits_rules: Option<bool>,
 }
 
-/// A shared log.
 #[derive(Serialize, Deserialize)]
 struct DumpedLog {
     entries: u64,
@@ -129,7 +126,6 @@ struct DumpedProposal {
     text: String,
 }
 
-/// One checkpoint.
 #[derive(Serialize, Deserialize)]
 struct DumpedCheckpoint {
     label: String,

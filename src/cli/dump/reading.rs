@@ -283,7 +283,6 @@ impl DumpReader<'_> {
         Ok(all_ended)
     }
 
-    /// Reads the records of a file.
     fn records_of(
         &self,
         path: &Path,
@@ -296,7 +295,6 @@ impl DumpReader<'_> {
         })
     }
 
-    /// Returns the value of a setting.
     fn setting(&self, dumped: &DumpedBranch, setting: Setting) -> Result<String, CommandError> {
         let path = self.folder.join(&dumped.folder).join(CONFIG).join(setting.name());
         let value = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;

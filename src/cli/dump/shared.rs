@@ -25,7 +25,6 @@ struct AgentLine {
     barred: bool,
 }
 
-/// A signal.
 #[derive(Serialize, Deserialize)]
 struct SignalLine {
     key: String,
@@ -116,7 +115,7 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
 /// How many signals a file has, and how many of them had ended.
 #[derive(Default)]
 pub struct SignalsRead {
-    /// All of them.
+    /// All lines of the file, those that had ended included.
     pub signals: u64,
     /// Those whose time was over, which were not given.
     pub ended: u64,

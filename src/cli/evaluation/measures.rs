@@ -27,7 +27,6 @@ impl RetrievalScore {
 }
 
 impl RetrievalScore {
-    /// Adds another answer's.
     pub fn add(&mut self, other: RetrievalScore) {
         self.recall += other.recall;
         self.ndcg += other.ndcg;

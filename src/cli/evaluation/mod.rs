@@ -31,9 +31,7 @@ pub struct ModeEvaluation {
 pub struct MissedQuestion {
     /// Its line in the file.
     pub line: usize,
-    /// What was asked.
     pub question: String,
-    /// How well it was answered.
     pub score: RetrievalScore,
     /// The ids of the evidence that was not found.
     pub missed: Vec<String>,

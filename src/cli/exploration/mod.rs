@@ -34,9 +34,9 @@ pub struct Exploration<'a> {
     pub candidates: &'a [String],
     /// How many run at a time.
     pub jobs: usize,
-    /// How long each command may take.
+    /// How long each command may take; none for no limit.
     pub timeout: Option<Duration>,
-    /// The least score that is good enough.
+    /// The least score that is good enough; none where every score is.
     pub score_min: Option<f64>,
     /// Whether the branches stay.
     pub keep: bool,

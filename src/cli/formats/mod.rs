@@ -62,14 +62,13 @@ impl Format {
 pub enum InputRow {
     /// A line of JSON, with its number from 1.
     Line {
-        /// Its number in the file.
         number: usize,
         /// Its bytes, without the line end.
         bytes: Vec<u8>,
     },
     /// A vector without anything else.
     Vector {
-        /// The record's id.
+        /// Out of the file of ids, or made of the row's number.
         id: String,
         vector: Vec<f32>,
     },

@@ -17,14 +17,11 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a, dtype='<f4'))";
 
-/// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NpyHeader {
-    /// Bytes of a component.
+    /// Bytes of a component: 2, 4 or 8.
     pub width: usize,
-    /// How many rows there are.
     pub rows: u64,
-    /// How many components a row has.
     pub dim: usize,
     /// Where the rows begin, in bytes.
     pub offset: u64,
@@ -53,7 +50,6 @@ impl NpyHeader {
         parse(&String::from_utf8_lossy(&text), offset).map_err(|what| malformed(path, what, CONVERT))
     }
 
-    /// Returns the bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.dim * self.width
     }

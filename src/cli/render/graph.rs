@@ -14,11 +14,10 @@
 /// The drawing beside one entry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// The entry's index.
+    /// Its index in `parents`.
     pub entry: usize,
     /// A row above its own, where columns run together.
     pub row_above: Option<String>,
-    /// Its own row.
     pub row: String,
     /// A row below, where a column opens or is joined.
     pub row_below: Option<String>,

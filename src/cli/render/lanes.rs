@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::text;
 
-/// The lineage as a graph.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
     /// For each entry the entries it follows, the one on its own branch first.
@@ -26,7 +25,7 @@ impl Lanes {
         lanes
     }
 
-    /// Returns the newest entry of a branch.
+    /// Returns the index of a living branch's newest entry; none for any other name path.
     pub fn tip(&self, name_path: &str) -> Option<usize> {
         self.tips.get(name_path).copied()
     }

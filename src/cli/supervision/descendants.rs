@@ -101,7 +101,7 @@ fn below(roots: &[Pid]) -> Vec<Pid> {
     found
 }
 
-/// Returns all processes with their parents.
+/// Returns all processes, each with its parent behind it.
 fn parents() -> Vec<(Pid, Pid)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pair = |name: &str| {

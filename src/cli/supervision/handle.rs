@@ -31,7 +31,7 @@ struct PoolMembers {
     inputs: HashMap<Pid, ChildStdin>,
 }
 
-/// A supervisor.
+/// A supervisor that runs, for as long as this is not dropped.
 pub struct Supervised<'a> {
     pool: &'a SupervisorPool,
     pid: Pid,

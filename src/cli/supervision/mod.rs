@@ -32,7 +32,7 @@ pub struct SupervisedCommand {
     pub directory: PathBuf,
     /// What it finds in `ENGRAMFS_CANDIDATE`.
     pub candidate: String,
-    /// How long it may take.
+    /// Milliseconds after which it is killed; none for no limit.
     pub limit_ms: Option<u64>,
     /// Whether the last of its standard output is wanted; else that goes where standard error does.
     pub captures: bool,
@@ -56,8 +56,7 @@ pub enum CommandEnd {
 /// What a supervisor answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedEnd {
-    /// How it ended.
     pub end: CommandEnd,
-    /// The last of its standard output, where that was wanted.
+    /// The last 64 KiB of its standard output; empty where that was not wanted.
     pub output: String,
 }

@@ -26,7 +26,7 @@ pub struct Closed {
     memory: Arc<Memory>,
     branch: BranchId,
     who: Actor,
-    /// Whether there is something that has to be ended in good order.
+    /// Whether the store was opened for writing: only then closing it writes something, and can fail.
     writes: bool,
 }
 

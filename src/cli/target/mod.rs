@@ -47,11 +47,11 @@ pub enum Target {
 /// What a verb does with a branch that is not mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Looks only.
+    /// Looks only, and takes no lock: a process that serves the store may be at work.
     Read,
-    /// Changes something.
+    /// Changes something, so that no other process may have the store.
     Write,
-    /// Changes something, in a store that may not be there yet.
+    /// Changes something, in a store that is made where it is not there yet.
     Create,
 }
 
@@ -216,7 +216,6 @@ impl Target {
         }
     }
 
-    /// Returns the target of a child branch.
     pub fn child(&self, name: &str) -> Target {
         match self {
             Target::Mounted(directory) => Target::Mounted(directory.join("branches").join(name)),

@@ -34,13 +34,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What to do where a mount answers with something else than expected.
 const VERSIONS: &str = "check that mount and program are of one version";
 
-/// A branch's directory.
 pub struct Mounted<'a> {
     directory: &'a Path,
 }
 
 impl<'a> Mounted<'a> {
-    /// Returns the branch that `directory` shows.
     pub fn new(directory: &'a Path) -> Mounted<'a> {
         Mounted { directory }
     }
