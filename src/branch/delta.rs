@@ -57,7 +57,7 @@ impl VersionIndex {
     }
 }
 
-/// What a delta could not be read for.
+/// Why a delta can't be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
     /// The bytes are none that this version wrote.
@@ -69,7 +69,7 @@ pub enum DeltaError {
     /// A tree of files could not be read or written.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// A version is not where it should be.
+    /// The version with this content hash is in none of the rows at hand.
     #[error("the version {0} is not there")]
     Missing(Hash),
 }

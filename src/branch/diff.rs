@@ -12,9 +12,9 @@ use crate::segment::{Row, SegmentError};
 pub struct RecordDifference {
     /// The record's id.
     pub id: Arc<str>,
-    /// Its version in the first state.
+    /// Its version in the first state; none where that lacks the record.
     pub old: Option<Row>,
-    /// Its version in the second state.
+    /// Its version in the second state; none where that lacks the record.
     pub new: Option<Row>,
 }
 

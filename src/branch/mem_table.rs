@@ -54,12 +54,12 @@ impl MemTable {
         self.by_id.values()
     }
 
-    /// Returns most of them side by side, with the rows that count.
+    /// Returns the cache, and which of its rows are still versions of this table.
     pub fn cached(&self) -> (&CodeCache, &Visible) {
         (&self.cache, &self.cached_rows)
     }
 
-    /// Goes through the others.
+    /// Goes through those that are not in the cache, in the order of their ids.
     pub fn uncached(&self) -> impl Iterator<Item = &Arc<Version>> {
         self.uncached.values()
     }
@@ -70,7 +70,6 @@ impl MemTable {
         self.by_id.range::<_, str>((after.map_or(Unbounded, Excluded), Unbounded))
     }
 
-    /// Goes through what differs from others.
     pub(super) fn diff<'a>(&'a self, new: &'a MemTable) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
         self.by_id.diff(&new.by_id)
     }
@@ -90,7 +89,6 @@ impl MemTable {
         }
     }
 
-    /// Takes the version of a record out.
     pub(super) fn remove(&mut self, id: &str) {
         if self.by_id.remove(id).is_some()
             // A version is either uncached or a visible row of the cache, never both.
@@ -128,7 +126,7 @@ pub struct Codes {
 }
 
 impl CodeCache {
-    /// Returns the version in a row.
+    /// Returns the version in a row. It panics for one behind the last.
     pub fn version(&self, row: u32) -> &Arc<Version> {
         &self.versions[row as usize]
     }

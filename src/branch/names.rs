@@ -38,7 +38,7 @@ const RESERVED: [&str; 23] = [
 /// Says why a name is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NameError {
-    /// Empty or too long.
+    /// Empty or too long: the beginning of the name, and how many bytes the whole of it has.
     #[error("a name has 1 to 64 bytes, and '{0}' has {1}")]
     Length(String, usize),
     /// A character that names don't have.

@@ -1,4 +1,4 @@
-//! //! Going through a state in the order of ids: layers and unsealed versions are merged as they are read, so that it
+//! Going through a state in the order of ids: layers and unsealed versions are merged as they are read, so that it
 //! takes memory for one row of each.
 
 use std::sync::Arc;

@@ -64,15 +64,14 @@ pub struct BranchVersion {
     pub(super) layers: Vec<Layer>,
     /// Versions that are in no segment yet.
     pub(super) unsealed: MemTable,
-    /// The hashes of all visible versions, added up.
+    /// The set hash of all visible versions: one that comes is added, one that goes is taken out.
     pub(super) sum: Arc<SetHash>,
-    /// Sums over all visible versions.
+    /// Over all visible versions, kept up as `sum` is.
     pub(super) totals: RowTotals,
     /// When records were deleted that are not there again.
     pub(super) deletions: OrdMap<Arc<str>, Time>,
-    /// The tree of files.
     pub(super) files: Tree,
-    /// That of [`BranchVersion::head`], once asked for.
+    /// Computed when [`BranchVersion::head`] is first asked for; a change of the content empties it.
     pub(super) head: OnceLock<Hash>,
 }
 
@@ -100,12 +99,12 @@ impl BranchVersion {
         &self.files
     }
 
-    /// Puts equal files in place that are stored elsewhere.
+    /// Puts equal files in place that are stored elsewhere, so that the head stays.
     pub fn replace_by_equal_files(&mut self, files: Tree) {
         self.files = files;
     }
 
-    /// Puts other files in place.
+    /// Puts other files in place, which changes the head.
     pub fn set_files(&mut self, files: Tree) {
         self.files = files;
         self.head = OnceLock::new();

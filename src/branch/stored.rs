@@ -1,4 +1,4 @@
-//! //! The stored form of a state whose versions are all sealed: it names rows of segments by their numbers, so it
+//! The stored form of a state whose versions are all sealed: it names rows of segments by their numbers, so it
 //! holds only as long as those segments are kept.
 
 use std::sync::{Arc, OnceLock};

@@ -56,7 +56,7 @@ impl Visible {
         }
     }
 
-    /// Shows or hides a row.
+    /// Shows or hides a row; showing one that is visible, or hiding one that is not, changes nothing.
     pub fn set(&mut self, row: u32, visible: bool) {
         if self.contains(row) == visible {
             return;
@@ -157,7 +157,7 @@ impl Visible {
         }
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form, which [`Visible::read`] reads.
     pub fn write(&self, out: &mut Writer) {
         out.number(u64::from(self.rows)).number(u64::from(self.count));
         for chunk in self.chunks.iter() {

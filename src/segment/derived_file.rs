@@ -58,7 +58,7 @@ pub struct DerivedColumns<'a> {
     pub numbers: &'a [u32],
     /// One int8 a dimension, row-major, vectors × dim.
     pub codes: &'a [i8],
-    /// Lengths of the vectors. Euclidean.
+    /// Euclidean lengths of the vectors.
     pub norms: &'a [f32],
     /// What a step of each code is worth.
     pub scales: &'a [f32],
@@ -79,17 +79,17 @@ impl DerivedFiles {
         files.push(derived);
     }
 
-    /// Lets go of those of all embedders but some.
+    /// Drops the files of all embedders that `keep` does not want; searches that have one go on with it.
     pub fn retain(&self, keep: impl Fn(&Hash) -> bool) {
         self.0.write().retain(|file| keep(&file.embedder()));
     }
 
-    /// Returns all.
+    /// Returns the files of all embedders, in the order in which they were attached.
     pub fn all(&self) -> Vec<Arc<DerivedFile>> {
         self.0.read().clone()
     }
 
-    /// Returns the one of an embedder.
+    /// Returns the file of an embedder; none where none is attached yet.
     pub fn of(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
         self.0.read().iter().find(|file| file.embedder() == *embedder).cloned()
     }

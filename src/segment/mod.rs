@@ -79,7 +79,7 @@ pub enum SegmentError {
     Io {
         /// The file's name, or "a new one".
         name: String,
-        /// What was tried.
+        /// What could not be done to it, for the message: a participle such as `written`.
         what: &'static str,
         /// The disk's own error.
         source: io::Error,

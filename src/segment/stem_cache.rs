@@ -13,7 +13,7 @@ const CACHED_STEMS_MAX: usize = 1024;
 /// A language by its code, and a stem in it.
 type StemKey = (&'static str, Box<str>);
 
-/// The terms by their stem.
+/// The terms by their stem; emptied when it is full.
 #[derive(Default)]
 pub(super) struct StemCache(Mutex<HashMap<StemKey, Arc<[Box<str>]>>>);
 

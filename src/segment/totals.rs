@@ -5,7 +5,7 @@ use crate::object::{CodecError, Reader, Writer};
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowTotals {
-    /// Records.
+    /// All of them, those without a vector too.
     pub records: u64,
     /// Records with a vector.
     pub vectors: u64,
@@ -26,12 +26,12 @@ impl RowTotals {
         [&mut self.records, &mut self.vectors, &mut self.id_lines, &mut self.json, &mut self.terms, &mut self.raw]
     }
 
-    /// Adds another sum.
+    /// Adds another sum; sums stop at the largest u64.
     pub fn add(&mut self, mut other: RowTotals) {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
 
-    /// Takes away what was added before.
+    /// Takes away what was added before; sums stop at 0.
     pub fn subtract(&mut self, mut other: RowTotals) {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
     }

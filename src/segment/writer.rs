@@ -1,4 +1,4 @@
-//! //! Writing a segment out of unsealed versions and rows of older segments. What is read of older ones is checked
+//! Writing a segment out of unsealed versions and rows of older segments. What is read of older ones is checked
 //! first, or damage would get a right hash here.
 
 use std::collections::HashMap;

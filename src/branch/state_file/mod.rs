@@ -28,7 +28,6 @@ pub use anchors::AnchorState;
 pub use read::StateFile;
 pub use write::{WrittenStates, write_state_file};
 
-/// Kind byte of the file.
 const KIND: u8 = 0x7C;
 /// Bytes of a row of the index.
 const ROW_BYTES: usize = 40;
@@ -52,13 +51,13 @@ pub type StateKey = (u64, u64);
 pub struct RetainedState {
     /// When the entry was made.
     pub time: Time,
-    /// Who owned the branch.
+    /// Who owned the branch then.
     pub owner: u32,
     /// Whether the next step may be taken back as a whole, such as a merge: it stays as long as any other does.
     pub is_pinned: bool,
     /// What the branch held.
     pub state: Arc<BranchVersion>,
-    /// The base that the branch had with it.
+    /// What its parent was when the branch was forked from it, merged or pulled last.
     pub base: Arc<BranchVersion>,
 }
 

@@ -1,4 +1,4 @@
-//! //! Reading a file of states: one is made from the nearest that is at hand, step by step. Steps lead to earlier ones
+//! Reading a file of states: one is made from the nearest that is at hand, step by step. Steps lead to earlier ones
 //! only, so that not even damaged ones lead in a circle.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +26,7 @@ pub struct StateFile {
     states: ReadCache<StateKey, RetainedState>,
 }
 
-/// What was read last.
+/// The last [`REMEMBERED`] that were read, the oldest in front.
 struct ReadCache<K, V>(Mutex<VecDeque<(K, V)>>);
 
 impl<K: PartialEq, V: Clone> ReadCache<K, V> {
@@ -47,7 +47,7 @@ impl<K: PartialEq, V: Clone> ReadCache<K, V> {
     }
 }
 
-/// The held rows and chunks, by what they are.
+/// The held rows and chunks, by their hashes: a step names them so.
 struct HeldIndex {
     versions: VersionIndex,
     chunks: HeldChunks,

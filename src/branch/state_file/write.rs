@@ -1,4 +1,4 @@
-//! //! Writing a file of states as steps, each what differs from an earlier one. Rows of steps are kept short, since
+//! Writing a file of states as steps, each what differs from an earlier one. Rows of steps are kept short, since
 //! all of one has to be read for its last state.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,11 +23,11 @@ const ROW_DELETES_SHARE: usize = 2;
 
 /// A file that was written, with what it needs beside itself.
 pub struct WrittenStates {
-    /// Its name.
+    /// Name of the file in the blob store.
     pub name: Hash,
-    /// The rows and chunks that its states need.
+    /// The rows and chunks that its states need: they are moved as a state is, and the file stays as it is.
     pub held: Arc<BranchVersion>,
-    /// The states that are not in it.
+    /// Whole states that its steps begin with, in the order of their numbers.
     pub anchors: Vec<Arc<BranchVersion>>,
 }
 
