@@ -18,13 +18,13 @@ const COSINE_MIN: f32 = 0.999;
 /// All that decides which vectors an embedder makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbedderIdentity {
-    /// What people call it.
+    /// What people call it: it is shown, and two embedders may have the same.
     pub name: String,
-    /// Numbers of a vector.
+    /// How many numbers each vector has, as the answer for the probes showed.
     pub dim: usize,
     /// What is hashed beside the dimension.
     pub description: Vec<u8>,
-    /// The vectors of [`PROBES`].
+    /// The vectors of [`PROBES`], in their order.
     pub probes: Vec<Vec<f32>>,
 }
 

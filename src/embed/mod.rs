@@ -53,13 +53,13 @@ pub enum EmbedError {
         /// What is wrong.
         reason: String,
     },
-    /// It did not answer in time.
+    /// It did not answer within so many milliseconds.
     #[error("the embedder did not answer within {0} ms")]
     TimedOut(u64),
     /// It can't be reached, or ended.
     #[error("the embedder does not answer: {0}")]
     Unreachable(String),
-    /// It answered that it will not do this, and would answer the same again.
+    /// It answered that it will not do this, and would answer the same again; what it said.
     #[error("the embedder refused the texts: {0}")]
     Refused(String),
     /// Its answer is not one vector of numbers for each text.

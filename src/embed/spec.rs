@@ -24,7 +24,7 @@ pub enum EmbedderSpec {
     Folder(PathBuf),
     /// A model of a server with the OpenAI embeddings request.
     Server {
-        /// Where requests go.
+        /// Base address: requests go to `/embeddings` below it.
         url: String,
         /// The model that they name.
         model: String,

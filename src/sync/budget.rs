@@ -239,9 +239,9 @@ impl Drop for Reservation {
 /// Says that a buffer was not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverBudget {
-    /// The limit in the way.
+    /// The limit in the way: that of the user, or with `shared` that of all together.
     pub limit_bytes: u64,
-    /// What is held already.
+    /// Bytes that the user, or with `shared` all together, held before.
     pub held_bytes: u64,
     /// Whether it is the limit of all users together.
     pub shared: bool,

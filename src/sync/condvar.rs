@@ -1,4 +1,4 @@
-//! //! Waiting for a change of what a mutex guards. Nobody may wait with a lock that comes later in the order: waking
+//! Waiting for a change of what a mutex guards. Nobody may wait with a lock that comes later in the order: waking
 //! takes the mutex again, which the check of ranks does not see.
 
 use std::sync::PoisonError;
@@ -22,7 +22,8 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits to be woken.
+    /// Gives the mutex up until this is woken. That may happen without a call: [`Condvar::wait_while`] looks at the
+    /// condition again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { inner, held } = guard;
         MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }

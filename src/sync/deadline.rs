@@ -1,4 +1,4 @@
-//! //! Waiting that has one end: several waits in a row share what is left, so that together they take no longer than
+//! Waiting that has one end: several waits in a row share what is left, so that together they take no longer than
 //! one.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! //! A mutex with a rank: debug builds panic where a thread takes it under a lock that comes later in the order. What
+//! A mutex with a rank: debug builds panic where a thread takes it under a lock that comes later in the order. What
 //! a thread held that panicked is handed out as it is.
 
 use std::ops::{Deref, DerefMut};
@@ -14,9 +14,8 @@ pub struct Mutex<T: ?Sized> {
     inner: sync::Mutex<T>,
 }
 
-/// A locked [`Mutex`].
+/// Sole access to what a [`Mutex`] guards, until this is dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
-    /// The lock of the standard library.
     pub(super) inner: sync::MutexGuard<'a, T>,
     /// Notes in debug builds that this thread holds the lock.
     pub(super) held: Held,
@@ -46,7 +45,7 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits for the lock.
+    /// Waits for the lock. Debug builds panic where the thread holds a lock of this rank or a later one.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         // Noted before the lock is waited for, so that a wrong order panics even where nobody else holds the lock.
         let held = Held::take(self.rank);
@@ -58,7 +57,7 @@ impl<T: ?Sized> Mutex<T> {
         if may_wait() { Some(self.lock()) } else { self.try_lock() }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free, and does not wait. Debug builds panic as in [`Mutex::lock`].
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = Held::take(self.rank);
         let inner = match self.inner.try_lock() {

@@ -1,4 +1,4 @@
-//! //! A lock for many readers or one writer, with a rank: taking it twice on one thread, even for reading, counts as a
+//! A lock for many readers or one writer, with a rank: taking it twice on one thread, even for reading, counts as a
 //! wrong order, since a writer that waits in between would stop both.
 
 use std::ops::{Deref, DerefMut};
@@ -13,13 +13,13 @@ pub struct RwLock<T> {
     inner: sync::RwLock<T>,
 }
 
-/// A [`RwLock`] taken for reading.
+/// Shared access to what a [`RwLock`] guards, until this is dropped.
 pub struct ReadGuard<'a, T> {
     inner: sync::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
-/// A [`RwLock`] taken for writing.
+/// Sole access to what a [`RwLock`] guards, until this is dropped.
 pub struct WriteGuard<'a, T> {
     inner: sync::RwLockWriteGuard<'a, T>,
     _held: Held,
@@ -31,7 +31,7 @@ impl<T> RwLock<T> {
         RwLock { rank, inner: sync::RwLock::new(value) }
     }
 
-    /// Waits until no writer has it.
+    /// Waits until no writer has it. Debug builds panic where the thread holds a lock of this rank or a later one.
     pub fn read(&self) -> ReadGuard<'_, T> {
         let held = Held::take(self.rank);
         ReadGuard { inner: self.inner.read().unwrap_or_else(PoisonError::into_inner), _held: held }
@@ -42,7 +42,7 @@ impl<T> RwLock<T> {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody has it.
+    /// Waits until nobody has it. Debug builds panic as in [`RwLock::read`].
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = Held::take(self.rank);
         WriteGuard { inner: self.inner.write().unwrap_or_else(PoisonError::into_inner), _held: held }

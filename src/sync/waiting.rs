@@ -1,4 +1,4 @@
-//! //! Threads that must not wait: such as those that take requests from the kernel, which would all stand still behind
+//! Threads that must not wait: such as those that take requests from the kernel, which would all stand still behind
 //! one that does.
 
 use std::cell::Cell;

@@ -103,7 +103,7 @@ impl Bert {
         Ok(Bert { hidden, heads, word_embeddings, position_embeddings, norm, layers })
     }
 
-    /// Returns the numbers of a vector.
+    /// Returns how many numbers a vector has.
     pub fn dim(&self) -> usize {
         self.hidden
     }

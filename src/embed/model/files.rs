@@ -98,11 +98,10 @@ struct ModelModule {
 
 /// The content of a model's folder.
 pub struct ModelFiles {
-    /// What the model is called.
+    /// Name of the folder. It is not hashed, so that a folder may be renamed.
     pub name: String,
     /// What is hashed of it: the files' own hashes, and what was read out of the small ones.
     pub description: Vec<u8>,
-    /// What `config.json` says.
     pub config: ModelConfig,
     /// The bytes of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
@@ -110,7 +109,6 @@ pub struct ModelFiles {
     pub weights: Vec<u8>,
     /// The file of the weights, below the folder.
     pub weights_name: &'static str,
-    /// How the vectors of tokens become one.
     pub pooling: Pooling,
     /// Whether that is scaled to length 1.
     pub normalize: bool,

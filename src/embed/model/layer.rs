@@ -51,7 +51,6 @@ impl LayerNorm {
     }
 }
 
-/// Adds the rows of one matrix to those of another.
 pub fn add(sum: &mut [f32], other: &[f32]) {
     sum.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
 }

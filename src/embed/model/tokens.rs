@@ -8,7 +8,6 @@ use super::files::ModelFiles;
 /// Bytes of a token at least, on average, in what is still worth tokenizing: what lies behind the last token has no say.
 const TOKEN_BYTES_MAX: usize = 64;
 
-/// The tokenizer of a model.
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
     max_tokens: usize,

@@ -43,7 +43,6 @@ struct OnnxAttribute<'a> {
     tensor: Option<OnnxTensor<'a>>,
 }
 
-/// A constant tensor.
 #[derive(Clone, Default)]
 pub struct OnnxTensor<'a> {
     name: &'a str,

@@ -6,7 +6,6 @@
 pub enum WireValue<'a> {
     /// A whole number; a signed one in two's complement.
     Varint(u64),
-    /// Four bytes.
     Fixed32([u8; 4]),
     /// Eight bytes, which nothing here uses.
     Fixed64,
