@@ -44,7 +44,7 @@ pub enum NameError {
     /// A character that names don't have.
     #[error("'{0}' is no name for a branch or checkpoint")]
     Characters(String),
-    /// A name of the tree.
+    /// A name that every branch's directory uses itself.
     #[error("'{0}' is a name that every branch's directory uses itself")]
     Taken(String),
     /// A label that would also read as an entry or a time.
@@ -56,7 +56,7 @@ pub enum NameError {
 }
 
 impl NameError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             NameError::Length(..) => "use 1 to 64 bytes".into(),

@@ -105,7 +105,7 @@ impl Visible {
         None
     }
 
-    /// Goes through the visible rows in order.
+    /// Goes through the visible rows, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let mut from = 0;
         std::iter::from_fn(move || {

@@ -39,7 +39,6 @@ impl CommandError {
         CommandError::new(Exit::Usage, "usage", message, hint)
     }
 
-    /// Returns the failure of reading or writing a file of the user's.
     pub fn file(what: &str, path: &Path, source: &io::Error) -> CommandError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => "check the path",
@@ -50,7 +49,6 @@ impl CommandError {
         CommandError::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
     }
 
-    /// Returns the failure of writing to standard output.
     pub fn output(source: &io::Error) -> CommandError {
         // `engramfs log | head` has got what it wanted when head is gone.
         let exit = if source.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };

@@ -73,7 +73,6 @@ pub struct ProgressLine {
     line: TerminalLine,
 }
 
-/// What is counted.
 enum Quantity {
     /// Bytes, of so many.
     Bytes(u64),

@@ -28,7 +28,6 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What another user gets of the environment.
 const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR"];
 
-/// Whom a command runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxUser {
     pub uid: u32,

@@ -16,7 +16,7 @@ use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, checked, checked_di
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
 
-/// Keeps a store in a folder of the host.
+/// Keeps a store in a folder of the host. Below that no symbolic link is followed and nothing is waited for.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -157,7 +157,6 @@ fn fill(file: &File, len: u64) -> io::Result<()> {
     })
 }
 
-/// One open file of a [`RealDisk`].
 struct RealFile(File);
 
 impl RealFile {

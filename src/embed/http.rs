@@ -22,7 +22,6 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Characters of a server's complaint that are passed on.
 const COMPLAINT_CHARS: usize = 200;
 
-/// A model of a server.
 pub struct HttpEmbedder {
     name: String,
     model: String,

@@ -68,7 +68,7 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             EmbedError::Spec(_) => {
@@ -90,7 +90,7 @@ impl EmbedError {
 
 /// Makes vectors of texts. Equal texts of one kind get the same vector, but for rounding.
 pub trait Embedder: Send + Sync {
-    /// Returns what people call it.
+    /// Returns what people call it; the vectors do not depend on it.
     fn name(&self) -> &str;
 
     /// Returns all that decides what vectors it makes, beside their dimension, in a form to be hashed.

@@ -16,7 +16,6 @@ use super::number::NumberKey;
 /// Damaged bytes make values or rows missing, never a panic.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
-    /// How many values there are.
     pub(super) values: u32,
     rows: u32,
     row_width: u32,
@@ -38,7 +37,6 @@ pub(super) struct SortPosition {
     pub(super) same: Same,
 }
 
-/// Whether a value is the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Same {
     /// It is greater.

@@ -129,7 +129,6 @@ impl<'a> Facets<'a> {
     }
 }
 
-/// What is kept for one path.
 #[derive(Clone, Copy)]
 struct FacetBody<'a> {
     ends: &'a [u8],
@@ -249,7 +248,6 @@ impl Bound<'_> {
     }
 }
 
-/// Finds a number or a string among a column's values.
 fn place(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
     match value {
         Value::Number(number) => column.place_of_number(NumberKey::of(number)),

@@ -102,7 +102,6 @@ const BITS_FROM_PART: u32 = 256;
 pub(super) const BLOCK_VALUES: usize = 64;
 /// Longest beginning of a string that is kept: what fits seven bits.
 pub(super) const STRING_BYTES_MAX: usize = 127;
-/// Bytes of a number's key.
 pub(super) const KEY_BYTES: usize = 10;
 
 /// Returns the u32 at `at`, or nothing past the end.

@@ -7,7 +7,7 @@ use roaring::RoaringBitmap;
 /// A row is never in both. A row in neither does not match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSet {
-    /// Rows that match.
+    /// Rows that match, whose metadata need not be looked at.
     pub sure: RoaringBitmap,
     /// Rows whose metadata must be looked at.
     pub unsure: RoaringBitmap,
@@ -46,7 +46,7 @@ impl RowSet {
         self.sure.is_empty() && self.unsure.is_empty()
     }
 
-    /// Returns the rows that match both.
+    /// Returns the rows that match both, for certain where both are certain.
     pub fn and(self, other: Self) -> Self {
         if self.unsure.is_empty() && other.unsure.is_empty() {
             return Self::sure(self.sure & other.sure);
@@ -56,7 +56,7 @@ impl RowSet {
         Self { sure, unsure }
     }
 
-    /// Returns the rows that match one or both.
+    /// Returns the rows that match one or both, for certain where either is certain.
     pub fn or(self, other: Self) -> Self {
         let sure = self.sure | other.sure;
         let unsure = self.unsure | other.unsure;

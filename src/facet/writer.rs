@@ -114,7 +114,6 @@ impl FacetsWriter {
     }
 }
 
-/// What the rows have under one path.
 #[derive(Debug, Default)]
 struct PathValues {
     /// By [`FacetPart`].
@@ -123,7 +122,6 @@ struct PathValues {
     items: Scalars,
 }
 
-/// Numbers and strings, apart.
 #[derive(Debug, Default)]
 struct Scalars {
     numbers: Numbers,

@@ -41,7 +41,6 @@ pub(super) fn is_closed(node: &FileNode) -> bool {
     node.mode & node.mode >> 3 & node.mode >> 6 & right == 0
 }
 
-/// Checks what one reader may read in one tree.
 pub(super) struct AccessCheck<'a> {
     tree: &'a Tree,
     reader: &'a FileReader,

@@ -43,7 +43,7 @@ impl SegmentBuilder {
     }
 }
 
-/// What became of contents that were to be indexed.
+/// What [`index_contents`] came to: a content that can't be read keeps no other from being indexed.
 pub struct Indexed {
     /// Their segment; none where no content could be read.
     pub segment: Option<Arc<IndexSegment>>,

@@ -11,7 +11,7 @@ impl IndexSegment {
         (0..self.rows()).map(|row| Ok(self.place(row)?.key.vector_key())).collect()
     }
 
-    /// Returns the vectors that embedders made for it.
+    /// Returns the files of vectors that embedders made for its passages, one of each embedder.
     pub fn derived(&self) -> &DerivedFiles {
         &self.derived
     }

@@ -131,7 +131,7 @@ impl IndexSegment {
         self.contents
     }
 
-    /// Returns how many passages it has.
+    /// Returns how many passages it has, those of all contents together: rows are numbered below that.
     pub fn rows(&self) -> u32 {
         self.rows
     }

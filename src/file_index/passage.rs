@@ -6,7 +6,7 @@ use crate::object::{Context, Hash};
 
 /// Bytes of a passage from which on no further paragraph is added.
 const TARGET_BYTES: usize = 1_200;
-/// Bytes of the longest passage.
+/// Bytes of the longest passage; a line that is longer becomes several.
 pub const PASSAGE_BYTES_MAX: usize = 2_000;
 /// Bytes of a heading that count for the passages below it.
 const HEADING_BYTES_MAX: usize = 200;
@@ -67,7 +67,7 @@ impl PassageKey {
         Hash(bytes)
     }
 
-    /// Returns the key of a passage's text.
+    /// Returns the key of a passage's text: equal texts have one key, whatever files they are in.
     pub fn of(text: &str) -> PassageKey {
         let hash = Hash::of(&PASSAGE_CONTEXT, text.as_bytes());
         PassageKey(hash.0.first_chunk().copied().unwrap_or_default())

@@ -15,11 +15,10 @@ use crate::workspace::{Packs, TreeError};
 /// Readers of one tree whose answers are kept; the oldest answer goes first.
 const READERS_MAX: usize = 8;
 
-/// What readers of a tree may not read, as it was found out.
+/// The last [`READERS_MAX`] who asked with what they may see, the oldest first.
 #[derive(Default)]
 pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
 
-/// What one reader sees of a tree's index.
 pub(super) struct Permitted {
     parts: Vec<VisiblePart>,
     sums: Collection,
@@ -35,7 +34,7 @@ pub struct PermittedFiles {
     permitted: Arc<Permitted>,
 }
 
-/// A file that shows a passage.
+/// A file that shows a passage; several may show the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePath {
     /// Its path below `files/`: the least of its names that the caller can reach.
@@ -105,7 +104,8 @@ impl VisibleFiles {
 }
 
 impl PermittedFiles {
-    /// Returns what is visible of each segment.
+    /// Returns what the caller may see of each segment: rows that only files show which are shut to the caller are not
+    /// in it.
     pub fn parts(&self) -> &[VisiblePart] {
         &self.permitted.parts
     }

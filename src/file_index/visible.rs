@@ -14,12 +14,12 @@ use crate::segment::SegmentError;
 use crate::text::Collection;
 use crate::workspace::{FileNode, Tree};
 
-/// The segments of an index at one moment.
+/// The segments of an index at one moment; each change makes another set.
 #[derive(Clone, Default)]
 pub struct SegmentSet {
     /// Grows with every change: [`VisibleFiles::is_of`] compares it in place of the segments.
     pub version: u64,
-    /// The segments, newest last.
+    /// Newest last: look-ups begin with that.
     pub segments: Vec<Arc<IndexSegment>>,
 }
 
@@ -62,7 +62,6 @@ pub(super) enum Inodes {
 }
 
 impl Inodes {
-    /// Goes through them in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let (one, many) = match self {
             Inodes::One(inode) => (Some(*inode), None),
@@ -93,7 +92,7 @@ impl Inodes {
     }
 }
 
-/// What is visible of one segment.
+/// What is visible of one segment, and how often.
 #[derive(Clone)]
 pub struct VisiblePart {
     /// The segment that the rows are numbers of.
@@ -105,7 +104,7 @@ pub struct VisiblePart {
 }
 
 impl VisiblePart {
-    /// Returns how many files show a row.
+    /// Returns how many files show a row; 0 where none does.
     pub fn times(&self, row: u32) -> u32 {
         if !self.rows.contains(row) {
             return 0;
@@ -113,7 +112,7 @@ impl VisiblePart {
         self.repeated.get(&row).copied().unwrap_or(1)
     }
 
-    /// Goes through the rows that some file shows.
+    /// Goes through the rows that some file shows, ascending.
     pub fn visible_rows(&self) -> impl Iterator<Item = u32> {
         self.rows.iter()
     }
@@ -225,7 +224,7 @@ impl VisibleFiles {
         (self.keys.len() as u64, self.pending.iter().map(files).sum())
     }
 
-    /// Goes through the contents that are not indexed yet.
+    /// Goes through the contents that are not indexed yet, each once, whatever number of files has it.
     pub fn pending(&self) -> impl Iterator<Item = IndexableContent> {
         self.pending.iter().filter_map(|key| {
             let inode = self.files.get(key)?.iter().next()?;
@@ -233,7 +232,7 @@ impl VisibleFiles {
         })
     }
 
-    /// Goes through the keys of all contents.
+    /// Goes through the keys of the contents of all files that are not hidden, indexed or not, ascending.
     pub fn keys(&self) -> impl Iterator<Item = &IndexKey> {
         self.files.keys()
     }

@@ -10,7 +10,8 @@ use super::space::VectorSpace;
 use super::walk::{Adjacency, All, Beam, WalkScratch, walk};
 use crate::vector::Metric;
 
-/// A graph that is being built, a few rows at a time.
+/// A graph that is being built, a few rows at a time; [`GraphBuilder::save`] makes bytes of it that outlast the
+/// process.
 pub struct GraphBuilder<'a> {
     /// Within their limits, see `Params::limited`.
     pub(super) params: Params,
@@ -61,7 +62,7 @@ impl<'a> GraphBuilder<'a> {
         Self { params, growing, section, hierarchy, done: 0, scratch: WalkScratch::default() }
     }
 
-    /// Returns how many steps are done.
+    /// Returns how many steps are done, those before an interruption included.
     #[must_use]
     pub fn done(&self) -> usize {
         self.done

@@ -35,7 +35,6 @@ pub(super) struct Level {
     pub lists: Vec<Vec<u32>>,
 }
 
-/// Where one level lies in the section.
 #[derive(Clone, Copy, Debug, Default)]
 struct LevelOffsets {
     members_at: usize,
@@ -166,7 +165,6 @@ impl Hierarchy {
     }
 }
 
-/// Writes the section.
 pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
     let (places, size) =
         places(levels.len(), |level| (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum()));

@@ -44,7 +44,7 @@ pub enum GraphError {
     /// The bytes do not begin like a graph.
     #[error("these bytes are no search graph")]
     NotAGraph,
-    /// The graph was written by another version.
+    /// The graph was written by another version of the layout, which has this number.
     #[error("the search graph has format {0}, this version reads {VERSION}")]
     OtherVersion(u32),
     /// The counts in the header contradict one another or the number of bytes.
@@ -129,13 +129,13 @@ impl<B: AsRef<[u8]>> Graph<B> {
         self.nodes
     }
 
-    /// Returns the metric under which the graph was built.
+    /// Returns the metric under which the graph was built: a query under another one finds nothing.
     #[must_use]
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// Returns the dimension of the vectors.
+    /// Returns the dimension of the vectors: a query of another one finds nothing.
     #[must_use]
     pub fn dim(&self) -> usize {
         self.dim
@@ -195,7 +195,6 @@ impl<B: AsRef<[u8]>> Graph<B> {
     }
 }
 
-/// Sees the nodes whose rows are visible.
 struct VisibleNodes<'a, B, F> {
     graph: &'a Graph<B>,
     visible: F,
@@ -230,7 +229,6 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
     }
 }
 
-/// What a graph consists of, for writing it down.
 pub(super) struct Parts<'a> {
     /// Rows of the segment, those without a vector too.
     pub rows: usize,

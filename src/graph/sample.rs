@@ -59,7 +59,6 @@ fn take_out(found: &Found<'_>) -> Vec<Level> {
     levels
 }
 
-/// Returns a level with its members and without links.
 fn members(found: &Found<'_>, level: usize) -> Level {
     let top = usize::from(found.get_max_level_observed());
     let points = (level..=top).flat_map(|layer| found.get_point_indexation().get_layer_iterator(layer));

@@ -4,7 +4,7 @@
 /// The compact columns of a segment, by row number from 0; vectors themselves are not needed.
 #[derive(Clone, Copy, Debug)]
 pub struct VectorRows<'a> {
-    /// The dimension of all vectors.
+    /// The dimension of all vectors: a row has so many codes.
     pub dim: usize,
     /// The int8 codes, row after row, see [`quantize`](crate::vector::quantize).
     pub codes: &'a [i8],

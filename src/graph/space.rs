@@ -54,7 +54,6 @@ impl<'a> VectorSpace<'a> {
         CoarseQuery::new(self.metric, self.source(node))
     }
 
-    /// Returns a node's int8 code with its factors.
     fn source(&self, node: u32) -> CoarseSource<'a> {
         let row = self.nodes[node as usize];
         let norm = self.rows.norms[row as usize];
@@ -82,7 +81,6 @@ impl<'a> VectorSpace<'a> {
         out.values.extend(products.map(|(&other, &product)| self.distance(product, own, self.factors[other as usize])));
     }
 
-    /// Returns the distance that follows from a product of two codes.
     #[inline]
     fn distance(&self, product: i32, (a, a_size): (f32, f32), (b, b_size): (f32, f32)) -> f32 {
         // The factors first, so that both ways give the same bits.

@@ -166,12 +166,10 @@ impl WalkScratch {
         std::mem::take(&mut self.ranked)
     }
 
-    /// Takes the memory back.
     pub(super) fn give_ranked(&mut self, ranked: Vec<RankedNode>) {
         self.ranked = ranked;
     }
 
-    /// Forgets the last walk.
     fn reset(&mut self, nodes: usize, beam: Beam) {
         self.visited.clear();
         self.visited.resize(nodes.div_ceil(64), 0);

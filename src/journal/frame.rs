@@ -102,7 +102,6 @@ impl FrameKind {
     }
 }
 
-/// The bytes before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     pub kind: FrameKind,

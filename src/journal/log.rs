@@ -80,7 +80,7 @@ struct Flush {
 }
 
 impl Journal {
-    /// Returns the path of the journal file with that number.
+    /// Returns the path of the journal file with that number, as `journal/` and 16 hex digits.
     pub fn path_of(number: u64) -> String {
         format!("journal/{number:016x}")
     }

@@ -85,7 +85,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             JournalError::Io { .. } => "free space or mend the disk, then try again".into(),

@@ -27,7 +27,7 @@ pub enum CodecError {
     Setting(&'static str),
 }
 
-/// Collects bytes.
+/// Collects the bytes of a value, which a [`Reader`] takes in the same order.
 #[derive(Default)]
 pub struct Writer(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl Writer {
         self
     }
 
-    /// Appends a varint.
+    /// Appends a varint: 1 to 10 bytes.
     pub fn number(&mut self, mut value: u64) -> &mut Self {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -58,12 +58,12 @@ impl Writer {
         self.raw(&value.to_le_bytes())
     }
 
-    /// Appends a length and the bytes.
+    /// Appends the number of the bytes as a varint, and the bytes.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.number(value.len() as u64).raw(value)
     }
 
-    /// Appends a length and the text's UTF-8.
+    /// Appends the number of bytes of the text's UTF-8 as a varint, and these.
     pub fn text(&mut self, value: &str) -> &mut Self {
         self.bytes(value.as_bytes())
     }

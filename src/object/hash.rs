@@ -94,7 +94,7 @@ impl Hasher {
         Hasher(blake3::Hasher::new_from_context_key(key))
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes; into which pieces content is cut makes no difference.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

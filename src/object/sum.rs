@@ -4,7 +4,6 @@ use super::{Context, Hash, Hasher};
 
 /// Number of 16-bit lanes; 1,024 lanes give more than 200 bits of security.
 const LANES: usize = 1024;
-/// Bytes of the full state.
 const BYTES: usize = LANES * 2;
 
 /// The lattice set hash LtHash16 (Bellare and Micciancio 1997; Lewi, Kim, Maykov and Weis,
@@ -43,7 +42,7 @@ impl SetHash {
     /// Bytes of [`SetHash::to_bytes`].
     pub const BYTES: usize = BYTES;
 
-    /// Adds the element that `hash` names.
+    /// Adds the element that `hash` names; one that is there already counts twice from then on.
     pub fn add(&mut self, hash: &Hash) {
         let element = Element::of(hash);
         for (lane, add) in self.0.iter_mut().zip(element.lanes()) {
@@ -85,7 +84,7 @@ impl SetHash {
         Some(sum)
     }
 
-    /// Returns the 32-byte name of the set.
+    /// Returns the 32-byte name of the set, as content of the kind that `context` names.
     pub fn hash(&self, context: &Context) -> Hash {
         let mut hasher = Hasher::new(context);
         hasher.update(&self.to_bytes());

@@ -40,7 +40,6 @@ const EXPORT: [&str; 12] = [
 const EXPORT_STALE: &str = ",\"vector_stale\":true";
 const EXPORT_FRESH: &str = "                    ";
 const _: () = assert!(EXPORT_STALE.len() == EXPORT_FRESH.len(), "one length");
-/// Bytes of a time.
 const TIME_BYTES: usize = "2026-01-01T00:00:00.000000000Z".len();
 
 /// Bytes of a document beside what [`json_bytes`] counts and the vector.

@@ -85,9 +85,9 @@ pub struct Version {
     pub id: Arc<str>,
     /// Hash of id and content.
     pub hash: Hash,
-    /// What it says.
+    /// What it says: all that [`Version::hash`] covers beside the id.
     pub content: RecordContent,
-    /// Who wrote it.
+    /// Who wrote it, where and when; not covered by [`Version::hash`].
     pub provenance: Provenance,
     /// Euclidean length of the vector, 0 without one.
     pub norm: f32,
@@ -147,7 +147,7 @@ impl Version {
         Version::new(id, self.content.clone(), self.provenance.clone())
     }
 
-    /// Makes a version out of what was stored with it.
+    /// Makes a version out of what was stored with it: nothing is computed, and nothing checked.
     pub fn stored(id: Arc<str>, content: RecordContent, provenance: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, json_bytes, terms } = computed;
         let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());

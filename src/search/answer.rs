@@ -21,7 +21,7 @@ pub enum Score {
 }
 
 impl Score {
-    /// Returns the number for comparing.
+    /// Returns the score as f64, which has room for every f32.
     pub fn value(self) -> f64 {
         match self {
             Score::Single(score) => f64::from(score),
@@ -44,9 +44,9 @@ pub struct FileLine {
 pub struct Hit {
     /// The record's id; empty for a passage and an entry of a log.
     pub id: Arc<str>,
-    /// The number of an entry of a log.
+    /// The number of an entry of a log; none for a record and for a passage.
     pub entry_id: Option<u64>,
-    /// Where the passage is, if it is one.
+    /// Where the passage is; none for a record and for an entry.
     pub file: Option<FileLine>,
     /// Larger is better.
     pub score: Score,
@@ -87,7 +87,7 @@ pub struct Answer {
     pub micros: u64,
     /// The beginning of the query's line, see [`Query::echo`](super::Query::echo).
     pub query: String,
-    /// What the query wants echoed.
+    /// The query's `tag` as it was given; null where it had none.
     pub tag: Value,
 }
 
@@ -108,7 +108,6 @@ struct HeaderLine<'a> {
     reason: Option<&'a str>,
 }
 
-/// Who wrote a version and when.
 #[derive(Serialize)]
 struct StampKeys<'a> {
     agent: &'a str,

@@ -30,7 +30,7 @@ const FUSED_PER_K: usize = 4;
 pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,
-    /// The branch version to search.
+    /// The branch version to search, whatever becomes of the branch meanwhile.
     pub state: Arc<BranchVersion>,
     /// The vectors that an embedder made of its texts; of the dimension of its own vectors, if it has any.
     pub derived: Option<DerivedVectors>,
@@ -38,7 +38,7 @@ pub struct SearchSource {
     pub is_log: bool,
 }
 
-/// What a query came to.
+/// The hits of a query, and how they were found.
 pub struct SearchResult {
     /// Best first, `k` of them at most.
     pub hits: Vec<Hit>,
@@ -50,7 +50,6 @@ pub struct SearchResult {
     pub exact: bool,
 }
 
-/// What a query compares records with.
 struct ResolvedQuery {
     vector: Option<PreparedVector>,
     text: Option<String>,
@@ -320,7 +319,6 @@ impl HitBuilder<'_> {
         })
     }
 
-    /// Fuses the two lists by their ranks.
     fn fused(
         &mut self,
         nearest: &[NearHit],

@@ -31,7 +31,6 @@ pub enum HitRow {
     File(FileRow),
 }
 
-/// A passage, and a file that shows it.
 #[derive(Clone)]
 pub struct FileRow {
     pub segment: Arc<IndexSegment>,

@@ -29,7 +29,7 @@ pub struct FileSource<'a> {
     pub files: PermittedFiles,
     /// The vectors that an embedder made of their passages; none without an embedder.
     pub derived: Option<DerivedVectors>,
-    /// Reads what is shown.
+    /// Reads the text of a passage; asked for those alone that are answered.
     pub read: &'a PassageReader<'a>,
 }
 

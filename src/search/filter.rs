@@ -72,7 +72,7 @@ pub enum FilterError {
 }
 
 impl FilterError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             FilterError::NoObject { .. } => "write an object".into(),

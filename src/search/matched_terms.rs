@@ -27,7 +27,6 @@ pub struct MatchedTerms<'a> {
     pub layers: Vec<LayerTerms<'a>>,
 }
 
-/// The index of one layer, and its list of each term.
 pub struct LayerTerms<'a> {
     pub postings: Postings<'a>,
     /// Of each term where it is in the index; none where it is not.

@@ -66,7 +66,7 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             SearchError::Segment(error) => error.hint(),

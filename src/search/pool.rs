@@ -39,7 +39,6 @@ impl CandidateSet {
         CandidateSet { k, source: 0, lowers: Top::new(k), candidates: Vec::new() }
     }
 
-    /// Returns how many are wanted.
     pub fn k(&self) -> usize {
         self.k
     }

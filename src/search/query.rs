@@ -63,7 +63,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             QueryError::Empty => "write some words, or an object with \"text\", \"vector\" or \"id\"".into(),
@@ -115,13 +115,13 @@ pub struct Query {
     pub vector: Option<Vec<f32>>,
     /// The words to look for; never blank.
     pub text: Option<String>,
-    /// The record to be near to.
+    /// Id of the record to be near to, which has to be in the branch that is asked.
     pub id: Option<String>,
     /// How many hits at most, of [`K_RANGE`].
     pub k: usize,
     /// The mode asked for; nothing leaves the choice to what is at hand.
     pub mode: Option<Mode>,
-    /// What a record's metadata must fulfil.
+    /// What a record's metadata must fulfil; none where any will do.
     pub filter: Option<Filter>,
     /// Whether the answer must be proven complete.
     pub exact: bool,

@@ -24,7 +24,6 @@ const ROWS_SIDE_BY_SIDE: usize = 256;
 /// Rows that are held against one threshold before it is looked up again.
 pub const ROWS_A_SIEVE: usize = 32;
 
-/// The state that is searched, and the rules of the search.
 pub struct Scan<'a> {
     /// Number of the source among all that are searched.
     pub source_index: usize,
@@ -43,7 +42,6 @@ pub struct Scan<'a> {
 }
 
 pub struct Scored<S> {
-    /// Number of the source among all that are searched.
     pub source_index: usize,
     pub id: Arc<str>,
     pub row: Row,

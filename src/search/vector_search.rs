@@ -44,12 +44,11 @@ const VERSIONS_AHEAD: usize = 16;
 /// How many candidates before its turn the vector of one is asked for.
 const VECTORS_AHEAD: usize = 2;
 
-/// How thoroughly is searched.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SearchParams {
     /// Whether every row must be looked at.
     pub exact: bool,
-    /// How broadly graphs are walked.
+    /// How broadly graphs are walked; none for the default of the metric.
     pub ef: Option<usize>,
 }
 

@@ -70,7 +70,6 @@ impl<'a> IdColumn<'a> {
 /// What rows share of their stamps: branch, agent, session and task, and the uid.
 pub(super) type StampLabels = ([Arc<str>; 4], u32);
 
-/// What the payload of a row says.
 struct Payload<'a> {
     provenance: Provenance,
     text: Option<&'a str>,

@@ -74,7 +74,7 @@ pub const FOLDER: &str = "segments";
 /// Says why a segment can't be read or written.
 #[derive(Debug, Error)]
 pub enum SegmentError {
-    /// The disk refused.
+    /// The disk refused: by what `source` says, such as `NotFound` for a missing file.
     #[error("the segment {name} could not be {what}: {source}")]
     Io {
         /// The file's name, or "a new one".
@@ -95,7 +95,7 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
-    /// Returns what to do next.
+    /// Returns what to do next, which the error's own text leaves out.
     pub fn hint(&self) -> String {
         match self {
             SegmentError::Io { .. } => "free space or mend the disk, then try again".into(),

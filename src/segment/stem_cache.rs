@@ -7,7 +7,7 @@ use super::{Segment, SegmentError};
 use crate::sync::Mutex;
 use crate::text::{Language, stem_prefix};
 
-/// Stems that are kept.
+/// Stems that are kept; at one more all are dropped.
 const CACHED_STEMS_MAX: usize = 1024;
 
 /// A language by its code, and a stem in it.

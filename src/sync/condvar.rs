@@ -29,7 +29,7 @@ impl Condvar {
         MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    /// Waits while the condition holds.
+    /// Waits while the condition holds; it is asked with the mutex held.
     pub fn wait_while<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -78,7 +78,7 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Returns the number of processors that this process may use.
+    /// Returns the number of processors that this process may use; 1 where the system does not tell.
     pub fn processors() -> usize {
         std::thread::available_parallelism().map_or(1, NonZero::get)
     }

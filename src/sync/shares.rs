@@ -46,7 +46,7 @@ impl Shares {
         Arc::new(Shares { slots: slots.max(1), lanes: Mutex::default(), turn: Condvar::default() })
     }
 
-    /// Waits for a turn of `uid`'s.
+    /// Waits for a turn of `uid`'s, which comes at once while fewer of that user compute than there are slots.
     pub fn enter(self: &Arc<Shares>, uid: u32) -> Share {
         self.take_turn(self.lanes.lock(), uid);
         Share { shares: self.clone(), uid, since: Mutex::new(Instant::now()) }

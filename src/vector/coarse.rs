@@ -53,7 +53,7 @@ impl<'a> CoarseRows<'a> {
         codes.zip(factors.as_chunks_mut().0).map(|(code, factors)| CoarsePlace { code, factors })
     }
 
-    /// Has a row brought near.
+    /// Asks memory for a row without waiting for it; no result depends on that.
     #[inline]
     pub fn fetch(&self, row: u32) {
         prefetch(self.code(row));
@@ -79,7 +79,7 @@ const fn code_size(dim: usize) -> usize {
     dim.div_ceil(COARSE_BLOCK_VALUES) * COARSE_BLOCK_BYTES
 }
 
-/// Where one row is written.
+/// Where one row is written: its code and its factors, which lie apart.
 #[derive(Debug)]
 pub struct CoarsePlace<'a> {
     code: &'a mut [u8],
@@ -260,7 +260,6 @@ impl CoarseQuery {
         score.min(far as f32)
     }
 
-    /// Returns the score that follows from a product of codes.
     #[inline]
     #[expect(clippy::manual_clamp, reason = "clamp would keep NaN")]
     fn score(&self, product: i32, (weight, size): (f32, f32)) -> f32 {

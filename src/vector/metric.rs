@@ -15,9 +15,9 @@ pub enum Metric {
     /// The cosine of the angle between two vectors; the default.
     #[default]
     Cosine,
-    /// The euclidean distance.
+    /// The euclidean distance; a score is that below zero, so that larger is better.
     L2,
-    /// The inner product.
+    /// The inner product, which is no distance: see [`Metric::apart`] for what graphs do.
     Dot,
 }
 

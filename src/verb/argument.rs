@@ -2,7 +2,7 @@
 
 use crate::memory::{Error, Revision, check_name};
 
-/// One argument of a verb.
+/// One argument of a verb: the grammar of `ctl`, the command's option and its help all follow from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     /// Its placeholder in usage lines, such as `LABEL`; of a flag the flag itself. Unique within a verb.
@@ -74,7 +74,7 @@ impl Argument {
         Argument::new(name, Form::Option(word), help)
     }
 
-    /// Returns a flag.
+    /// Returns a flag, which is given or not and has no value.
     pub const fn flag(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Flag, help)
     }
@@ -150,7 +150,7 @@ impl Arguments {
         self.0.push((argument.name, values));
     }
 
-    /// Returns all values of an argument.
+    /// Returns all values of an argument; empty where it was not given.
     pub fn list(&self, argument: &Argument) -> &[String] {
         self.0.iter().find(|(name, _)| *name == argument.name).map_or(&[], |(_, values)| values)
     }
@@ -160,7 +160,7 @@ impl Arguments {
         self.list(argument).first().map(String::as_str)
     }
 
-    /// Returns the value of an argument that a verb can't be without.
+    /// Returns the value of an argument that a verb can't be without: `Verb::new` has refused arguments without it.
     pub fn required(&self, argument: &Argument) -> &str {
         self.get(argument).expect("Verb::new refuses arguments that lack it")
     }

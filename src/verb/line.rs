@@ -103,7 +103,6 @@ fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
     (!phrase.is_empty()).then_some(phrase)
 }
 
-/// Returns the line that asks for a verb.
 pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     let mut line = spec.name.to_owned();
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {

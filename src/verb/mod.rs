@@ -72,7 +72,7 @@ pub struct Verb {
 pub struct VerbContext<'a> {
     /// The store.
     pub memory: &'a Memory,
-    /// Who asks for it.
+    /// Who asks for it, and is named in the entry that comes of it.
     pub actor: &'a Actor,
     /// The branch that it is asked of.
     pub branch: BranchId,
@@ -158,17 +158,17 @@ impl Verb {
         self.arguments.is_set(&spec::DRY_RUN)
     }
 
-    /// Tells whether it changes the store.
+    /// Tells whether it changes the store, which a dry run never does.
     pub fn changes(&self) -> bool {
         self.spec.changes && !self.is_dry_run()
     }
 
-    /// Tells whether its branch is gone afterwards.
+    /// Tells whether its branch is gone afterwards, which it never is after a dry run.
     pub fn ends_branch(&self) -> bool {
         self.spec.ends_branch && !self.is_dry_run()
     }
 
-    /// Returns what its caller has to be allowed.
+    /// Returns what its caller has to be allowed; for a dry run that may be something else.
     pub fn rights(&self) -> Rights {
         if self.is_dry_run() { self.spec.dry_run.unwrap_or(self.spec.rights) } else { self.spec.rights }
     }

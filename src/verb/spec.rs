@@ -27,7 +27,7 @@ pub struct VerbSpec {
     pub root_only: bool,
     /// How it is asked for in a mount.
     pub channel: Channel,
-    /// Its command.
+    /// Whether it is a command of the program, too, and with which help.
     pub command: CommandForm,
     /// What its command prints.
     pub report: Report,
@@ -58,7 +58,7 @@ pub enum CommandForm {
 /// What the help of a command says. None of the sentences ends in a period, as clap has it.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandHelp {
-    /// What it does.
+    /// What it does, as the list of commands and its own page begin.
     pub about: &'static str,
     /// Help of the argument that names the branch.
     pub target: &'static str,
@@ -66,7 +66,7 @@ pub struct CommandHelp {
     pub examples: &'static str,
 }
 
-/// Does a verb.
+/// Does a verb, once the rights of its caller were checked.
 pub type Run = fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>;
 
 /// What a command prints when its verb was done.
@@ -113,7 +113,7 @@ pub enum BranchRight {
 /// What a caller has to be allowed at a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentRight {
-    /// Nothing.
+    /// Nothing is asked of the mount; the memory may refuse for reasons of its own.
     Nothing,
     /// To read its directory.
     Read,

@@ -53,7 +53,6 @@ struct HeldIndex {
     chunks: HeldChunks,
 }
 
-/// A row of the index.
 pub(super) struct IndexRow {
     pub info: StateInfo,
     pub owner: u32,
@@ -274,7 +273,7 @@ impl StateFile {
         Ok(state)
     }
 
-    /// Returns the base of a step.
+    /// Returns the base of a step, which may be that of one before it.
     fn base(&self, mut step: u64) -> Result<Arc<BranchVersion>, DeltaError> {
         loop {
             let mut input = Reader::new(self.bytes_of(step)?);

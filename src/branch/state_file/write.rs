@@ -49,7 +49,7 @@ struct StepWriter {
     anchors: Vec<Arc<BranchVersion>>,
     /// The last step of each branch.
     last_steps: HashMap<u64, Step>,
-    /// Steps by the heads of their states.
+    /// The first step of each head: bases refer to it, and references lead to earlier steps only.
     steps_by_head: HashMap<Hash, Step>,
 }
 

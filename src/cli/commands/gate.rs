@@ -82,7 +82,6 @@ fn proposal(path: &Path) -> Result<(PathBuf, String), CommandError> {
     Ok((directory, name))
 }
 
-/// Returns the plan as it is now.
 fn plan(directory: &Path) -> Result<String, CommandError> {
     let page = std::fs::read(directory.join("plan")).map_err(|error| {
         let message = format!("{}/plan can't be read: {error}", directory.display());

@@ -114,7 +114,6 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     })
 }
 
-/// Returns whom the command runs as.
 fn user(wanted: Option<u32>) -> Result<SandboxUser, CommandError> {
     let me = actor::current();
     let uid = match wanted {

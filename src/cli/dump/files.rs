@@ -61,7 +61,6 @@ impl JsonBytes {
     }
 }
 
-/// One path of the index.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 pub(super) struct PathEntry {
     /// From `files/` on; empty for that folder itself.

@@ -43,7 +43,6 @@ const PROPOSAL: &str = "proposal";
 /// The settings of a branch, one file each.
 const CONFIG: &str = "config";
 
-/// What is in a dump.
 #[derive(Serialize, Deserialize)]
 struct DumpManifest {
     format: String,
@@ -107,7 +106,6 @@ struct DumpedLog {
     head: String,
 }
 
-/// The log of a branch that has ended.
 #[derive(Serialize, Deserialize)]
 struct DumpedClosedLog {
     /// That branch's name, `@` and the number of the entry that ended it.
@@ -116,7 +114,6 @@ struct DumpedClosedLog {
     log: DumpedLog,
 }
 
-/// A state that a branch proposes to its parent.
 #[derive(Serialize, Deserialize)]
 struct DumpedProposal {
     head: String,

@@ -112,7 +112,6 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
     Ok((write_values(path, signals.into_iter().map(line))?, leased))
 }
 
-/// How many signals a file has, and how many of them had ended.
 #[derive(Default)]
 pub struct SignalsRead {
     /// All lines of the file, those that had ended included.

@@ -11,7 +11,6 @@ use crate::cli::unique;
 const NAMES_TRIED_MAX: usize = 8;
 
 impl Exploration<'_> {
-    /// Takes a candidate from its fork to its score.
     pub(super) fn explore_one(&self, pool: &SupervisorPool, number: usize) -> CandidateResult {
         let (outcome, detail) = (Outcome::Failed, String::new());
         let mut explored = CandidateResult { number, branch: None, score: None, outcome, detail };

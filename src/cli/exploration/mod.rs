@@ -22,13 +22,12 @@ use super::target::Mounted;
 /// How long a branch stays that was left behind, as by kill -9.
 const TTL: &str = "24h";
 
-/// What is explored, and how.
 pub struct Exploration<'a> {
     /// The branch's directory that the candidates are forks of.
     pub target: &'a Path,
-    /// The command of a candidate.
+    /// What each candidate runs: a line for sh(1).
     pub run: &'a str,
-    /// The command that says how good it is.
+    /// What says how good a candidate is: a line for sh(1), whose last line of output is the score; larger is better.
     pub score: &'a str,
     /// What each candidate finds in `ENGRAMFS_CANDIDATE`.
     pub candidates: &'a [String],
@@ -42,7 +41,6 @@ pub struct Exploration<'a> {
     pub keep: bool,
 }
 
-/// What became of a candidate.
 pub struct CandidateResult {
     /// Its place in the order of candidates, from 0.
     pub number: usize,
@@ -50,13 +48,11 @@ pub struct CandidateResult {
     pub branch: Option<CandidateBranch>,
     /// Its score; none where it is out.
     pub score: Option<f64>,
-    /// What came of it so far.
     pub outcome: Outcome,
     /// What is to be said about that.
     pub detail: String,
 }
 
-/// The branch of a candidate.
 pub struct CandidateBranch {
     /// Its name below the target.
     pub name: String,

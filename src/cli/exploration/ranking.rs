@@ -13,7 +13,6 @@ const NOTE_BYTES: usize = 4 << 10;
 const CANDIDATE_SHOWN: usize = 60;
 const COMMAND_SHOWN: usize = 500;
 
-/// What came of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is in the target now.

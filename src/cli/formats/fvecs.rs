@@ -12,7 +12,6 @@ use crate::cli::failure::CommandError;
 const DIM_MAX: i32 = 1 << 20;
 const HINT: &str = "each vector is its length as a little-endian i32 and that many f32, and all have one length";
 
-/// The vectors of a file, with their ids.
 pub struct FvecsRows<R> {
     path: PathBuf,
     input: R,

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::malformed;
 use crate::cli::failure::CommandError;
 
-/// The ids of an array's rows in order.
 pub enum IdReader {
     /// One a line.
     File(PathBuf, Lines<BufReader<File>>),

@@ -57,7 +57,6 @@ impl Format {
     }
 }
 
-/// One record, as a file has it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputRow {
     /// A line of JSON, with its number from 1.
@@ -107,7 +106,6 @@ impl InputRow {
     }
 }
 
-/// The records of a file, one after the other.
 pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
     pub total_bytes: u64,

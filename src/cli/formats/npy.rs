@@ -83,7 +83,6 @@ fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
     }
 }
 
-/// The rows of an array, with their ids.
 pub struct NpyRows<R> {
     path: PathBuf,
     input: R,

@@ -11,7 +11,6 @@
 //! *
 //! ```
 
-/// The drawing beside one entry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// Its index in `parents`.

@@ -8,7 +8,6 @@ use crate::cli::output::{Paint, paint};
 /// Characters of a hit's text.
 const TEXT_CHARS_MAX: usize = 80;
 
-/// An answer for people.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RenderedHit {
     /// One line a hit: rank, score, id, entry, or path and line, the first words.

@@ -15,7 +15,6 @@ use serde_json::Value;
 /// Digits of a hash that people see: enough to be unique in a store of any size met in practice.
 const SHORT_HASH_DIGITS: usize = 10;
 
-/// Returns the beginning of a hash.
 pub fn short(hash: &str) -> &str {
     hash.get(..SHORT_HASH_DIGITS).unwrap_or(hash)
 }

@@ -62,7 +62,6 @@ pub fn rolled_back(result: &Value, target: &str) -> String {
     format!("rolled back {target} to {state}: {put} put, {deleted} deleted; `engramfs undo {target}` takes it back\n")
 }
 
-/// Returns one conflict as one line.
 pub fn conflict_line(conflict: &Value) -> String {
     let item = if text(conflict, "kind") == "file" { text(conflict, "path") } else { text(conflict, "id") };
     let version = |side: &str| match conflict.get(side) {

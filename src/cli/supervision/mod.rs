@@ -23,7 +23,6 @@ pub use supervisor::{is_asked_for, supervise};
 /// The hidden command that makes this program a supervisor. No page has it: it is of use to nobody but ourselves.
 const SUPERVISE: &str = "supervise-candidate";
 
-/// A command to run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedCommand {
     /// What `sh -c` gets.
@@ -38,12 +37,11 @@ pub struct SupervisedCommand {
     pub captures: bool,
 }
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// By itself, with this status.
     Exit(i32),
-    /// By a signal.
+    /// By a signal of this number.
     Signal(i32),
     /// It was killed at its time limit.
     TimedOut,
@@ -53,7 +51,6 @@ pub enum CommandEnd {
     Lingers,
 }
 
-/// What a supervisor answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedEnd {
     pub end: CommandEnd,

@@ -13,7 +13,6 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
-/// Why an exchange failed.
 #[derive(Debug)]
 pub struct Refused {
     /// What the kernel said.

@@ -18,7 +18,6 @@ pub struct Lineage {
 }
 
 enum LineageSource {
-    /// The file of a mount.
     File(File),
     /// A branch of an open store, up to an entry.
     Store(Arc<Memory>, BranchId, u64),

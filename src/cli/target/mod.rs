@@ -30,14 +30,12 @@ use lineage::Lineage;
 /// The root branch that every store has.
 const MAIN: &str = "main";
 
-/// Names a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The branch's directory under a mount, absolute and without links.
     Mounted(PathBuf),
     /// A branch of a store that is not mounted.
     Closed {
-        /// The store's directory.
         store: PathBuf,
         /// The branch's names from the root, as in `main/agent-7`.
         name_path: String,

@@ -25,7 +25,6 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Notes what is about to be done.
     pub fn new(branch: &'a Path, path: &str, what: impl Into<String>) -> Attempt<'a> {
         Attempt { error_logs: vec![(branch, path.to_owned())], action: what.into(), started: Timestamp::now() }
     }
@@ -35,7 +34,7 @@ impl<'a> Attempt<'a> {
         self.error_logs.push((branch, path));
     }
 
-    /// Returns the failure that `error` means.
+    /// Returns the failure that `error` means: by the line of `errors` that tells of it, else by its errno.
     pub fn failed(&self, error: &io::Error) -> CommandError {
         let errno = error.raw_os_error().unwrap_or(0);
         let line = |(branch, path): &(&Path, String)| {

@@ -13,7 +13,6 @@ pub(super) type SimulatedNode = Arc<Mutex<SimulatedFile>>;
 /// Full path to what has it; the root has no entry. A folder sorts before what is in it.
 pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 
-/// What a path leads to.
 #[derive(Clone)]
 pub(super) enum SimulatedEntry {
     Folder,
@@ -54,7 +53,6 @@ impl NameStep {
 }
 
 impl Names {
-    /// Returns names that are all durable.
     pub(super) fn synced(entries: Entries) -> Self {
         Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }

@@ -108,12 +108,12 @@ impl Bert {
         self.hidden
     }
 
-    /// Returns how many tokens it knows.
+    /// Returns how many tokens it knows: their numbers are below that.
     pub fn words(&self) -> usize {
         self.word_embeddings.len() / self.hidden
     }
 
-    /// Returns how long a sequence may be.
+    /// Returns how many tokens a sequence may have at most.
     pub fn positions(&self) -> usize {
         self.position_embeddings.len() / self.hidden
     }

@@ -46,7 +46,7 @@ pub struct ModelConfig {
     pub model_type: String,
     /// Numbers of a vector between layers, which is the dimension of the result.
     pub hidden_size: usize,
-    /// Layers.
+    /// How many layers there are, one behind the other.
     pub num_hidden_layers: usize,
     /// Heads that [`ModelConfig::hidden_size`] is divided among.
     pub num_attention_heads: usize,

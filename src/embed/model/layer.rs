@@ -38,7 +38,6 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalizes rows in place.
     pub fn apply(&self, rows: &mut [f32]) {
         for row in rows.chunks_exact_mut(self.weight.len()) {
             let count = row.len() as f32;

@@ -101,7 +101,6 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     fold_whole(_mm256_add_epi32(_mm256_add_epi32(sums[0], sums[1]), _mm256_add_epi32(sums[2], sums[3])))
 }
 
-/// Returns the sum of eight whole numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn fold_whole(sum: __m256i) -> i32 {
@@ -110,7 +109,6 @@ fn fold_whole(sum: __m256i) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
 }
 
-/// Adds the products of one block of codes to the sums.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_codes(sums: &mut [__m256i; 4], x: &[i8; BLOCK_VALUES], y: &[i8; BLOCK_VALUES]) {

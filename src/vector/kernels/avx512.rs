@@ -153,7 +153,6 @@ fn four<'a, T>(rows: &[u32], code: impl Fn(u32) -> &'a [T]) -> [&'a [T]; SIDE_BY
     [code(at(0)), code(at(1)), code(at(2)), code(at(3))]
 }
 
-/// Returns the sums of four registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn fold_four([a, b, c, d]: [__m512i; SIDE_BY_SIDE]) -> [i32; SIDE_BY_SIDE] {
