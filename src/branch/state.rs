@@ -18,7 +18,7 @@ static RECORDS_CONTEXT: Context = Context::new("engramfs 2026 records v1");
 pub struct Layer {
     /// The shared, immutable rows.
     pub segment: Arc<Segment>,
-    /// The branch's view of them.
+    /// Which of them the branch sees.
     pub visible: Visible,
 }
 
@@ -115,7 +115,7 @@ impl BranchVersion {
         self.totals
     }
 
-    /// Returns the segments and what is visible of them.
+    /// Returns the segments of which something is visible, each once.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
@@ -130,7 +130,7 @@ impl BranchVersion {
         self.deletions.get(id).copied()
     }
 
-    /// Returns how many ids have a time of their delete.
+    /// Returns how many deleted records the time of the delete is known of.
     pub fn deletes(&self) -> usize {
         self.deletions.len()
     }

@@ -25,13 +25,13 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// Sees none of `rows` rows.
+    /// Sees none of `rows` rows; chunks of which nothing is visible have no bits.
     pub fn none(rows: u32) -> Visible {
         let chunks = vec![VisibleChunk::None; rows.div_ceil(CHUNK_ROWS) as usize];
         Visible { rows, count: 0, chunks: Arc::new(chunks) }
     }
 
-    /// Sees all of `rows` rows.
+    /// Sees all of `rows` rows; chunks of which all is visible have no bits.
     pub fn all(rows: u32) -> Visible {
         let chunks = vec![VisibleChunk::All; rows.div_ceil(CHUNK_ROWS) as usize];
         Visible { rows, count: rows, chunks: Arc::new(chunks) }

@@ -9,7 +9,6 @@ use super::exit::Exit;
 use crate::fuse::MountError;
 use crate::memory::{Advice, Error, Kind};
 
-/// Why a verb ended early.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandError {
     /// The exit code; `Done` when the reader of our output went away, which is not a failure and prints nothing.

@@ -71,7 +71,6 @@ impl Fault {
         Self { nth, kinds, errno, short_write: false, sticky: false }
     }
 
-    /// Returns whether the call of this number fails.
     pub(super) fn hits(&self, call: u64) -> bool {
         self.nth != 0 && (call == self.nth || (self.sticky && call > self.nth))
     }

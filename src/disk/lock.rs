@@ -9,7 +9,6 @@ use rustix::fs::OFlags;
 
 use super::folder::Folder;
 
-/// The file below the store's root.
 const NAME: &str = "lock";
 /// Longest holder text that is read back, in bytes; more than a line of ours ever has.
 const HOLDER_BYTES_MAX: usize = 4096;

@@ -119,7 +119,6 @@ impl Disk for RealDisk {
     }
 }
 
-/// Makes one folder and tells whether it was missing.
 fn make_folder(path: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
         Ok(()) => Ok(true),

@@ -52,7 +52,6 @@ struct EmbeddingItem {
     embedding: Vec<f32>,
 }
 
-/// What became of one request.
 enum RequestFailure {
     /// It may go well the next time, after so long where the server said so.
     Passing(EmbedError, Option<Duration>),

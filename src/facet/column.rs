@@ -31,7 +31,6 @@ pub(super) struct Column<'a> {
 /// Where an operand falls among the sorted values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SortPosition {
-    /// How many values are less.
     pub(super) lower_count: u32,
     /// Whether the value that follows them is the operand.
     pub(super) same: Same,
@@ -144,7 +143,6 @@ impl<'a> Column<'a> {
         base.checked_add(counts.first(i))
     }
 
-    /// Returns how many packed rows a value has.
     fn count(&self, value: u32) -> Option<u64> {
         let (counts, _) = self.block(value as usize / BLOCK_VALUES)?;
         Some(counts.get(value as usize % BLOCK_VALUES))
@@ -177,7 +175,6 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Returns the rows at some ranges of the packed rows.
     fn bitmap_of_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {

@@ -55,9 +55,7 @@ pub(super) enum FacetPart {
     Present,
     /// Rows whose value is null, or a list with a null; likewise the next two.
     Null,
-    /// Rows whose value is true.
     True,
-    /// Rows whose value is false.
     False,
     /// Rows whose value is an object.
     Objects,
@@ -69,17 +67,13 @@ pub(super) enum FacetPart {
     Long,
     /// Numbers that are the value; likewise strings.
     Numbers,
-    /// Strings that are the value.
     Strings,
     /// Numbers that are elements of a list; likewise strings.
     NumberItems,
-    /// Strings that are elements of a list.
     StringItems,
 }
 
-/// How many parts are bitmaps.
 pub(super) const BITMAPS: usize = FacetPart::Numbers as usize;
-/// How many parts a path has room for.
 pub(super) const PARTS: usize = FacetPart::StringItems as usize + 1;
 
 pub(super) const HEAVY_COUNT_AT: usize = size_of::<u32>();

@@ -19,7 +19,6 @@ pub fn value_at<'a>(metadata: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Returns whether a path is short enough to be indexed.
 pub(super) fn is_indexed(path: &str) -> bool {
     path.len() <= PATH_BYTES_MAX && path.bytes().filter(|byte| *byte == b'.').count() <= PATH_DOTS_MAX
 }

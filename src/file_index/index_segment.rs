@@ -57,7 +57,6 @@ pub struct IndexSegment {
     backing: Backing,
     contents: u32,
     rows: u32,
-    /// The vectors that embedders made of its passages.
     pub(super) derived: DerivedFiles,
     /// Set once bytes of it were found to be wrong, and never reset: look-ups pass over it from then on.
     is_broken: AtomicBool,

@@ -33,7 +33,6 @@ struct GrowingScratch {
     distances: Distances,
     /// Candidates, the nearest first.
     candidates: Vec<(f32, u32)>,
-    /// The numbers of those still to be looked at.
     unexamined: Vec<u32>,
     /// What selecting has dropped, for `fill_up` to take from.
     dropped: Vec<(f32, u32)>,

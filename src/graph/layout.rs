@@ -23,7 +23,7 @@ use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 const MAGIC: [u8; 8] = *b"EFSGRAPH";
 const VERSION: u32 = 3;
 const ALIGNMENT_BYTES: usize = 64;
-/// The value of a slot without a link.
+/// Fills a slot without a link: no node has this number.
 pub(super) const EMPTY: [u8; 4] = u32::MAX.to_le_bytes();
 /// The most slots; what claims more is damaged.
 const SLOTS_MAX: usize = 256;
@@ -52,7 +52,6 @@ pub enum GraphError {
     Damaged(&'static str),
 }
 
-/// Where the sections lie.
 #[derive(Clone, Copy, Debug)]
 struct Sections {
     coarse_end: usize,
@@ -268,7 +267,6 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     bytes
 }
 
-/// Returns the next multiple of the alignment.
 pub(super) const fn aligned(at: usize) -> usize {
     at.next_multiple_of(ALIGNMENT_BYTES)
 }

@@ -12,7 +12,6 @@ use super::replay::FILE_HEADER_BYTES;
 use super::{Frame, Journal, JournalError, Replay, Torn};
 use crate::disk::Disk;
 
-/// The journal folder below the store's root.
 const FOLDER: &str = "journal";
 
 /// The files from one on, without a gap.

@@ -28,13 +28,12 @@ const CHECK: usize = HEADER_CHECK + 4;
 /// Bytes of a frame before its payload.
 pub const FRAME_BYTES: usize = CHECK + 8;
 
-/// Bytes of the length of the head of a frame of content.
 pub(super) const HEAD_LENGTH_BYTES: usize = 4;
 
 /// Largest payload: 1 GiB.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// Tells what a frame is for.
+/// What a frame is for; a code stays with its kind for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Something happened; the payload says what.
@@ -63,7 +62,6 @@ pub enum FrameKind {
 const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
 
 impl FrameKind {
-    /// All kinds that this version writes.
     pub(super) const ALL: [FrameKind; 9] = [
         FrameKind::Command,
         FrameKind::Mark,
@@ -96,7 +94,7 @@ impl FrameKind {
         FrameKind::ALL.into_iter().find(|kind| kind.code() == code).unwrap_or(FrameKind::Unknown(code))
     }
 
-    /// Returns whether a reader passes over it.
+    /// Returns whether a reader passes over it: it is of a later version, and its code allows that.
     pub(super) fn is_skipped(self) -> bool {
         matches!(self, FrameKind::Unknown(code) if SKIPPED.contains(&code))
     }
@@ -108,7 +106,6 @@ pub struct FrameHeader {
     pub length_bytes: usize,
     /// Offset in the same file that was known to be flushed when the frame was written.
     pub flushed_to: u64,
-    /// Check of header and payload.
     checksum: u64,
 }
 

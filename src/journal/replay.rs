@@ -45,7 +45,7 @@ fn is_possible(header: &FrameHeader, offset: u64) -> bool {
     fits && header.flushed_to <= offset
 }
 
-/// One frame of a journal file.
+/// One whole frame: both its checks held.
 pub struct Frame<'a> {
     /// What it is for.
     pub kind: FrameKind,
@@ -160,7 +160,7 @@ impl Replay {
         file.sync().map_err(|source| JournalError::Io { path, what: "flushed", source })
     }
 
-    /// Returns the file's path below the store's root.
+    /// Returns the path of the file below the store's root, for messages.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -13,7 +13,7 @@ impl Time {
     }
 }
 
-/// A text that is not a time.
+/// A text that is not a time of RFC 3339 in UTC, with a `Z` at its end, or one before 1677 or after 2262.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no time as 2026-01-01T00:00:00Z is")]
 pub struct TimeParseError;

@@ -66,7 +66,7 @@ pub enum FilterError {
         /// The key whose condition it is.
         key: String,
     },
-    /// It nests deeper than [`FILTER_DEPTH_MAX`].
+    /// It nests deeper than 32 levels.
     #[error("the filter nests deeper than {FILTER_DEPTH_MAX} levels")]
     Depth,
 }

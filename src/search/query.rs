@@ -14,13 +14,13 @@ mod tests;
 
 /// How many hits are asked for where `k` is left out.
 const K_DEFAULT: usize = 10;
-/// The values of `k`.
+/// The values of `k`; another one is refused.
 pub const K_RANGE: RangeInclusive<usize> = 1..=10_000;
-/// The values of `ef`, the beam of the walk through a graph.
+/// The values of `ef`, the beam of the walk through a graph; another one is refused.
 pub const EF_RANGE: RangeInclusive<usize> = 1..=100_000;
 /// Milliseconds that a query may take where `timeout_ms` is left out.
 pub const TIMEOUT_MS_DEFAULT: u64 = 2_000;
-/// The values of `timeout_ms`.
+/// The values of `timeout_ms`; another one is refused.
 pub const TIMEOUT_MS_RANGE: RangeInclusive<u64> = 1..=600_000;
 /// Bytes of the longest `tag`, as JSON.
 pub const TAG_BYTES_MAX: usize = 1_024;
@@ -117,7 +117,7 @@ pub struct Query {
     pub text: Option<String>,
     /// Id of the record to be near to, which has to be in the branch that is asked.
     pub id: Option<String>,
-    /// How many hits at most, of [`K_RANGE`].
+    /// How many hits at most, 1 to 10,000.
     pub k: usize,
     /// The mode asked for; nothing leaves the choice to what is at hand.
     pub mode: Option<Mode>,
@@ -125,7 +125,7 @@ pub struct Query {
     pub filter: Option<Filter>,
     /// Whether the answer must be proven complete.
     pub exact: bool,
-    /// The beam of the walk, of [`EF_RANGE`]; nothing leaves it to the search.
+    /// The beam of the walk, 1 to 100,000; nothing leaves it to the search.
     pub ef: Option<usize>,
     /// The earlier state of the branch that is asked: a label, an entry or a time; nothing for the present one.
     pub at: Option<String>,
@@ -133,13 +133,13 @@ pub struct Query {
     pub scope: Vec<String>,
     /// What hits carry beside what they always do.
     pub include: Include,
-    /// Whether the answer tells how it came about.
+    /// Whether hits tell how their scores came about.
     pub explain: bool,
-    /// Repeated in the answer's header: any JSON of up to [`TAG_BYTES_MAX`]; null when left out.
+    /// Repeated in the answer's header: any JSON of up to 1 KiB; null when left out.
     pub tag: Value,
-    /// Milliseconds that it may take, of [`TIMEOUT_MS_RANGE`].
+    /// Milliseconds that it may take, 1 to 600,000.
     pub timeout_ms: u64,
-    /// The beginning of the line, at most [`ECHO_BYTES_MAX`] bytes and cut between characters.
+    /// The beginning of the line, at most 80 bytes and cut between characters.
     pub echo: String,
 }
 

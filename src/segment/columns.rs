@@ -134,7 +134,7 @@ impl Segment {
         })
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.container.name()
     }

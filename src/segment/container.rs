@@ -26,7 +26,7 @@ use crate::object::{BlobStore, Context, Hash, Reader};
 
 /// What every such file begins and ends with, whatever is in it.
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
-/// Sections begin at multiples of this.
+/// Sections begin at multiples of this, so that their numbers can be used where they are mapped.
 pub(super) const ALIGN_BYTES: u64 = 64;
 /// Bytes that are hashed together.
 pub(super) const BLOCK_BYTES: u64 = 64 * 1024;
@@ -35,7 +35,6 @@ const TRAILER_BYTES: u64 = 16;
 pub(super) static FOOTER_CONTEXT: Context = Context::new("engramfs 2026 segment footer v1");
 pub(super) static BLOCK_CONTEXT: Context = Context::new("engramfs 2026 segment block v1");
 
-/// One section of an open file.
 struct Section {
     offset: u64,
     length: u64,
@@ -79,7 +78,7 @@ impl Container {
         Ok(Container { name, file, map, sections, extra, damage: OnceLock::new() })
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.name
     }

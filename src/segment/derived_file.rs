@@ -40,7 +40,7 @@ pub struct DerivedFile {
     counts: DerivedCounts,
 }
 
-/// How many rows of a segment have which vector.
+/// How many rows of a segment have a derived vector, and how many still want one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DerivedCounts {
     /// Rows with a derived vector.
@@ -145,17 +145,17 @@ impl DerivedFile {
         Ok(DerivedFile { container, segment, embedder, dim, vectors, counts })
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.container.name()
     }
 
-    /// Returns the segment whose rows have the vectors.
+    /// Returns the name of the segment whose rows have the vectors.
     pub fn segment(&self) -> Hash {
         self.segment
     }
 
-    /// Returns the embedder that made them.
+    /// Returns the identity of the embedder that made them.
     pub fn embedder(&self) -> Hash {
         self.embedder
     }
@@ -165,7 +165,7 @@ impl DerivedFile {
         self.dim
     }
 
-    /// Returns how many rows have which vector.
+    /// Returns how many rows have a vector, and how many still want one; they are in the footer.
     pub fn counts(&self) -> DerivedCounts {
         self.counts
     }

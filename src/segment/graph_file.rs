@@ -32,12 +32,12 @@ impl GraphFile {
         Ok(GraphFile { container, segment, metric })
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.container.name()
     }
 
-    /// Returns the segment whose rows are linked.
+    /// Returns the name of the segment whose rows are linked.
     pub fn segment(&self) -> Hash {
         self.segment
     }

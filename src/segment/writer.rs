@@ -98,7 +98,6 @@ fn write_ids_and_hashes(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<S
     Ok(sum)
 }
 
-/// What is found on the way through the payloads.
 struct ColumnSource {
     stamps: Vec<StampLabels>,
     totals: RowTotals,

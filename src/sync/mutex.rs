@@ -17,7 +17,6 @@ pub struct Mutex<T: ?Sized> {
 /// Sole access to what a [`Mutex`] guards, until this is dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
     pub(super) inner: sync::MutexGuard<'a, T>,
-    /// Notes in debug builds that this thread holds the lock.
     pub(super) held: Held,
 }
 
@@ -27,7 +26,7 @@ impl<T> Mutex<T> {
         Mutex::ranked(Rank::Leaf, value)
     }
 
-    /// Makes a mutex of that rank.
+    /// Makes a mutex of that rank, which no thread takes while it holds one of the same or a later rank.
     pub const fn ranked(rank: Rank, value: T) -> Mutex<T> {
         Mutex { rank, inner: sync::Mutex::new(value) }
     }

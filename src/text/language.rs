@@ -54,7 +54,7 @@ impl Language {
         Some(ALL[at].get_or_init(|| Language::new(LANGUAGES[at])))
     }
 
-    /// Returns its ISO 639-1 code.
+    /// Returns its ISO 639-1 code, which [`Language::of_code`] takes.
     pub fn code(&self) -> &'static str {
         self.code
     }

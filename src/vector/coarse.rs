@@ -67,7 +67,6 @@ impl<'a> CoarseRows<'a> {
         self.codes.get(at..at + self.code_size).unwrap_or_default()
     }
 
-    /// Returns weight and size of a row.
     #[inline]
     fn factors(&self, row: u32) -> (f32, f32) {
         let [a, b, c, d, e, f, g, h] = self.factors.get(row as usize).copied().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use super::kernels::Kernels;
 use super::prepared::{UNDERFLOW, above, below, dot_wide, to_f32};
 
-/// Says how two vectors are compared.
+/// How two vectors are compared. Codes and names are stored, and stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Metric {
     /// The cosine of the angle between two vectors; the default.

@@ -145,7 +145,6 @@ impl PreparedVector {
         self.metric.bounds(product, (f64::from(self.norm), f64::from(row_norm)), self.rounding)
     }
 
-    /// Returns the inner product of this vector's code and a row's code.
     #[inline]
     fn product(&self, row: Compared) -> f64 {
         f64::from(row.product) * f64::from(self.scale) * f64::from(row.scale)

@@ -165,7 +165,7 @@ impl Arguments {
         self.get(argument).expect("Verb::new refuses arguments that lack it")
     }
 
-    /// Tells whether a flag was given.
+    /// Tells whether an argument was given at all, such as a flag.
     pub fn is_set(&self, argument: &Argument) -> bool {
         !self.list(argument).is_empty()
     }

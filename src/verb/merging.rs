@@ -78,7 +78,6 @@ fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Res
     Ok(VerbAnswer::Line(result.to_json()))
 }
 
-/// Returns the options that the arguments name.
 pub(super) fn options(arguments: &Arguments) -> MergeOptions {
     let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
     MergeOptions { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeOptions::default() }

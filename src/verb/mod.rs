@@ -90,7 +90,7 @@ pub enum VerbAnswer {
 }
 
 impl VerbAnswer {
-    /// Returns the line that `ctl` answers with.
+    /// Returns the lines that `ctl` answers with, each with its end.
     pub fn to_line(&self) -> String {
         match self {
             VerbAnswer::Line(line) => format!("{line}\n"),

@@ -91,7 +91,7 @@ pub enum Report {
 /// What a caller has to be allowed at the time of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// At the branch.
+    /// At the branch that it is asked of.
     pub branch: BranchRight,
     /// At its parent; a root branch has none to ask.
     pub parent: ParentRight,

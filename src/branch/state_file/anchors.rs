@@ -9,7 +9,7 @@ use crate::object::{CodecError, Reader};
 
 /// A whole state that a file holds in memory, and whom it serves.
 pub struct AnchorState {
-    /// The whole state.
+    /// The state that steps of the file begin with.
     pub state: Arc<BranchVersion>,
     /// Who owned the branch of the oldest state that needs it: forks that came later may belong to others.
     pub owner: u32,

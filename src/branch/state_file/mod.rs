@@ -34,7 +34,7 @@ const ROW_BYTES: usize = 40;
 /// The flag of a pinned state.
 const PINNED: u32 = 1;
 
-/// Codes of a step.
+/// Codes in the bytes of a step; the drawing of the file says what follows each.
 mod code {
     pub const SAME: u8 = 0;
     pub const CHANGED: u8 = 1;

@@ -14,7 +14,7 @@ use crate::workspace::{HeldChunks, Transfers};
 /// Steps and states of a file that are remembered once they were read.
 const REMEMBERED: usize = 64;
 
-/// An open file of states.
+/// An open file of states, with what they need that is stored elsewhere.
 pub struct StateFile {
     container: Arc<Container>,
     /// The rows and chunks that its states need.
@@ -78,13 +78,14 @@ impl StateFile {
         StateFile { container, held, anchors, held_index: OnceLock::new(), steps, states }
     }
 
-    /// Returns the same file with what it needs standing elsewhere.
+    /// Returns the same file with what it needs standing elsewhere: each value that `place` gives has to equal the one
+    /// before.
     pub fn relocated(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
         let (held, anchors) = (place(&self.held), self.anchors.iter().map(place).collect());
         StateFile::with(self.container.clone(), held, anchors)
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, which is the hash of its footer.
     pub fn name(&self) -> Hash {
         self.container.name()
     }
@@ -99,7 +100,7 @@ impl StateFile {
         &self.held
     }
 
-    /// Returns the whole states that it needs.
+    /// Returns the whole states that it needs, by the numbers that its steps have for them.
     pub fn anchors(&self) -> &[Arc<BranchVersion>] {
         &self.anchors
     }

@@ -38,7 +38,6 @@ const CLOSED_LOGS: &str = "closed_logs";
 const SIGNALS: &str = "signals.jsonl";
 /// The names of agents below the root branch, one a line, in the folder of the branch that was dumped.
 const AGENTS: &str = "agents.jsonl";
-/// What a branch proposes.
 const PROPOSAL: &str = "proposal";
 /// The settings of a branch, one file each.
 const CONFIG: &str = "config";
@@ -84,13 +83,11 @@ struct DumpedBranch {
     /// The last entry of its shared log when it got its base.
     #[serde(default)]
     log_at_base: u64,
-    /// The logs of branches that have ended below it.
     #[serde(default)]
     closed_logs: Vec<DumpedClosedLog>,
     /// How many signals its own shared log has.
     #[serde(default)]
     signals: u64,
-    /// What it proposes to its parent.
     #[serde(default)]
     proposal: Option<DumpedProposal>,
     /// Whether its rules came from a parent; nothing in a dump of a release that did not tell.

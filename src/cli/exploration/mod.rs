@@ -31,7 +31,6 @@ pub struct Exploration<'a> {
     pub score: &'a str,
     /// What each candidate finds in `ENGRAMFS_CANDIDATE`.
     pub candidates: &'a [String],
-    /// How many run at a time.
     pub jobs: usize,
     /// How long each command may take; none for no limit.
     pub timeout: Option<Duration>,

@@ -27,7 +27,6 @@ pub enum Outcome {
     NoScore,
     /// It was killed at its limit, or its scorer was.
     TimedOut,
-    /// It failed.
     Failed,
 }
 

@@ -21,7 +21,6 @@ use crate::verb::{Verb, VerbAnswer, VerbContext};
 /// Bytes that one commit of an import takes at the most.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// A branch and the store that was opened for it.
 pub struct Closed {
     memory: Arc<Memory>,
     branch: BranchId,
@@ -157,7 +156,6 @@ impl QuerySession for ClosedSession<'_> {
     }
 }
 
-/// Reads an export of one state from its beginning to its end.
 struct ExportReader {
     snapshot: Snapshot,
     export: Export,

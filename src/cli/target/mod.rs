@@ -87,7 +87,6 @@ pub trait BranchAccess {
     fn batch_bytes(&self) -> usize;
 }
 
-/// Exports of one state.
 pub struct StateExports {
     /// In the order in which they were asked for.
     pub readers: Vec<Box<dyn Read>>,

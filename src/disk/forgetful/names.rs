@@ -171,7 +171,6 @@ impl Names {
         }
     }
 
-    /// Returns the names that are found after a power cut.
     pub(super) fn after_cut(&self, outcome: &mut CutOutcome) -> Entries {
         let mut left: BTreeMap<&str, usize> = BTreeMap::new();
         for folder in self.unsynced.iter().flat_map(NameStep::folders) {

@@ -1,7 +1,6 @@
 //! The wire format of protocol buffers: fields of a message one behind the other, each with a number. What is read is
 //! borrowed from the file, and every length is checked against what is left of it.
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WireValue<'a> {
     /// A whole number; a signed one in two's complement.
