@@ -93,9 +93,10 @@ impl Memory {
     /// Rights are not checked: whoever calls for a user has done that. Kind `ReadOnly` in a store that was opened so,
     /// `Full` or `Quota` where there is no room for the frame: who joins a lease that is held meets neither.
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
-        let lease = Lease { memory: self.weak_self.clone(), branch };
+        // Made only for one who is counted: dropping it takes one holder away, which on a failure would be somebody else.
+        let lease = || Lease { memory: self.weak_self.clone(), branch };
         if self.leases.join(branch) {
-            return Ok(lease);
+            return Ok(lease());
         }
         let _room = self.take_room(cost_of(0, 0))?;
         // A lease that was lost a moment ago gets its entry before the new one.
@@ -106,7 +107,7 @@ impl Memory {
         self.catalog().branch(branch)?;
         // Under the lock again: another caller may have taken it meanwhile.
         if self.leases.join(branch) {
-            return Ok(lease);
+            return Ok(lease());
         }
         let since = self.next_time(&mut writer)?;
         let mut out = Writer::new();
@@ -119,7 +120,7 @@ impl Memory {
         writer.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;
         self.catalog.write().change(branch, |branch| branch.lease = LeaseState::Held);
         self.leases.0.lock().insert(branch, HeldLease { since, holders: 1 });
-        Ok(lease)
+        Ok(lease())
     }
 
     /// Returns since when the lease of a branch is held, if it is.
