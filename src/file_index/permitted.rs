@@ -55,10 +55,12 @@ impl VisibleFiles {
                 // same.
                 let found = Arc::new(self.compute(reader)?);
                 let mut cache = self.permitted.0.lock();
-                if cache.len() >= READERS_MAX {
-                    cache.remove(0);
+                if cache.iter().all(|(known, _)| known != reader) {
+                    if cache.len() >= READERS_MAX {
+                        cache.remove(0);
+                    }
+                    cache.push((reader.clone(), found.clone()));
                 }
-                cache.push((reader.clone(), found.clone()));
                 found
             }
         };
