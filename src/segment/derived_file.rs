@@ -137,8 +137,7 @@ impl DerivedFile {
         let others = [(NUMBERS, rows, 4), (TEXTS, vectors, 32), (VECTORS, vectors, dim * 4), (CODES, vectors, dim)];
         for (section, count, width) in numbers.into_iter().chain(others) {
             // Lengths are compared once here, so that columns can be indexed by number without a look at each.
-            // The norms come first: the file bounds how many there are, and so the products of the wider columns.
-            if container.section_length(section)? != u64::from(count) * width as u64 {
+            if Some(container.section_length(section)?) != u64::from(count).checked_mul(width as u64) {
                 return Err(container.damaged(section, "it has another length than its rows"));
             }
         }
