@@ -31,25 +31,32 @@ pub(super) fn find() -> Option<PathBuf> {
 /// installed, `MountError::Helper` with what it says where it refuses, or sends nothing for 15 s.
 pub(super) fn mount(path: &Path, options: &str) -> Result<OwnedFd, MountError> {
     let helper = find().ok_or_else(|| MountError::NoHelper { path: path.to_owned() })?;
-    let run = || -> io::Result<Result<OwnedFd, String>> {
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_read_timeout(Some(HELPER_LIMIT))?;
-        // The socket goes over as standard input, which needs no juggling with close-on-exec.
-        let child = Command::new(&helper)
-            .args(["-o", options, "--"])
-            .arg(path)
-            .env("_FUSE_COMMFD", "0")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let received = receive_descriptor(&ours);
-        drop(ours);
-        let message = String::from_utf8_lossy(&child.wait_with_output()?.stderr).trim().replace('\n', " ");
-        Ok(received.map_err(|e| if message.is_empty() { e.to_string() } else { message }))
-    };
-    let outcome = run().unwrap_or_else(|e| Err(e.to_string()));
+    let outcome = run(&helper, path, options, HELPER_LIMIT).unwrap_or_else(|e| Err(e.to_string()));
     outcome.map_err(|message| MountError::Helper { path: path.to_owned(), message })
+}
+
+/// Runs the helper; returns the descriptor, or what the helper says where it sends none within the limit.
+fn run(helper: &Path, path: &Path, options: &str, limit: Duration) -> io::Result<Result<OwnedFd, String>> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(limit))?;
+    // The socket goes over as standard input, which needs no juggling with close-on-exec.
+    let mut child = Command::new(helper)
+        .args(["-o", options, "--"])
+        .arg(path)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let received = receive_descriptor(&ours);
+    drop(ours);
+    if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        child.kill()?;
+        child.wait()?;
+        return Ok(Err(format!("it sent no descriptor within {} s and was ended", limit.as_secs())));
+    }
+    let message = String::from_utf8_lossy(&child.wait_with_output()?.stderr).trim().replace('\n', " ");
+    Ok(received.map_err(|e| if message.is_empty() { e.to_string() } else { message }))
 }
 
 /// Unmounts `path`; with `lazy` also when it is in use. EBUSY comes back as [`io::ErrorKind::ResourceBusy`].
@@ -101,6 +108,16 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[0]).unwrap();
         assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_helper_that_hangs_is_ended() {
+        let hanging = tempfile::tempdir().unwrap();
+        let helper = hanging.path().join("fusermount3");
+        std::fs::write(&helper, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&helper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let outcome = run(&helper, Path::new("/mnt"), "ro", Duration::from_secs(1)).unwrap();
+        assert_eq!(outcome.unwrap_err(), "it sent no descriptor within 1 s and was ended");
     }
 
     /// Root mounts without the helper, so nothing else tries the two together on the real kernel.
