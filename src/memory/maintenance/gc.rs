@@ -79,24 +79,31 @@ impl Memory {
         // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
         // sweep to this.
         stored.keep_together(true);
+        let reclaimed = self.seal_sweep_compact(stored, policy);
+        // After a failure, too, or later seals would leave their files to a collection that may never come.
+        stored.keep_together(false);
+        Ok((states, reclaimed?))
+    }
+
+    /// Returns how many bytes were freed.
+    fn seal_sweep_compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
-        let mut bytes = self.sweep(stored, &sealed)?;
+        let swept = self.sweep(stored, &sealed)?;
         drop(sealed);
         let compacted = self.compact(stored, policy);
-        stored.keep_together(false);
         // Filled with what was just given back, before anybody else writes to it: the next full disk needs the reserve
         // again.
         self.admission.room.reserve.fill();
         match compacted {
-            Ok(more) => bytes += more,
+            Ok(more) => Ok(swept + more),
             // The sweep has freed room already, which is what a full disk needed.
             Err(error) if self.admission.room.is_tight() => {
                 log::warn!("files of which little is needed stay as they are: {error}; {}", error.hint());
+                Ok(swept)
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
-        Ok((states, bytes))
     }
 
     /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect`
@@ -330,4 +337,31 @@ fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
         }
     }
     order
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::memory::{Environment, OpenMode, RecordEdit, RecordInput};
+
+    #[test]
+    fn a_collection_that_failed_leaves_later_seals_their_sweep() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let mut failures = 0;
+        for nth in 1..20 {
+            let disk = Arc::new(FaultyDisk::new(ForgetfulDisk::new()));
+            let memory = Memory::open_on(disk.clone(), OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+            let input = RecordInput { vector: None, text: Some("turn".into()), metadata: "{}".into() };
+            let edit = RecordEdit::Put { id: "a".into(), input };
+            memory.commit(&who, memory.root("main").unwrap(), vec![edit]).unwrap();
+            disk.plan(Fault::once(nth, DiskCall::CHANGES, libc::EIO));
+            failures += usize::from(memory.gc(&who, None, false).is_err());
+            assert!(!memory.storage.manifest.lock().is_kept_together(), "a failure at change {nth}");
+        }
+        assert!(failures > 0, "some of the changes are of the collection");
+    }
 }
