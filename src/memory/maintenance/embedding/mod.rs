@@ -70,10 +70,14 @@ impl Embedders {
 
 impl Memory {
     /// Sets the embedder of a root branch, by its name, or of all that have none of their own, and starts the thread that
-    /// embeds behind the writers' backs.
+    /// embeds behind the writers' backs. It takes the place of the one that was set for the same.
     pub fn set_embedder(self: &Arc<Self>, root: Option<&str>, embedder: Box<dyn Embedder>) {
         let slot = Arc::new(EmbedderSlot::new(root, embedder));
-        self.maintenance.embedding.slots.lock().push(slot.clone());
+        {
+            let mut slots = self.maintenance.embedding.slots.lock();
+            slots.extract_if(.., |before| before.root() == root).for_each(|before| before.stop());
+            slots.push(slot.clone());
+        }
         slot.wake();
         worker::start(self, slot);
     }
