@@ -92,7 +92,8 @@ impl Memory {
                     + self.maintenance.retained.steps()
             }
             Document::Readme => {
-                self.maintenance.embedding.steps() + u64::from(readme::has_long_log(catalog, resolved.branch))
+                // Side by side: in a sum a log that was archived and one step of the embedder would cancel out.
+                self.maintenance.embedding.steps() << 1 | u64::from(readme::has_long_log(catalog, resolved.branch))
             }
             _ => 0,
         };
