@@ -161,6 +161,8 @@ impl SharedEvents {
         // their place.
         lines.start = lines.end();
         lines.bytes = VecDeque::new();
+        // Giving back is never refused.
+        let _ = lines.counted.resize(0);
     }
 
     /// Forgets the events of a branch that has ended.
@@ -357,6 +359,18 @@ mod tests {
             assert_eq!((kept[0]..=100_000).collect::<Vec<_>>(), kept, "the newest stay, without gaps");
             assert!(lines.bytes.len() > most / 2);
         }
+    }
+
+    #[test]
+    fn lines_that_are_dropped_count_for_nobody() {
+        let (budget, events) = (Arc::new(Budget::default()), SharedEvents::default());
+        let owner = LogOwner { branch: BranchId(3), uid: 7 };
+        push(&mut events.of(&budget, owner).lock(), "key");
+        assert!(budget.held() > 0);
+        events.drop_lines(owner.branch);
+        assert_eq!(budget.held(), 0);
+        push(&mut events.of(&budget, owner).lock(), "key");
+        assert!(budget.held() > 0, "what comes later counts again");
     }
 
     #[test]
