@@ -1,6 +1,6 @@
 //! Limits of what a store holds in memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::memory::catalog::signals::SignalChange;
@@ -136,8 +136,10 @@ impl Memory {
         changes: &[SignalChange],
     ) -> Result<(), Error> {
         let mut users: HashMap<u32, (u64, u64)> = HashMap::new();
+        let mut seen = HashSet::new();
         for change in changes {
-            if let Some(before) = owner.signals.get(change.key()) {
+            // Counted once, also where one that has ended is removed and another one takes its key.
+            if let Some(before) = owner.signals.get(change.key()).filter(|_| seen.insert(change.key())) {
                 users.entry(before.owner).or_default().0 += before.bytes();
             }
             if let SignalChange::Set(_, signal) = change {
@@ -145,6 +147,9 @@ impl Memory {
             }
         }
         // Sums are made before the lock is taken, and by user, as a rename may take from one user and give to another.
+        let mut users: Vec<_> = users.into_iter().collect();
+        // Who gives something back comes last: where another user has no room, nothing has changed.
+        users.sort_unstable_by_key(|(_, (less, more))| more <= less);
         let mut accounts = self.admission.signals_held.lock();
         for (uid, (less, more)) in users {
             let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.account(uid));

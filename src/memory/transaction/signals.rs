@@ -68,6 +68,11 @@ impl SignalContext<'_> {
         self.owner.signals.get(key).filter(|signal| self.memory.is_live(signal, self.time))
     }
 
+    /// Returns a signal that has ended and was not removed yet. Whoever gives its key away tells its end before.
+    fn ended(&self, key: &str) -> Option<&Arc<Signal>> {
+        self.owner.signals.get(key).filter(|signal| !self.memory.is_live(signal, self.time))
+    }
+
     /// Returns the signal that was made at a time, where it has not ended.
     fn opened(&self, key: &str, created: Time) -> Result<&Signal, SignalError> {
         // The time of its making tells a signal from a later one of the same key, which is not what the handle was
@@ -164,8 +169,7 @@ impl Memory {
             context.check(key)?;
             let claimed = context.claim(key, mode)?;
             made = Some(Arc::new(claimed.clone()));
-            // One that has ended may not be removed yet. Its end is told before the new one begins.
-            let ended = context.owner.signals.get(key).map(|ended| remove(key, end_reason(ended)));
+            let ended = context.ended(key).map(|ended| remove(key, end_reason(ended)));
             Ok(ended.into_iter().chain([set(key, claimed, SignalEvent::Claimed)]).collect())
         })?;
         made.ok_or(Error::Internal("a claim of a signal"))
@@ -287,8 +291,12 @@ impl Memory {
                 return Err(SignalError::Exists(to.to_string()));
             }
             let renamed = Signal { created: context.time, ..context.written(signal)? };
-            let changes = vec![remove(from, "renamed"), set(to, renamed, SignalEvent::Written)];
-            Ok(if from == to { Vec::new() } else { changes })
+            if from == to {
+                return Ok(Vec::new());
+            }
+            let ended = context.ended(to).map(|ended| remove(to, end_reason(ended)));
+            let moved = [remove(from, "renamed"), set(to, renamed, SignalEvent::Written)];
+            Ok(ended.into_iter().chain(moved).collect())
         })
     }
 

@@ -43,3 +43,44 @@ fn signals_end_with_the_session_where_the_branch_says_so() {
     let after = memory.claim_signal(&who(), main, &"after".into(), 0o644).unwrap();
     assert_eq!((before.ends_with_session, after.ends_with_session), (false, true));
 }
+
+/// Makes a signal that has ended and was not removed yet.
+fn ended_signal(memory: &Arc<Memory>, main: BranchId, key: &str) {
+    memory.set(&who(), main, Setting::SignalTtl, LEASE).unwrap();
+    let lease = memory.hold_lease(&who(), main).unwrap();
+    let created = memory.claim_signal(&who(), main, &key.into(), 0o644).unwrap().created;
+    memory.write_signal(&who(), main, SignalId { key: &key.into(), created }, &[b'x'; 1000]).unwrap();
+    drop(lease);
+    memory.set(&who(), main, Setting::SignalTtl, "").unwrap();
+}
+
+#[test]
+fn the_end_of_a_signal_is_told_before_its_key_is_another_ones() {
+    for renames in [false, true] {
+        let (memory, main) = memory();
+        memory.claim_signal(&who(), main, &"other".into(), 0o644).unwrap();
+        ended_signal(&memory, main, "k");
+        if renames {
+            memory.rename_signal(&who(), main, (&"other".into(), &"k".into()), false).unwrap();
+        } else {
+            memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
+        }
+        let events = memory.read_shared_events(main, 0, usize::MAX).unwrap();
+        let events = String::from_utf8(events).unwrap();
+        let told = |line: &str| line.contains(r#""event":"cleared""#) && line.contains(r#""reason":"lease""#);
+        assert_eq!(events.lines().filter(|line| told(line)).count(), 1, "renames: {renames}; {events}");
+    }
+}
+
+#[test]
+fn a_signal_in_place_of_one_that_has_ended_is_counted_whole() {
+    let (memory, main) = memory();
+    memory.admission.budget.limit(1 << 20, 1 << 20);
+    for key in ["a", "b", "c"] {
+        memory.claim_signal(&who(), main, &key.into(), 0o644).unwrap();
+    }
+    ended_signal(&memory, main, "k");
+    memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
+    let counted = memory.admission.signals_held.lock()[&0].bytes();
+    assert_eq!(counted, memory.catalog().signals_held.of(0).0);
+}
