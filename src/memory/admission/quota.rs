@@ -22,7 +22,7 @@ pub(in crate::memory) struct Usage {
     pub bytes: i64,
     /// Records that differ from the base.
     pub records: i64,
-    /// Branches below, at any depth.
+    /// Branches below, at any depth; those that hold a shared log do not count.
     pub branches: i64,
 }
 
@@ -222,8 +222,10 @@ fn limit_of(branch: &Branch) -> Option<(BranchId, Quota)> {
     if text.is_empty() { None } else { Quota::parse(text).map(|quota| (branch.id, quota)) }
 }
 
+/// Tells whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
+/// appended is no edit of the branch above it.
 fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
-    above(catalog, branch.id).any(|branch| limit_of(branch).is_some())
+    branch.log_totals.is_none() && above(catalog, branch.id).any(|branch| limit_of(branch).is_some())
 }
 
 /// What a branch holds of its own. It goes through all of its files.
@@ -300,200 +302,4 @@ fn check_quota(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Res
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use super::*;
-    use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordEdit, RecordPatch, View};
-    use std::sync::Arc;
-
-    #[test]
-    fn words_are_sizes_and_numbers_each_once() {
-        let quota = Quota::parse("bytes=1G records=5").unwrap();
-        assert_eq!(quota, Quota { bytes: Some(1 << 30), records: Some(5), branches: None });
-        assert_eq!(Quota::parse(""), Some(Quota::default()));
-        for (size, bytes) in
-            [("3", 3), ("3K", 3 << 10), ("3k", 3 << 10), ("3M", 3 << 20), ("3m", 3 << 20), ("3g", 3 << 30)]
-        {
-            assert_eq!(Quota::parse(&format!("bytes={size}")).unwrap().bytes, Some(bytes), "{size}");
-        }
-        let all = Quota { bytes: Some(1 << 10), records: Some(2), branches: Some(3) };
-        for any_order in
-            ["bytes=1K records=2 branches=3", "branches=3 bytes=1K records=2", "records=2 branches=3 bytes=1K"]
-        {
-            assert_eq!(Quota::parse(any_order), Some(all), "{any_order}");
-        }
-        for bad in [
-            "bytes",
-            "bytes=x",
-            "bytes=K",
-            "bytes=1T",
-            "rows=1",
-            "records=1 records=2",
-            "bytes=1K records=1 bytes=1K",
-            "branches=1 branches=1",
-            "records=-1",
-            "records=1G",
-            "branches=1K",
-        ] {
-            assert_eq!(Quota::parse(bad), None, "{bad}");
-        }
-    }
-
-    struct QuotaRig {
-        memory: Arc<Memory>,
-        who: Actor,
-        main: BranchId,
-    }
-
-    fn rig() -> QuotaRig {
-        let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
-        let main = memory.root("main").unwrap();
-        QuotaRig { memory, who, main }
-    }
-
-    impl QuotaRig {
-        fn put(&self, branch: BranchId, id: &str, text: &str) -> Result<(), Error> {
-            let patch = RecordPatch::parse(id, format!("{{\"text\":\"{text}\"}}").as_bytes())?.unwrap();
-            self.memory.commit(&self.who, branch, vec![RecordEdit::Correct { id: id.into(), patch, line: 0 }]).map(drop)
-        }
-
-        fn quota(&self, branch: BranchId, value: &str) {
-            self.memory.set(&self.who, branch, Setting::Quota, value).unwrap();
-        }
-
-        fn fork(&self, branch: BranchId, name: &str) -> Result<BranchId, Error> {
-            self.memory.fork(&self.who, branch, name, None)
-        }
-    }
-
-    fn is_over<T>(result: Result<T, Error>) -> bool {
-        result.is_err_and(|error| matches!(error, Error::Limit(LimitError::Quota { .. })))
-    }
-
-    #[test]
-    fn records_of_a_branch_and_all_below_count() {
-        let rig = rig();
-        rig.put(rig.main, "of-base", "x").unwrap();
-        let top = rig.fork(rig.main, "top").unwrap();
-        rig.quota(top, "records=3");
-        let below = rig.fork(top, "below").unwrap();
-        rig.put(top, "a", "x").unwrap();
-        rig.put(below, "b", "x").unwrap();
-        rig.put(below, "of-base", "changed").unwrap();
-        assert!(is_over(rig.put(below, "c", "x")) && is_over(rig.put(top, "d", "x")));
-        rig.put(below, "b", "again").unwrap();
-        rig.put(rig.main, "elsewhere", "x").unwrap();
-        rig.memory.commit(&rig.who, below, vec![RecordEdit::Delete { id: "b".into() }]).unwrap();
-        rig.put(top, "d", "x").unwrap();
-        rig.memory.discard(&rig.who, below).unwrap();
-        rig.put(top, "e", "x").unwrap();
-        assert!(is_over(rig.put(top, "f", "x")));
-        rig.quota(top, "");
-        rig.put(top, "f", "x").unwrap();
-    }
-
-    #[test]
-    fn branches_and_bytes_have_limits_of_their_own() {
-        let rig = rig();
-        rig.quota(rig.main, "branches=2 bytes=1K");
-        let one = rig.fork(rig.main, "one").unwrap();
-        rig.fork(one, "two").unwrap();
-        assert!(is_over(rig.fork(one, "three")) && is_over(rig.fork(rig.main, "three")));
-        rig.put(one, "a", &"x".repeat(600)).unwrap();
-        assert!(is_over(rig.put(rig.main, "b", &"x".repeat(600))));
-        rig.memory.commit(&rig.who, one, vec![RecordEdit::Delete { id: "a".into() }]).unwrap();
-        rig.put(rig.main, "b", &"x".repeat(600)).unwrap();
-    }
-
-    #[test]
-    fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
-        let rig = rig();
-        let [child, other] = ["child", "other"].map(|name| rig.fork(rig.main, name).unwrap());
-        for (branch, id) in [(rig.main, "a"), (rig.main, "b"), (child, "c")] {
-            rig.put(branch, id, "x").unwrap();
-        }
-        let name = || crate::workspace::FileName::new(b"f").unwrap();
-        let (parent, make) = (crate::workspace::ROOT, crate::workspace::Make::File);
-        let create = FileOp::Create { parent, name: name(), make, mode: 0o644, uid: 0, gid: 0 };
-        let edit = |op: FileOp<'_>| rig.memory.edit(&rig.who, rig.main, op).map(|outcome| outcome.inode).ok();
-        let inode = edit(create).unwrap();
-        edit(FileOp::Write { inode, offset: 0, bytes: vec![b'x'; 800].into() }).unwrap();
-        rig.quota(rig.main, "records=1 bytes=10 branches=1");
-        let refused = || is_over(rig.put(rig.main, "more", "x")) && is_over(rig.fork(rig.main, "more"));
-        assert!(refused() && edit(FileOp::Write { inode, offset: 800, bytes: vec![b'x'].into() }).is_none());
-        rig.memory.commit(&rig.who, rig.main, vec![RecordEdit::Delete { id: "a".into() }]).unwrap();
-        edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(700), ..Attrs::default() } }).unwrap();
-        rig.memory.merge(&rig.who, child, MergeKind::Merge, false).unwrap();
-        assert!(is_over(rig.put(rig.main, "more", "x")), "b and c are there");
-        edit(FileOp::Unlink { parent, name: name(), keep: false }).unwrap();
-        rig.memory.discard(&rig.who, other).unwrap();
-        rig.fork(rig.main, "more").unwrap();
-    }
-
-    #[test]
-    fn files_count_by_their_size_where_they_differ() {
-        let rig = rig();
-        let create = |branch, name: &str| {
-            let make = crate::workspace::Make::File;
-            let op = FileOp::Create {
-                parent: crate::workspace::ROOT,
-                name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
-                make,
-                mode: 0o644,
-                uid: 0,
-                gid: 0,
-            };
-            rig.memory.edit(&rig.who, branch, op).map(|outcome| outcome.inode).ok().unwrap()
-        };
-        let write = |branch, inode, length: usize| {
-            let op = FileOp::Write { inode, offset: 0, bytes: vec![b'x'; length].into() };
-            rig.memory.edit(&rig.who, branch, op).is_ok()
-        };
-        let inherited = create(rig.main, "inherited");
-        assert!(write(rig.main, inherited, 800));
-        let fork = rig.fork(rig.main, "fork").unwrap();
-        rig.quota(fork, "bytes=1000");
-        let own = create(fork, "own");
-        assert!(write(fork, own, 900) && !write(fork, own, 1001));
-        assert!(!write(fork, inherited, 1), "the whole file would be its own");
-        assert!(write(fork, own, 1000), "what is there already counts once");
-        assert_eq!(rig.memory.files(&View::Branch(fork)).unwrap().node(own).unwrap().size(), 1000);
-    }
-
-    #[test]
-    fn what_is_counted_step_by_step_is_what_is_counted_anew() {
-        let rig = rig();
-        for number in 0..20 {
-            rig.put(rig.main, &number.to_string(), "base").unwrap();
-        }
-        rig.quota(rig.main, "records=100000");
-        let mut seed = 3u64;
-        let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
-        let mut branches = vec![rig.main];
-        for step in 0..300 {
-            let branch = branches[random(branches.len() as u64) as usize];
-            let id = random(30).to_string();
-            match random(10) {
-                0 if branches.len() < 6 => branches.push(rig.fork(branch, &format!("b{step}")).unwrap()),
-                1 if branch != rig.main => {
-                    if rig.memory.merge(&rig.who, branch, MergeKind::Merge, false).is_ok() {
-                        branches.retain(|other| *other != branch);
-                    }
-                }
-                2 if branch != rig.main => drop(rig.memory.merge(&rig.who, branch, MergeKind::Pull, false)),
-                3 => drop(rig.memory.commit(&rig.who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
-                _ => rig.put(branch, &id, &"x".repeat(1 + random(40) as usize)).unwrap(),
-            }
-            rig.memory.check_quota(rig.main, |_| Ok(Usage::default())).unwrap();
-            let catalog = rig.memory.catalog().clone();
-            let known = rig.memory.admission.quotas.0.lock();
-            let anew = KnownUsage::default().sum(&catalog, rig.main).unwrap();
-            assert_eq!(known.total_usage[&rig.main], anew, "step {step}");
-        }
-    }
-}
+mod tests;
