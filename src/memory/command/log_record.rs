@@ -92,8 +92,8 @@ pub enum SharedEvent<'a> {
 pub struct LogRecord {
     /// When it was done: later than the record before, but for one that resets the clock.
     pub time: Time,
-    /// When its outcome was worked out: not later than `time`. Times in the outcome are this one, also
-    /// when it is applied again.
+    /// When its outcome was worked out: not later than `time`, so that what was planned before the clock was set back is
+    /// planned again. Times in the outcome are this one, also when it is applied again.
     pub planned: Time,
     /// The uid of who did it.
     pub uid: u32,
@@ -105,6 +105,7 @@ impl LogRecord {
     /// Returns the stored bytes: the command's code, `time`, how long before that it was planned, the uid, then the
     /// command's fields.
     pub fn to_bytes(&self) -> Vec<u8> {
+        debug_assert!(self.planned <= self.time, "{:?} was planned after it was done", self.command);
         let mut out = Writer::new();
         let age = self.time.0.saturating_sub(self.planned.0);
         out.byte(self.command.spec().code)

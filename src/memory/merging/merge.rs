@@ -136,9 +136,11 @@ impl Memory {
                 merger: &contents.at_most(REVALIDATED_UNDER_LOCK_BYTES_MAX),
                 ..MergeBudget::ALL
             };
-            let tried = self.try_merge(request, options.plan, |context| match plan.is_current(context.catalog) {
-                true => Ok(plan.clone()),
-                false => plan.replan(context, Some(who), &again).map(Arc::new),
+            let tried = self.try_merge(request, options.plan, |context| {
+                match plan.is_current(context.catalog, context.time) {
+                    true => Ok(plan.clone()),
+                    false => plan.replan(context, Some(who), &again).map(Arc::new),
+                }
             })?;
             let MergeAttempt::TooLong = tried else { return Ok(tried) };
         }

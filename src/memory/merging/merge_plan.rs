@@ -314,12 +314,13 @@ impl MergePlan {
         pair.finish(records, files, merge_budget)
     }
 
-    /// Returns whether nothing that it rests on has changed since.
-    pub fn is_current(&self, catalog: &Catalog) -> bool {
+    /// Returns whether nothing that it rests on has changed since, and this can be an entry of that time.
+    pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
             return false;
         };
         self.rewrites == catalog.rewrites
+            && self.time <= time
             && self.same_child(child)
             && parent.has_state_of(&self.parent)
             && parent.base_seq == self.parent.base_seq
@@ -348,8 +349,9 @@ impl MergePlan {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
-        let is_compacted = self.rewrites != context.catalog.rewrites;
-        if is_compacted || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
+        // Rows were moved, or the clock was set back: nothing of it can be kept.
+        let is_in_place = self.rewrites == context.catalog.rewrites && self.time <= context.time;
+        if !is_in_place || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
         let records = match pair.parent.has_state_of(&self.parent) {

@@ -131,8 +131,9 @@ impl Memory {
         let mut earlier = None;
         if let Some(job) = self.merging.planner.find(purpose) {
             let plan = job.wait(deadline).ok_or_else(too_long)?;
+            let now = self.now();
             match plan {
-                Ok(plan) if plan.is_current(&self.catalog()) => return Ok(plan),
+                Ok(plan) if plan.is_current(&self.catalog(), now) => return Ok(plan),
                 // Out of date, but most of it may still be right.
                 plan => earlier = plan.ok(),
             }
@@ -240,7 +241,10 @@ mod tests {
         let planned = memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
         memory.discard(&who, other).unwrap();
         memory.gc(&who, None, false).unwrap();
-        assert!(!planned.is_current(&memory.catalog()), "the control: rows that the plan took have moved");
+        assert!(
+            !planned.is_current(&memory.catalog(), memory.now()),
+            "the control: rows that the plan took have moved"
+        );
         memory.merge_if(&who, child, MergeKind::Merge, MergeOptions::default()).unwrap();
         memory.close().unwrap();
         let again =
@@ -299,9 +303,9 @@ mod tests {
         ];
         for change in changes {
             let planned = plan();
-            assert!(planned.is_current(&memory.catalog()), "the control: nothing has changed yet");
+            assert!(planned.is_current(&memory.catalog(), memory.now()), "the control: nothing has changed yet");
             change();
-            assert!(!planned.is_current(&memory.catalog()));
+            assert!(!planned.is_current(&memory.catalog(), memory.now()));
             let followed = plan().hash;
             memory.merging.planner.forget(child);
             assert_eq!((followed == planned.hash, plan().hash), (false, followed));

@@ -177,14 +177,19 @@ impl Rollback {
         (&self.branch, self.state.files())
     }
 
-    /// Returns whether branch and source are as they were, in the same files.
-    pub fn is_current(&self, catalog: &Catalog) -> bool {
+    /// Returns whether branch and source are as they were, in the same files, and this can be an entry of that time.
+    pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
             catalog.source(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
         // A compaction moves rows without changing a head, and this state may lead to rows in files that are going.
         let is_in_place = self.rewrites == catalog.rewrites;
-        same_source && is_in_place && branch.has_state_of(&self.branch) && branch.base_seq == self.branch.base_seq
+        // It is later where the clock was set back since, and a log record can't say so.
+        same_source
+            && is_in_place
+            && self.time <= time
+            && branch.has_state_of(&self.branch)
+            && branch.base_seq == self.branch.base_seq
     }
 
     /// Returns whether the branch holds fewer bytes after it, so that a full disk does not refuse it.
@@ -388,9 +393,9 @@ mod tests {
         for change in [&commit as &dyn Fn(), &other_checkpoint] {
             let catalog = memory.catalog().clone();
             let plan = Rollback::new(memory.merge_context(&catalog), main, &source, None, usize::MAX).ok().unwrap();
-            assert!(plan.is_current(&memory.catalog()), "a control");
+            assert!(plan.is_current(&memory.catalog(), memory.now()), "a control");
             change();
-            assert!(!plan.is_current(&memory.catalog()));
+            assert!(!plan.is_current(&memory.catalog(), memory.now()));
         }
     }
 }

@@ -140,20 +140,22 @@ impl Bulk {
         Ok(Some(Bulk { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
     }
 
-    /// Returns whether the branch has the state that this was worked out on, in the same files.
-    pub fn is_current(&self, catalog: &Catalog) -> bool {
-        self.is_in_place(catalog)
+    /// Returns whether the branch has the state that this was worked out on, in the same files, for an entry of that
+    /// time.
+    pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
+        self.is_in_place(catalog, time)
             && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
     }
 
-    /// Returns whether what it was worked out from is still in the same files.
-    pub fn is_in_place(&self, catalog: &Catalog) -> bool {
-        self.rewrites == catalog.rewrites
+    /// Returns whether what it was worked out from is still in the same files, and its deletes are not later than an
+    /// entry of that time.
+    pub fn is_in_place(&self, catalog: &Catalog, time: Time) -> bool {
+        self.rewrites == catalog.rewrites && self.time <= time
     }
 
-    /// Works it out as a whole once more. Fails as [`Bulk::new`] does.
-    pub fn recompute(&self, catalog: &Catalog) -> Result<Bulk, Error> {
-        Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), self.time)
+    /// Works it out as a whole once more, with deletes of another time. Fails as [`Bulk::new`] does.
+    pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<Bulk, Error> {
+        Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
     }
 
     fn writes(&self, id: &str) -> Result<bool, SegmentError> {

@@ -135,3 +135,117 @@ impl Memory {
         Ok(report)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{BranchId, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput};
+
+    const HOUR: i64 = 3600 * 1_000_000_000;
+    /// Records, more than are merged or rolled back under the lock.
+    const MANY: usize = 600;
+
+    /// A clock that is an hour ahead for so many looks, and is then set back.
+    #[derive(Clone, Default)]
+    struct Machine(Arc<(AtomicI64, AtomicI64)>);
+
+    impl Machine {
+        fn be_ahead(&self, looks: i64) {
+            self.0.1.store(looks, Ordering::Relaxed);
+        }
+
+        fn open(&self, disk: ForgetfulDisk, mode: OpenMode) -> Arc<Memory> {
+            let clock = self.0.clone();
+            let clock = move || {
+                let lead = if clock.1.fetch_sub(1, Ordering::Relaxed) > 0 { HOUR } else { 0 };
+                Time(1_800_000_000_000_000_000 + clock.0.fetch_add(1_000, Ordering::Relaxed) + lead)
+            };
+            let environment = Environment {
+                clock: Box::new(clock),
+                uptime: Box::new(|| Duration::from_secs(1)),
+                ..Environment::real(who())
+            };
+            Memory::open_on(Arc::new(disk), mode, None, environment).unwrap()
+        }
+    }
+
+    fn who() -> Actor {
+        Actor { uid: 0, gid: 0, name: "root".into() }
+    }
+
+    fn puts(tag: &str, count: usize) -> Vec<RecordEdit> {
+        let input = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+        (0..count).map(|n| RecordEdit::Put { id: format!("{tag}{n}").into(), input: input.clone() }).collect()
+    }
+
+    /// Returns when records of a branch were deleted, and the times of its files.
+    fn times(memory: &Memory, branch: BranchId) -> (Vec<Option<Time>>, Vec<[Time; 4]>) {
+        let state = memory.catalog().branch(branch).unwrap().state.clone();
+        let nodes = state.files().inodes().map(|inode| state.files().node(inode).unwrap());
+        let nodes = nodes.map(|node| [node.crtime, node.written, node.mtime, node.ctime]).collect();
+        ((0..MANY).map(|n| state.deleted_at(&format!("r{n}"))).collect(), nodes)
+    }
+
+    /// Holds the times of `main` against those after another opening, wherever in `act` the clock is set back.
+    fn check(prepare: impl Fn(&Memory, BranchId), act: impl Fn(&Memory, BranchId)) {
+        for looks in 1..=12 {
+            let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+            let memory = machine.open(disk.clone(), OpenMode::Create);
+            let main = memory.root("main").unwrap();
+            prepare(&memory, main);
+            memory.commit_all_pending().unwrap();
+            let before = times(&memory, main);
+            machine.be_ahead(looks);
+            act(&memory, main);
+            machine.be_ahead(0);
+            memory.sync().unwrap();
+            let live = times(&memory, main);
+            assert_ne!(live, before, "the control");
+            let again = machine.open(disk.power_cut_keep_all(), OpenMode::Existing);
+            assert!(live == times(&again, main), "set back after {looks} looks");
+        }
+    }
+
+    #[test]
+    fn deletes_of_a_bulk_keep_their_times_where_the_clock_is_set_back() {
+        let prepare = |memory: &Memory, main| {
+            memory.commit(&who(), main, puts("r", MANY)).unwrap();
+        };
+        check(prepare, |memory, main| {
+            let mut edits = puts("new", 1_100);
+            edits.push(RecordEdit::Delete { id: "r7".into() });
+            memory.commit(&who(), main, edits).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_rollback_keeps_its_times_where_the_clock_is_set_back() {
+        let prepare = |memory: &Memory, main| {
+            memory.checkpoint(&who(), main, "v1", None).unwrap();
+            memory.commit(&who(), main, puts("r", MANY)).unwrap();
+        };
+        check(prepare, |memory, main| {
+            memory.rollback(&who(), main, "v1").unwrap();
+        });
+    }
+
+    #[test]
+    fn a_merge_keeps_its_times_where_the_clock_is_set_back() {
+        let prepare = |memory: &Memory, main| {
+            let child = memory.fork(&who(), main, "child", None).unwrap();
+            memory.commit(&who(), child, puts("r", MANY)).unwrap();
+            let name = FileName::new(b"file").unwrap();
+            let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            memory.edit(&who(), child, op).unwrap();
+        };
+        check(prepare, |memory, main| {
+            let child = memory.catalog().branch(main).unwrap().children["child"];
+            memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        });
+    }
+}

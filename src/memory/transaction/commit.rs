@@ -203,15 +203,17 @@ impl Memory {
         let replan = |bulk: &Bulk, catalog: &Catalog, changes_max| bulk.replan(catalog, changes_max, relied.contains);
         for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
-            if !bulk.is_current(&self.catalog()) {
+            let time = self.next_time(&mut writer)?;
+            if !bulk.is_current(&self.catalog(), time) {
                 let catalog = self.catalog().clone();
-                // A compaction has moved what it was worked out from, so there is nothing to compare the branch with.
-                if !bulk.is_in_place(&catalog) {
+                // A compaction has moved what it was worked out from, so there is nothing to compare the branch with;
+                // or the clock was set back since.
+                if !bulk.is_in_place(&catalog, time) {
                     drop(writer);
                     if !(relied.is_unchanged)(&catalog.branch(branch)?.state)? {
                         return Ok(None);
                     }
-                    bulk = bulk.recompute(&catalog)?;
+                    bulk = bulk.recompute(&catalog, self.now())?;
                     continue;
                 }
                 let newer = match replan(&bulk, &catalog, REVALIDATED_UNDER_LOCK_MAX) {
@@ -228,10 +230,8 @@ impl Memory {
             }
             // Asked again under the lock: the entry must be in the log that the branch has at this moment.
             let cursor = cursor.map(|entry| cursor_at(&self.catalog(), branch, entry)).transpose()?;
-            let time = self.next_time(&mut writer)?;
             let command = Box::new(CommitSegment { branch, segment: name, deletes, cursor });
-            // The clock may have been set back since it was planned.
-            let log_record = LogRecord { time, planned: bulk.time.min(time), uid: who.uid, command };
+            let log_record = LogRecord { time, planned: bulk.time, uid: who.uid, command };
             let (entry, change) = self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 bulk.prepare(catalog, log_record, cursor)
             })?;

@@ -65,7 +65,7 @@ impl Memory {
             let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
             // Each round takes the lock anew, and a plan that no longer holds is made again: under the lock as long as
             // that is little.
-            let planned = match earlier.take().filter(|earlier| earlier.is_current(&catalog)) {
+            let planned = match earlier.take().filter(|earlier| earlier.is_current(&catalog, time)) {
                 Some(earlier) => Ok(earlier),
                 None => plan(&catalog, time, PLANNED_UNDER_LOCK_MAX),
             };
