@@ -151,22 +151,25 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
 
 #[test]
 fn a_query_whose_time_is_over_fails_and_returns_nothing() {
-    static NANOS: AtomicI64 = AtomicI64::new(NOW);
-    // Each look at a clock takes a millisecond.
-    let tick = || NANOS.fetch_add(1_000_000, Ordering::Relaxed);
-    let around = Environment {
-        clock: Box::new(move || Time(tick())),
-        uptime: Box::new(move || Duration::from_nanos(tick().cast_unsigned())),
-        ..environment()
-    };
-    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
-    let main = main_of(&memory);
-    memory.commit(&who(), main, vec![put("a", None, Some("a heron"))]).unwrap();
-    let ask = |timeout_ms: u64| {
-        let query = serde_json::json!({ "text": "heron", "timeout_ms": timeout_ms }).to_string();
-        memory.ask(&View::Branch(main), &Query::parse(&query).unwrap())
-    };
-    assert_eq!(ask(600_000).unwrap().hits.len(), 1);
-    let error = ask(1).map(|answer| answer.hits.len()).unwrap_err();
-    assert_eq!((error.kind(), error.code()), (Kind::Timeout, "timeout"));
+    // Each look at a clock takes a millisecond. Somebody may set the clock back meanwhile.
+    for clock_step in [1_000_000, -1_000_000] {
+        let (clock, uptime) = (AtomicI64::new(NOW), AtomicI64::new(NOW));
+        let around = Environment {
+            clock: Box::new(move || Time(clock.fetch_add(clock_step, Ordering::Relaxed))),
+            uptime: Box::new(move || {
+                Duration::from_nanos(uptime.fetch_add(1_000_000, Ordering::Relaxed).cast_unsigned())
+            }),
+            ..environment()
+        };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+        let main = main_of(&memory);
+        memory.commit(&who(), main, vec![put("a", None, Some("a heron"))]).unwrap();
+        let ask = |timeout_ms: u64| {
+            let query = serde_json::json!({ "text": "heron", "timeout_ms": timeout_ms }).to_string();
+            memory.ask(&View::Branch(main), &Query::parse(&query).unwrap())
+        };
+        assert_eq!(ask(600_000).unwrap().hits.len(), 1);
+        let error = ask(1).map(|answer| answer.hits.len()).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Timeout, "timeout"));
+    }
 }

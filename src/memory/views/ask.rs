@@ -87,7 +87,9 @@ impl Memory {
     }
 
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
-        let start = self.now();
+        // Not the clock: somebody may set that while the query runs.
+        let start = (self.environment.uptime)();
+        let elapsed = || (self.environment.uptime)().saturating_sub(start);
         // Places hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
         let (sources, metric, language, path, status, state) = {
@@ -99,16 +101,16 @@ impl Memory {
             let (language, path) = (seen.branch.settings.language(), seen.branch.path.clone());
             (sources, metric, language, path, status, seen.state)
         };
-        let deadline = start.after(i64::try_from(query.timeout_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+        let limit = Duration::from_millis(query.timeout_ms);
         let share = self.admission.shares.enter(caller.uid);
         let late = || {
             share.pause();
-            (self.now() >= deadline).then_some(SearchError::Timeout(query.timeout_ms))
+            (elapsed() >= limit).then_some(SearchError::Timeout(query.timeout_ms))
         };
         // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
         // The state is the one that was searched, so that answer and head belong together.
         let head = state.head();
-        let left = Duration::from_nanos(deadline.0.saturating_sub(self.now().0).max(0).cast_unsigned());
+        let left = limit.saturating_sub(elapsed());
         let is_found = query.may_use_words() || status.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
@@ -146,7 +148,7 @@ impl Memory {
             branch: path,
             head,
             exact: asked.exact,
-            micros: (self.now().0 - start.0).max(0) as u64 / 1000,
+            micros: elapsed().as_micros() as u64,
             query: query.echo.clone(),
             tag: query.tag.clone(),
         })
