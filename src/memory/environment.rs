@@ -108,3 +108,37 @@ mod tests {
         assert_eq!(uuid_v7(0x017f_22e2_79b0, random), "017f22e2-79b0-7cc3-98c4-dc0c0c07398f");
     }
 }
+
+/// A clock for tests: how much time went by, and by how much the clock is wrong.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(in crate::memory) struct TestClock(std::sync::Arc<[std::sync::atomic::AtomicI64; 2]>);
+
+#[cfg(test)]
+impl TestClock {
+    const START: i64 = 1_800_000_000_000_000_000;
+
+    /// Returns an environment with this clock.
+    pub fn environment(&self, owner: Actor) -> Environment {
+        let (clock, uptime) = (self.clone(), self.clone());
+        Environment {
+            clock: Box::new(move || Time(TestClock::START + clock.get(0) + clock.get(1))),
+            uptime: Box::new(move || Duration::from_nanos(uptime.get(0).cast_unsigned())),
+            ..Environment::real(owner)
+        }
+    }
+
+    /// Lets time go by.
+    pub fn wait(&self, nanos: i64) {
+        self.0[0].fetch_add(nanos, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Sets the clock to the present time and so many nanoseconds.
+    pub fn set_wrong_by(&self, nanos: i64) {
+        self.0[1].store(nanos, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn get(&self, place: usize) -> i64 {
+        self.0[place].load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

@@ -112,7 +112,9 @@ impl Memory {
         let now = self.now();
         {
             let mut last = self.maintenance.expiry.last_sweep.lock();
-            if now < last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)) {
+            let next = last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX));
+            // A clock that was ahead and is right again is before the last sweep, perhaps by years.
+            if (*last..next).contains(&now) {
                 return Ok(());
             }
             // Set before the work: where that fails, the next try comes after an interval and not in a loop.
@@ -252,4 +254,32 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
     // A file that is open now is looked at again with the next change, or after a minute.
     let next = if found.is_empty() { next } else { now };
     (found, next)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::environment::TestClock;
+    use crate::memory::{Actor, OpenMode, Setting};
+
+    #[test]
+    fn a_sweep_by_a_clock_that_was_ahead_does_not_put_off_the_next_ones() {
+        const HOUR: i64 = 3_600_000_000_000;
+        const INTERVAL: Duration = Duration::from_secs(60);
+        let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, clock.environment(who.clone())).unwrap();
+        let child = memory.fork(&who, memory.root("main").unwrap(), "child", None).unwrap();
+        memory.set(&who, child, Setting::Ttl, "1h").unwrap();
+        clock.set_wrong_by(100_000 * HOUR);
+        memory.expire_in_time(INTERVAL).unwrap();
+        clock.set_wrong_by(0);
+        memory.expire_in_time(INTERVAL).unwrap();
+        assert!(memory.catalog().branches.contains_key(&child), "neither by a wrong clock nor too early");
+        clock.wait(2 * HOUR);
+        memory.expire_in_time(INTERVAL).unwrap();
+        assert!(!memory.catalog().branches.contains_key(&child));
+    }
 }

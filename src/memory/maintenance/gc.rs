@@ -73,8 +73,8 @@ impl Memory {
         now: Time,
         policy: CompactionPolicy,
     ) -> Result<(usize, u64), Error> {
-        // Before the seal, which leaves out what is outdated.
-        let states = self.drop_outdated(now)?;
+        // Before the seal, which leaves out what is outdated. By a clock that jumped everything would be.
+        let states = if self.check_clock().is_ok() { self.drop_outdated(now)? } else { 0 };
         self.collect_file_index();
         // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
         // sweep to this.
@@ -346,7 +346,13 @@ mod tests {
 
     use super::*;
     use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::memory::environment::TestClock;
     use crate::memory::{Environment, OpenMode, RecordEdit, RecordInput};
+
+    fn put(text: &str) -> Vec<RecordEdit> {
+        let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        vec![RecordEdit::Put { id: "a".into(), input }]
+    }
 
     #[test]
     fn a_collection_that_failed_leaves_later_seals_their_sweep() {
@@ -355,13 +361,27 @@ mod tests {
         for nth in 1..20 {
             let disk = Arc::new(FaultyDisk::new(ForgetfulDisk::new()));
             let memory = Memory::open_on(disk.clone(), OpenMode::Create, None, Environment::real(who.clone())).unwrap();
-            let input = RecordInput { vector: None, text: Some("turn".into()), metadata: "{}".into() };
-            let edit = RecordEdit::Put { id: "a".into(), input };
-            memory.commit(&who, memory.root("main").unwrap(), vec![edit]).unwrap();
+            memory.commit(&who, memory.root("main").unwrap(), put("turn")).unwrap();
             disk.plan(Fault::once(nth, DiskCall::CHANGES, libc::EIO));
             failures += usize::from(memory.gc(&who, None, false).is_err());
             assert!(!memory.storage.manifest.lock().is_kept_together(), "a failure at change {nth}");
         }
         assert!(failures > 0, "some of the changes are of the collection");
+    }
+
+    #[test]
+    fn a_collection_in_need_drops_no_state_by_a_clock_that_jumped() {
+        const DAY: i64 = 86_400_000_000_000;
+        let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, clock.environment(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let first = memory.commit(&who, main, put("first")).unwrap().entry;
+        clock.wait(DAY / 24);
+        memory.commit(&who, main, put("second")).unwrap();
+        clock.set_wrong_by(365 * DAY);
+        memory.collect_in_need(&mut memory.storage.manifest.lock()).unwrap();
+        clock.set_wrong_by(0);
+        memory.rollback(&who, main, &first.to_string()).unwrap();
     }
 }

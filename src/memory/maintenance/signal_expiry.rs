@@ -14,6 +14,8 @@ use crate::sync::{Condvar, Mutex};
 
 /// Signals that end within this time of each other are removed in one commit.
 const COALESCE_INTERVAL: Duration = Duration::from_millis(20);
+/// The clock is looked at so often: by one that is set back for a moment, the next end seems to be years away.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long after a failure removal is tried again.
 const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
@@ -94,7 +96,7 @@ impl SignalExpiry {
         let rest =
             |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
         // The clock is asked again after the wait, as it may have been set meanwhile.
-        let left = Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL;
+        let left = (Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL).min(LOOK_INTERVAL);
         let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
         if requests.stop { Next::Stop } else { Next::LookAgain }
     }
