@@ -8,11 +8,12 @@ use serde_json::json;
 use super::{readme, status};
 use crate::branch::{BranchVersion, differences};
 use crate::lineage::Decision;
-use crate::memory::catalog::ResolvedView;
-use crate::memory::catalog::{BranchId, Catalog, View};
+use crate::memory::catalog::shared_log::SharedLogCursor;
+use crate::memory::catalog::{BranchId, Catalog, ResolvedView, View};
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::{Error, Memory};
+use crate::object::Time;
 use crate::workspace::ChangeKind;
 
 /// A document that is generated, and kept until what it shows changes.
@@ -43,7 +44,15 @@ impl DocumentCache {
 type RenderedDocument = (CacheKey, Arc<[u8]>);
 
 /// Changes whenever a document may.
-type CacheKey = [u64; 6];
+#[derive(PartialEq)]
+struct CacheKey {
+    /// Stamps of the branch, its parent and its root branch, and how far what else is shown has come.
+    counters: [u64; 6],
+    // What changes without an entry of the branch.
+    path: Arc<str>,
+    cursor: SharedLogCursor,
+    lease_since: Option<Time>,
+}
 
 /// How many documents are kept; when there are more, all go.
 const CACHED_MAX: usize = 4096;
@@ -97,7 +106,12 @@ impl Memory {
             }
             _ => 0,
         };
-        [resolved.branch.stamp, resolved.branch.edits, parent, parent_edits, root, everything]
+        CacheKey {
+            counters: [resolved.branch.stamp, resolved.branch.edits, parent, parent_edits, root, everything],
+            path: resolved.branch.path.clone(),
+            cursor: resolved.branch.cursor,
+            lease_since: self.lease_since(resolved.branch.id),
+        }
     }
 
     fn render(
@@ -180,4 +194,43 @@ fn add_texts(
         line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, OpenMode, SharedLogEntryInput};
+
+    #[test]
+    fn what_changes_without_an_entry_of_the_branch_is_shown_at_once() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment::real(who.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let status = || -> serde_json::Value {
+            serde_json::from_slice(&memory.document(&View::Branch(main), Document::Status).unwrap()).unwrap()
+        };
+        let entries = ["one", "two", "three"].map(|text| SharedLogEntryInput::parse(text).unwrap());
+        memory.append_log(&who, main, &entries).unwrap();
+        assert_eq!(status()["unread"], 3);
+        memory.move_cursor(&who, main, 3).unwrap();
+        assert_eq!(status()["unread"], 0);
+        assert_eq!(status()["lease"]["held"], false);
+        let lease = memory.hold_lease(&who, main).unwrap();
+        assert_eq!(status()["lease"]["held"], true);
+        drop(lease);
+        let mut below = vec![main];
+        for name in ["x", "a", "b", "d"] {
+            below.push(memory.fork(&who, *below.last().unwrap(), name, None).unwrap());
+        }
+        let title = || {
+            let readme = memory.document(&View::Branch(below[4]), Document::Readme).unwrap();
+            String::from_utf8_lossy(&readme).lines().next().unwrap().to_owned()
+        };
+        assert!(title().contains("main/x/a/b/d"), "{}", title());
+        memory.rename_branch(&who, below[2], "c").unwrap();
+        assert!(title().contains("main/x/c/b/d"), "{}", title());
+    }
 }
