@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use engramfs::disk::ForgetfulDisk;
+use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting,
     ShowTarget, Side, Time, View, Viewer,
@@ -233,4 +233,25 @@ fn a_write_below_a_directory_does_not_resolve_what_contradicts_of_the_directory(
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "child\n");
     assert!(is_refused(&memory, fork));
+}
+
+#[test]
+fn a_write_that_could_not_be_noted_resolves_the_conflict_at_the_next_try() {
+    let mut failures = 0;
+    for nth in 1..6 {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment()).unwrap();
+        let (main, fork) = contradicting(&memory);
+        assert!(is_refused(&memory, fork));
+        write(&memory, fork, "core/plan", "of both\n");
+        faulty.plan(Fault::once(nth, &[DiskCall::Write], libc::ENOSPC));
+        let first = memory.merge(&who(), fork, MergeKind::Merge, false);
+        faulty.clear();
+        if first.is_err() {
+            failures += 1;
+            memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+        }
+        assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n", "a failure at write {nth}");
+    }
+    assert!(failures > 1, "of the entry of the files, of the resolution and of the merge");
 }

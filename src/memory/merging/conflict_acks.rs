@@ -41,7 +41,7 @@ pub(in crate::memory) struct WrittenSince {
 #[derive(Default)]
 struct BranchAcks {
     shown: ShownConflicts,
-    written: Vec<WrittenSince>,
+    written: Vec<Arc<WrittenSince>>,
 }
 
 /// What was shown of each branch; one of which nothing was shown has no entry.
@@ -63,9 +63,23 @@ impl ConflictAcks {
         self.with(|all| all.iter().filter(|(_, of)| !of.written.is_empty()).map(|(branch, _)| *branch).collect())
     }
 
-    /// Takes what was written in a branch since it was shown.
-    pub(in crate::memory) fn take_written(&self, branch: BranchId) -> Vec<WrittenSince> {
-        self.with(|all| all.get_mut(&branch).map(|of| std::mem::take(&mut of.written)).unwrap_or_default())
+    /// Returns what was written in a branch since it was shown.
+    pub(in crate::memory) fn written_in(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
+        self.with(|all| all.get(&branch).map(|of| of.written.clone()).unwrap_or_default())
+    }
+
+    /// Returns whether nobody has settled or forgotten what was written.
+    pub(in crate::memory) fn is_unsettled(&self, branch: BranchId, one: &Arc<WrittenSince>) -> bool {
+        self.written_in(branch).iter().any(|other| Arc::ptr_eq(one, other))
+    }
+
+    /// Lets go of what was written, once it has resolved what it can.
+    pub(in crate::memory) fn settle(&self, branch: BranchId, written: &[Arc<WrittenSince>]) {
+        self.with(|all| {
+            if let Some(of) = all.get_mut(&branch) {
+                of.written.retain(|other| !written.iter().any(|one| Arc::ptr_eq(one, other)));
+            }
+        });
     }
 
     /// Notes the open conflicts of files that somebody is shown.
@@ -118,7 +132,7 @@ impl ConflictAcks {
             for (id, showing) in shown {
                 let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
                 if showing.uids.contains(&uid) && is_written(path, before, after) {
-                    written.push(WrittenSince { uid, id: id.clone(), ack: showing.clone() });
+                    written.push(Arc::new(WrittenSince { uid, id: id.clone(), ack: showing.clone() }));
                 }
             }
         });

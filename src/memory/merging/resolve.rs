@@ -120,9 +120,9 @@ impl Memory {
             self.commit_pending(&mut writer, branch)?;
             self.catalog().clone()
         };
-        // After the commit above, which is what notes writes; they are taken, so that two callers do not resolve one
-        // twice.
-        let written = self.merging.acks.take_written(branch);
+        // After the commit above, which is what notes writes. They stay until they are resolved, for a failure in between
+        // and for a second caller, whose merge needs them as well.
+        let written = self.merging.acks.written_in(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
@@ -141,9 +141,15 @@ impl Memory {
             // alone.
             let mut writer = self.writer()?;
             for ResolvedConflict { uid, id, resolution } in followed {
-                self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
+                let of_it: Vec<_> = written.iter().filter(|it| it.ack.merge == merge && it.id == id).cloned().collect();
+                // Asked under the lock, so that of two callers one resolves it.
+                if of_it.iter().any(|one| self.merging.acks.is_unsettled(branch, one)) {
+                    self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
+                    self.merging.acks.settle(branch, &of_it);
+                }
             }
         }
+        self.merging.acks.settle(branch, &written);
         Ok(())
     }
 
