@@ -91,8 +91,9 @@ pub struct Purge {
     states: HashMap<(*const BranchVersion, bool), PurgedState>,
     /// The rows of each segment that go by their hash.
     rows: HashMap<Hash, Arc<[u32]>>,
-    /// Files of earlier states that were read.
+    /// Files of earlier states that were read, and [`Catalog::rewrites`] at that time.
     state_files: HashMap<Hash, Arc<Vec<KeyedState>>>,
+    rewrites: u64,
     time: Time,
 }
 
@@ -129,6 +130,7 @@ impl Purge {
             states: HashMap::new(),
             rows: HashMap::new(),
             state_files: HashMap::new(),
+            rewrites: 0,
             time,
         }
     }
@@ -152,6 +154,12 @@ impl Purge {
     /// branch is not in the catalog, and where a state can't be read.
     pub fn apply(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
         let root = catalog.branch(self.branch)?.root;
+        if self.rewrites != catalog.rewrites {
+            // A compaction moves what a file of states refers to and leaves the file its name, so what was read before
+            // leads to segments and packs that are removed.
+            self.state_files.clear();
+            self.rewrites = catalog.rewrites;
+        }
         let mut purged = Purged::default();
         for branch in catalog.branches.values() {
             let log = catalog.is_log(branch.id).then(|| catalog.log_entry_prefix(branch));

@@ -1,0 +1,115 @@
+//! What a purge leaves on the disk, also where other work comes between its steps.
+
+use super::*;
+use crate::disk::{Disk, ForgetfulDisk};
+use crate::memory::{
+    Environment, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput, Setting,
+    VerifyOptions, verify_on,
+};
+
+fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
+    let environment = Environment { graph_rows: u32::MAX, reserve_bytes: 0, ..Environment::real(who()) };
+    Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
+}
+
+fn who() -> Actor {
+    Actor { uid: 0, gid: 0, name: "root".into() }
+}
+
+fn write(memory: &Memory, branch: BranchId, bytes: &str) {
+    let name = FileName::new(b"dump.jsonl").unwrap();
+    let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let there = memory.files(&crate::memory::View::Branch(branch)).unwrap().resolve(b"dump.jsonl");
+    let inode = there.unwrap_or_else(|_| memory.edit(&who(), branch, make).unwrap().inode);
+    memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
+}
+
+/// The store dies before the purge is finished, and what was noted before its entry is not all.
+#[test]
+fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let main = memory.root("main").unwrap();
+    let input = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
+    memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
+    write(&memory, main, "{\"event_id\":1,\"v\":0}\n");
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    write(&memory, child, "{\"event_id\":1,\"v\":\"hunter2\"}\n");
+    write(&memory, main, "{\"event_id\":1,\"v\":\"other\"}\n");
+    memory.commit_all_pending().unwrap();
+    let items = ["leak", "files/dump.jsonl"].map(Arc::from);
+    let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
+    search.scan_catalog(&memory, &catalog, main).unwrap();
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
+    assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
+    mark.save(&disk).unwrap();
+    memory.seal().unwrap();
+    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+    memory.sync().unwrap();
+    let disk = disk.power_cut_keep_nothing();
+    drop(memory);
+    let holds = |path: &str| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2");
+    assert!(disk.files().iter().any(|(path, _)| holds(path)), "a control");
+    let memory = open(&disk);
+    let left: Vec<String> = disk.files().into_iter().map(|(path, _)| path).filter(|path| holds(path)).collect();
+    assert_eq!(left, [""; 0]);
+    memory.close().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    verify_on(&disk, &VerifyOptions::default()).unwrap();
+}
+
+/// It reads every state that is kept, and any owner of a branch may ask for it.
+#[test]
+fn one_dry_run_is_worked_out_at_a_time() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    let dry_run = || {
+        let options = PurgeOptions { dry_run: true, copies: false };
+        memory.purge(&who(), main, &["none".into()], options).unwrap_err().code()
+    };
+    assert_eq!(dry_run(), "nothing_to_purge");
+    let tried = Running::begin(&memory.maintenance.purge.is_tried).unwrap();
+    assert_eq!(dry_run(), "purge_running");
+    drop(tried);
+    assert_eq!(dry_run(), "nothing_to_purge");
+}
+
+/// The history is looked through without a lock, and a seal that compacts may come meanwhile.
+#[test]
+fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    let main = memory.root("main").unwrap();
+    let put = |id: &str, text: String| {
+        let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+        memory.commit(&who(), main, vec![RecordEdit::Put { id: id.into(), input }]).unwrap();
+    };
+    memory.set(&who(), main, Setting::KeepEvery, "0s").unwrap();
+    put("b", "stays".into());
+    memory.seal().unwrap();
+    // So many that the next seal does not write the file of these states again.
+    (0..20).for_each(|number| put("a", format!("hunter2 {number}")));
+    memory.seal().unwrap();
+    // The present state has no row of the first segment any longer, so nothing but the file of states leads to it.
+    put("b", "newer".into());
+    let (mut search, catalog) = (PurgeSearch::new(["a".into()].into(), false), memory.catalog().clone());
+    search.scan_catalog(&memory, &catalog, main).unwrap();
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
+    drop(catalog);
+    let segments = memory.storage.segments.all().iter().map(|segment| segment.name()).collect();
+    let rewrite_set = RewriteSet { segments, ..RewriteSet::default() };
+    memory.seal_and_compact(&Compaction::Rewrite(Arc::new(rewrite_set))).unwrap();
+    mark.save(&disk).unwrap();
+    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+    memory.finish_purge(&mut memory.storage.manifest.lock()).unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk);
+    assert!(memory.catalog().branch(main).unwrap().state.find("b").unwrap().is_some());
+    memory.close().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    verify_on(&disk, &VerifyOptions::default()).unwrap();
+}
