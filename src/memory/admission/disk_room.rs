@@ -137,12 +137,8 @@ impl Memory {
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
     pub(in crate::memory) fn take_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
-        let room = &self.admission.room;
-        // Before the disk is asked, so that of two who ask at once each counts what the other writes.
-        room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
-        let taken = DiskReservation { room, bytes };
-        let has_credit = room.credit_bytes.fetch_sub(bytes as i64, Ordering::AcqRel) >= bytes as i64;
-        if (has_credit && room.reserve.is_whole()) || self.missing().is_none() {
+        let (taken, missing) = self.reserve_room(bytes);
+        if missing.is_none() {
             return Ok(taken);
         }
         if !may_wait() {
@@ -150,6 +146,24 @@ impl Memory {
         }
         self.make_room();
         self.missing().map_or(Ok(taken), |missing| Err(self.full(missing)))
+    }
+
+    /// Finds room as [`Memory::take_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
+    /// Kind `Full` where there is none.
+    pub(in crate::memory) fn take_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
+        let (taken, missing) = self.reserve_room(bytes);
+        missing.map_or(Ok(taken), |missing| Err(self.full(missing)))
+    }
+
+    /// Counts bytes as being written, and returns what the disk lacks for them.
+    fn reserve_room(&self, bytes: u64) -> (DiskReservation<'_>, Option<Missing>) {
+        let room = &self.admission.room;
+        // Before the disk is asked, so that of two who ask at once each counts what the other writes.
+        room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let taken = DiskReservation { room, bytes };
+        let has_credit = room.credit_bytes.fetch_sub(bytes as i64, Ordering::AcqRel) >= bytes as i64;
+        let missing = if has_credit && room.reserve.is_whole() { None } else { self.missing() };
+        (taken, missing)
     }
 
     /// Sees to it that what gives room back is followed by a seal that has room, with the reserve. Kind `WouldWait` on

@@ -7,6 +7,7 @@ use super::EmbedderSlot;
 use super::collect::{EmbeddingGoal, EmbeddingTask, TEXTS_AT_ONCE};
 use super::worker::UNWRITTEN_MIN;
 use crate::file_index::{FileReader, IndexSegment, PermittedFiles, VisiblePart};
+use crate::memory::admission::disk_room::DiskReservation;
 use crate::memory::catalog::View;
 use crate::memory::storage::file_index::in_memory;
 use crate::memory::{Error, Memory};
@@ -142,13 +143,18 @@ impl Memory {
         goal: &EmbeddingGoal,
         segment: &Arc<IndexSegment>,
     ) -> Result<(), Error> {
-        self.install_passages(segment, &slot.vectors(&goal.record))?;
+        self.install_passages(segment, &slot.vectors(&goal.record), |bytes| self.take_room(bytes))?;
         self.forget_passages(slot, segment)?;
         self.maintenance.embedding.step();
         Ok(())
     }
 
-    fn install_passages(&self, segment: &Arc<IndexSegment>, vectors: &DerivedVectors) -> Result<(), Error> {
+    fn install_passages<'a>(
+        &'a self,
+        segment: &Arc<IndexSegment>,
+        vectors: &DerivedVectors,
+        take_room: impl FnOnce(u64) -> Result<DiskReservation<'a>, Error>,
+    ) -> Result<(), Error> {
         let Some(name) = segment.name() else { return Ok(()) };
         let (set, keys) = (vectors.embedder, segment.vector_keys()?);
         let find = |key: &Hash| {
@@ -160,7 +166,7 @@ impl Memory {
         }
         // Four bytes a number for the vector and one for its code, and some 50 for hash, number and bounds.
         let row_bytes = vectors.dim as u64 * 5 + 64;
-        let _room = self.take_room(keys.len() as u64 * row_bytes)?;
+        let _room = take_room(keys.len() as u64 * row_bytes)?;
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
         let _publishing = blobs.publishing();
@@ -187,7 +193,7 @@ impl Memory {
     }
 
     /// Gives a segment of the index that was just written the vectors that there are of its passages: those in memory, and
-    /// those beside the segments that it takes the place of.
+    /// those beside the segments that it takes the place of. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn derive_index(&self, segment: &Arc<IndexSegment>, before: &[Arc<IndexSegment>]) {
         let mut sets: Vec<DerivedVectors> =
             self.maintenance.embedding.slots().iter().flat_map(|slot| slot.sets()).collect();
@@ -197,7 +203,9 @@ impl Memory {
                 sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });
             }
         }
-        if let Err(error) = sets.iter().try_for_each(|set| self.install_passages(segment, set)) {
+        // Room that is not there can't be made: a collection takes the lock that the caller holds.
+        let take_room = |bytes| self.take_free_room(bytes);
+        if let Err(error) = sets.iter().try_for_each(|set| self.install_passages(segment, set, take_room)) {
             log::warn!("passages are embedded again: {error}");
         }
     }

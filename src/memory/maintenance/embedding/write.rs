@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::EmbedderSlot;
 use super::collect::EmbeddingGoal;
+use crate::memory::admission::disk_room::DiskReservation;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::record::DerivedVector;
@@ -22,7 +23,9 @@ impl Memory {
     ) -> Result<(), Error> {
         let mut hashes = HashSet::new();
         let texts = DerivableTexts::read(segment, |_, hash, _| _ = hashes.insert(hash))?;
-        self.install_derived(&texts, segment, &slot.vectors(&goal.record))?;
+        let vectors = slot.vectors(&goal.record);
+        let room = self.take_room(derived_bytes(segment, &vectors))?;
+        self.install_derived(&texts, segment, &vectors, room)?;
         // Unsealed versions find their vectors in memory alone, so those of their texts stay there.
         let unsealed = self.unsealed_hashes(&goal.roots);
         let file = segment.derived().of(&goal.record.set());
@@ -38,6 +41,7 @@ impl Memory {
         texts: &DerivableTexts,
         segment: &Arc<Segment>,
         vectors: &DerivedVectors,
+        _room: DiskReservation<'_>,
     ) -> Result<(), Error> {
         let set = vectors.embedder;
         let find = |hash: &Hash| {
@@ -50,8 +54,6 @@ impl Memory {
             };
             vectors.recent.get(hash).cloned().or_else(stored)
         };
-        let row_bytes = vectors.dim as u64 * 5 + 64;
-        let _room = self.take_room(u64::from(segment.rows()) * row_bytes)?;
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
         let _publishing = blobs.publishing();
@@ -63,7 +65,8 @@ impl Memory {
     }
 
     /// Gives a segment that a seal has written the vectors that there are of its rows: those in memory, and those in the
-    /// files of segments whose rows moved into it, also of embedders that are not set now.
+    /// files of segments whose rows moved into it, also of embedders that are not set now. The caller holds the lock of
+    /// `storage.manifest`.
     pub(in crate::memory) fn derive_sealed(&self, segment: &Arc<Segment>) {
         let slots = self.maintenance.embedding.slots();
         let mut sets: Vec<DerivedVectors> = slots.iter().flat_map(|slot| slot.sets()).collect();
@@ -78,11 +81,82 @@ impl Memory {
         }
         let done = DerivableTexts::read(segment, |_, _, _| ()).map_err(Error::from).and_then(|texts| {
             let wanted = sets.iter().filter(|set| segment.dim() == 0 || segment.dim() == set.dim);
-            wanted.into_iter().try_for_each(|set| self.install_derived(&texts, segment, set))
+            wanted.into_iter().try_for_each(|set| {
+                // Room that is not there can't be made: a collection takes the lock that this seal holds.
+                let room = self.take_free_room(derived_bytes(segment, set))?;
+                self.install_derived(&texts, segment, set, room)
+            })
         });
         if let Err(error) = done {
             // The records are what a seal must not lose.
             log::warn!("texts are embedded again: {error}");
         }
+    }
+}
+
+/// Returns what a file of vectors of all rows takes: a vector and its code, and hash, number and bounds.
+fn derived_bytes(segment: &Segment, vectors: &DerivedVectors) -> u64 {
+    u64::from(segment.rows()) * (vectors.dim as u64 * 5 + 64)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::disk::{Disk, ForgetfulDisk};
+    use crate::embed::{EmbedError, Embedder, TextKind};
+    use crate::memory::{Actor, Environment, Kind, OpenMode, RecordEdit, RecordInput};
+
+    struct SameForAll;
+
+    impl Embedder for SameForAll {
+        fn name(&self) -> &str {
+            "same"
+        }
+
+        fn description(&self) -> &[u8] {
+            b"same"
+        }
+
+        fn batch(&self) -> usize {
+            4
+        }
+
+        fn embed(&self, _: TextKind, texts: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+            Ok(vec![vec![1.0, 2.0]; texts.len()])
+        }
+    }
+
+    #[test]
+    fn a_seal_on_a_full_disk_waits_for_no_room_for_vectors() {
+        let disk = ForgetfulDisk::new();
+        disk.limit(16 << 20, 1 << 20);
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { reserve_bytes: 1 << 20, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.set_embedder(None, Box::new(SameForAll));
+        let put = |id: &str, text: String| {
+            let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+            memory.commit(&who, main, vec![RecordEdit::Put { id: id.into(), input }])
+        };
+        put("first", "green tea".into()).unwrap();
+        memory.wait_embedded();
+        memory.seal().unwrap();
+        put("second", "black coffee".into()).unwrap();
+        memory.wait_embedded();
+        let others = disk.create("other").unwrap();
+        others.allocate(disk.space().unwrap().available_bytes - (200 << 10)).unwrap();
+        assert_eq!(put("large", "x".repeat(900 << 10)).unwrap_err().kind(), Kind::Full);
+        memory.gc(&who, None, false).unwrap();
+        assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+        drop(others);
+        disk.remove("other").unwrap();
+        put("third", "white wine".into()).unwrap();
+        memory.wait_embedded();
+        let status = memory.status(&crate::memory::View::Branch(main)).unwrap();
+        assert_eq!(status["index"]["unembedded"], 0, "{status}");
     }
 }
