@@ -259,20 +259,20 @@ impl Memory {
     pub(in crate::memory) fn resume_purge(&self) -> Result<(), Error> {
         let is_unfinished = PurgeMark::read(&*self.disk)?.is_some();
         self.maintenance.purge.is_unfinished.store(is_unfinished, Ordering::Release);
-        if let Err(error) = self.finish_purge_left_over() {
-            log::warn!("a purge could not be finished and will be tried again: {error}; {}", error.hint());
-        }
+        self.finish_purge_left_over();
         Ok(())
     }
 
-    /// Finishes a purge in the background, if one is left over and none is under way. Where it fails the purge stays
-    /// left over, and the next call tries again.
-    pub(in crate::memory) fn finish_purge_left_over(&self) -> Result<(), Error> {
+    /// Finishes a purge in the background, if one is left over and none is under way. Where that fails it is logged, so that
+    /// the work behind it goes on; the purge stays left over, and the next call tries again.
+    pub(in crate::memory) fn finish_purge_left_over(&self) {
         if !self.maintenance.purge.is_unfinished.load(Ordering::Acquire) {
-            return Ok(());
+            return;
         }
-        let Ok(_running) = Running::begin(&self.maintenance.purge.is_running) else { return Ok(()) };
-        self.finish_purge(&mut self.storage.manifest.lock())
+        let Ok(_running) = Running::begin(&self.maintenance.purge.is_running) else { return };
+        if let Err(error) = self.finish_purge(&mut self.storage.manifest.lock()) {
+            log::warn!("a purge could not be finished and will be tried again: {error}; {}", error.hint());
+        }
     }
 
     /// Has the bytes of a purge go whose entry is written; does nothing where there is none. The caller holds the lock of `storage.manifest`.

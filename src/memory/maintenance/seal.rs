@@ -452,7 +452,7 @@ impl Memory {
         if self.admission.room.is_tight() {
             self.make_room();
         }
-        self.finish_purge_left_over()?;
+        self.finish_purge_left_over();
         self.expire_in_time(self.environment.idle_interval)?;
         if work.idle {
             quiescence.tidied_journal = self.tidy(quiescence.tidied_journal)?;

@@ -5,7 +5,10 @@ use std::sync::mpsc::channel;
 
 use crate::disk::ForgetfulDisk;
 use crate::memory::catalog::settings::Setting;
-use crate::memory::{Actor, BranchId, Environment, OpenMode, RecordEdit, RecordInput};
+use crate::memory::{
+    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, PurgeOptions, RecordEdit,
+    RecordInput,
+};
 
 #[test]
 fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
@@ -135,4 +138,61 @@ fn the_state_before_a_rollback_stays_though_a_seal_had_written_it() {
     }
     memory.gc(&who, None, false).unwrap();
     memory.rollback(&who, main, &left.to_string()).unwrap();
+}
+
+fn root() -> Actor {
+    Actor { uid: 0, gid: 0, name: "root".into() }
+}
+
+fn put(id: &str, text: &str) -> RecordEdit {
+    let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    RecordEdit::Put { id: id.into(), input }
+}
+
+fn write_file(memory: &Memory, branch: BranchId, name: &str, bytes: Vec<u8>) {
+    let name = FileName::new(name.as_bytes()).unwrap();
+    let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let inode = memory.edit(&root(), branch, make).unwrap().inode;
+    memory.edit(&root(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.into() }).unwrap();
+}
+
+/// Returns the one file of the store that holds some bytes, its length, and where they stand in it.
+fn place_of(disk: &ForgetfulDisk, bytes: &[u8]) -> (String, u64, u64) {
+    let mut found = disk.files().into_iter().filter(|(path, _)| path.starts_with("segments/"));
+    let place = found.find_map(|(path, length)| {
+        let content = disk.bytes(&path).unwrap();
+        let place = content.windows(bytes.len()).position(|window| window == bytes)?;
+        Some((path, length, place as u64))
+    });
+    place.unwrap()
+}
+
+#[test]
+fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    memory.commit(&root(), main, vec![put("secret", "hunter2")]).unwrap();
+    for (name, byte) in [("one", b'1'), ("two", b'2')] {
+        write_file(&memory, main, name, vec![byte; 200 << 10]);
+        memory.seal().unwrap();
+    }
+    memory.close().unwrap();
+    drop(memory);
+    let (path, length, _) = place_of(&disk, &[b'1'; 1 << 10]);
+    disk.flip(&path, length - 40, 1).unwrap();
+    let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
+    let purged = memory.purge(&root(), main, &["secret".into()], PurgeOptions::default());
+    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged, "who asked for it is told");
+    let number = || memory.journal().unwrap().number();
+    memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
+    let before = number();
+    let work = Work { seal: true, orphans: Vec::new(), idle: false };
+    memory.run(&work, &mut WriteQuiescence::default()).unwrap();
+    assert!(number() > before && memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+    let before = number();
+    let collected = memory.gc(&root(), None, false);
+    assert!(number() > before, "{collected:?}");
+    let purged = memory.purge(&root(), main, &["new".into()], PurgeOptions::default());
+    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged);
 }
