@@ -164,14 +164,21 @@ fn a_seal_does_not_fold_what_went_wrong() {
     let (path, at) = place_of(&disk, b"the text numbered 017");
     disk.flip(&path, at, 1).unwrap();
     // The smallest segments of a dimension are folded, once there are more than eight.
-    let seals = (0..20).map(|n| {
+    let seal = |n: usize| {
         let record = |at| put(&format!("new-{n}-{at}"), Some(vec![1.0, at as f32]), Some("new"));
         memory.commit(&crate::support::who(), main_of(&memory), (0..2 * RECORDS).map(record).collect()).unwrap();
-        memory.seal()
-    });
-    let error = seals.filter_map(Result::err).next().expect("some seal folds the segment");
+        memory.seal().unwrap();
+    };
+    let document = || {
+        let snapshot = memory.snapshot(&View::Branch(main_of(&memory))).unwrap();
+        snapshot.get("record-017").map(|record| record.unwrap().to_document())
+    };
+    (0..20).for_each(seal);
+    let error = document().unwrap_err();
     assert_eq!(error.kind(), Kind::Damaged, "{error}");
     disk.flip(&path, at, 1).unwrap();
-    memory.seal().unwrap();
-    assert!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().get("record-017").unwrap().is_some());
+    document().unwrap();
+    seal(20);
+    assert!(disk.bytes(&path).is_err(), "a control: it is folded as soon as it is right");
+    document().unwrap();
 }

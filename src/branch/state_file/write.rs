@@ -8,7 +8,7 @@ use super::{KIND, PINNED, RetainedState, StateKey, code};
 use crate::branch::delta::NeededRows;
 use crate::branch::{BranchVersion, DeltaError};
 use crate::object::{BlobStore, Hash, Writer};
-use crate::segment::ContainerWriter;
+use crate::segment::{ContainerWriter, SegmentError};
 use crate::workspace::HeldChunks;
 
 /// Records that one step may have other than the one before, beyond which it is an anchor, and likewise the share of the times of
@@ -55,7 +55,8 @@ struct StepWriter {
 
 /// Writes states, all of them sealed, into one file. `parent_of` tells the parent of a branch where that is known.
 ///
-/// Versions are read, as far as they are named; where that fails there is no file.
+/// Versions are read, as far as they are named. Where one is damaged its state is written whole; where the disk refuses there
+/// is no file.
 pub fn write_state_file(
     blobs: &BlobStore,
     states: &BTreeMap<StateKey, RetainedState>,
@@ -124,7 +125,12 @@ impl StepWriter {
         // Its cost bounds what reading one state takes: every step of its row has to be applied.
         let delta = match &before {
             Some(step) if step.cost <= ROW_COST_MAX.max(state.deletes() / ROW_DELETES_SHARE) => {
-                self.delta(&step.state, state)?.map(|delta| (step, delta))
+                match self.delta(&step.state, state) {
+                    // A whole state names its rows and reads none of them, so that damage in one is not a reason to write
+                    // no file.
+                    Err(DeltaError::Segment(SegmentError::Damaged { .. })) => None,
+                    delta => delta?.map(|delta| (step, delta)),
+                }
             }
             _ => None,
         };

@@ -11,7 +11,7 @@ use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, each_state, each_state_of};
 use crate::memory::storage::trees::stored;
-use crate::memory::{Error, Memory};
+use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
@@ -58,6 +58,9 @@ impl FlushedSegment {
         !self.row_maps.is_empty()
     }
 }
+
+/// A new segment, and its rows in order.
+type WrittenGroup = (Arc<Segment>, Vec<Row>);
 
 /// What goes into one new segment.
 #[derive(Default)]
@@ -139,11 +142,16 @@ impl Memory {
         let mut sealed = Vec::new();
         for ((dim, _), mut group) in groups(catalog) {
             group.choose(self.environment.graph_rows, compaction, &mut spare_bytes);
-            let rows = group.rows()?;
-            if rows.is_empty() {
-                continue;
-            }
-            let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
+            let written = match self.write_group(&group, dim) {
+                // Damage in an old segment is not a reason to seal nothing.
+                Err(error) if *compaction == Compaction::Small && is_damage_of(&group, &error) => {
+                    log::warn!("small segments are not compacted now: {error}; {}", error.hint());
+                    group.segments.clear();
+                    self.write_group(&group, dim)?
+                }
+                written => written?,
+            };
+            let Some((segment, rows)) = written else { continue };
             // Before the segment is in use: no query by vector then meets rows whose derived vectors were in memory a
             // moment ago.
             self.derive_sealed(&segment);
@@ -170,9 +178,18 @@ impl Memory {
         }
         Ok(sealed)
     }
-}
 
-impl Memory {
+    /// Writes what a group has into one segment, and returns that with its rows in order; none where it has nothing. Fails
+    /// where a row can't be read, or the disk refuses the file.
+    fn write_group(&self, group: &CompactionGroup, dim: usize) -> Result<Option<WrittenGroup>, Error> {
+        let rows = group.rows()?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
+        Ok(Some((segment, rows)))
+    }
+
     /// Writes every content of files that is in no pack yet into one. Fails where a content can't be read, or the disk
     /// refuses a pack.
     pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
@@ -198,6 +215,11 @@ impl Memory {
         let (trees, from) = (states.iter().map(|state| state.files()), rewrite_set.packs.clone());
         Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(stored)
     }
+}
+
+/// Returns whether a segment could not be written since one of those that were to be compacted is damaged.
+fn is_damage_of(group: &CompactionGroup, error: &Error) -> bool {
+    !group.segments.is_empty() && error.kind() == Kind::Damaged
 }
 
 /// What goes into one new segment: vectors of one dimension, and of one large tree of branches or of all small ones.

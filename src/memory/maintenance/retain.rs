@@ -6,8 +6,8 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use crate::branch::{RetainedState, StateFile, StateInfo, StateKey, write_state_file};
-use crate::memory::Error;
 use crate::memory::catalog::{BranchId, Catalog, EndedBranch};
+use crate::memory::{Error, Kind};
 use crate::object::{BlobStore, Time};
 
 /// States of a file, and of newer ones, that a seal writes again together.
@@ -37,7 +37,8 @@ impl Catalog {
             && let Some(last) = files.last()
             && is_merged(last.count()?, states.len())
         {
-            for (key, state) in last.all()? {
+            let Some(older) = undamaged(last)? else { break };
+            for (key, state) in older {
                 // Where both have a state, the recent one counts: a pin may have been added to it.
                 states.entry(key).or_insert(state);
             }
@@ -57,8 +58,11 @@ impl Catalog {
                 kept.push(file);
                 continue;
             }
+            let Some(mut states) = undamaged(&file)? else {
+                kept.push(file);
+                continue;
+            };
             is_changed = true;
-            let mut states = file.all()?;
             states.retain(|key, _| !outdated.contains(key));
             kept.extend(self.write_files(blobs, states)?.into_iter().rev());
         }
@@ -143,6 +147,18 @@ impl Catalog {
         let over: Vec<u64> =
             self.retained.ended.iter().filter(|(_, ended)| is_over(ended)).map(|(entry, _)| *entry).collect();
         over.iter().for_each(|entry| drop(self.retained.ended.remove(entry)));
+    }
+}
+
+/// Returns the states of a file. None where it, or a segment that they name, is damaged: the file stays as it is then, since
+/// that is not a reason to seal nothing. Fails where the disk refuses.
+fn undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState>>, Error> {
+    match file.all().map_err(Error::from) {
+        Err(error) if error.kind() == Kind::Damaged => {
+            log::warn!("a file of earlier states is not written again now: {error}; {}", error.hint());
+            Ok(None)
+        }
+        states => states.map(Some),
     }
 }
 

@@ -196,3 +196,32 @@ fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
     let purged = memory.purge(&root(), main, &["new".into()], PurgeOptions::default());
     assert_eq!(purged.unwrap_err().kind(), Kind::Damaged);
 }
+
+/// One segment of nine is damaged, and it is the smallest, which each seal wants to write again first.
+fn with_a_damaged_segment() -> (ForgetfulDisk, Arc<Memory>, BranchId) {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    memory.commit(&root(), main, vec![put("small", "damaged needle")]).unwrap();
+    memory.seal().unwrap();
+    for number in 0..8 {
+        let edits = ["a", "b"].map(|id| put(&format!("{id}{number}"), "whole"));
+        memory.commit(&root(), main, edits.into()).unwrap();
+        memory.seal().unwrap();
+    }
+    memory.close().unwrap();
+    drop(memory);
+    let (path, _, place) = place_of(&disk, b"damaged needle");
+    disk.flip(&path, place + 2, 1).unwrap();
+    let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
+    (disk, memory, main)
+}
+
+#[test]
+fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
+    let (disk, memory, main) = with_a_damaged_segment();
+    memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
+    memory.seal().unwrap();
+    place_of(&disk, b"sealed all the same");
+    assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+}
