@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -137,6 +138,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Returns how many bytes wait for a seal; more behind one that failed, so that the next one comes sooner.
+    pub(in crate::memory) fn sealable_bytes(&self) -> u64 {
+        self.unsealed_bytes() + self.maintenance.seal_head_start_bytes.load(Ordering::Acquire)
+    }
+
     /// Collects garbage while nothing else is to be done, if anything may have come to be some since `tidied`: the
     /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect`
     /// does; nothing is done where the clock can't be trusted.
@@ -144,7 +150,7 @@ impl Memory {
         let Some(journal) = self.journal() else { return Ok(tidied) };
         let indexed = self.storage.file_index.bytes_in_memory();
         // Without room for it the index stays in memory, however often this is tried.
-        let unsealed = self.unsealed_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
+        let unsealed = self.sealable_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
         let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
         let has_outdated = || self.catalog().clone().outdated_states(now).is_ok_and(|outdated| !outdated.is_empty());

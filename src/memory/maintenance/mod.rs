@@ -22,11 +22,15 @@ pub mod signal_expiry;
 pub mod unfinished;
 pub mod usage;
 
+use std::sync::atomic::AtomicU64;
+
 /// The background threads.
 #[derive(Default)]
 pub(in crate::memory) struct Maintenance {
     /// Seals, commits what is pending and expires.
     pub thread: seal::MaintenanceThread,
+    /// Bytes by which the next seal comes sooner, behind one that failed. They need no room, so they are no unsealed ones.
+    pub seal_head_start_bytes: AtomicU64,
     /// Builds neighbour graphs of segments.
     pub indexer: indexer::Indexer,
     /// Indexes the words of files.

@@ -16,6 +16,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use imbl::OrdMap;
@@ -228,12 +229,10 @@ impl Memory {
                 // them.
                 self.storage.journal_segments.lock().extend(&journal_segments);
                 // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
-                if !is_full(error)
-                    && let Ok(mut writer) = self.writer()
-                {
-                    writer.unsealed_bytes += SEAL_BYTES / 2;
-                }
+                let head_start = if is_full(error) { 0 } else { SEAL_BYTES / 2 };
+                self.maintenance.seal_head_start_bytes.store(head_start, Ordering::Release);
             })?;
+        self.maintenance.seal_head_start_bytes.store(0, Ordering::Release);
         // Only now: until the manifest names the new journal file, an opening replays these.
         for number in journals {
             if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
@@ -403,7 +402,7 @@ impl Memory {
 
     /// Asks the maintenance thread to seal where enough has gathered.
     pub(in crate::memory) fn wake_maintenance(&self) {
-        if self.unsealed_bytes() >= SEAL_BYTES {
+        if self.sealable_bytes() >= SEAL_BYTES {
             self.maintenance.thread.request(|requests| requests.seal = true);
         }
     }
@@ -470,7 +469,7 @@ impl Memory {
     /// Seals a store that is about to be closed: an opening, maybe by a later version, then replays nothing. A store that
     /// could not be sealed is closed all the same, unless a flush of its journal failed.
     pub(in crate::memory) fn seal_to_close(&self) -> Result<(), Error> {
-        if self.unsealed_bytes() == 0 && self.storage.file_index.bytes_in_memory() == 0 {
+        if self.sealable_bytes() == 0 && self.storage.file_index.bytes_in_memory() == 0 {
             return Ok(());
         }
         let Err(error) = self.seal() else { return Ok(()) };

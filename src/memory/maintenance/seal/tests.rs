@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 
 use crate::disk::ForgetfulDisk;
 use crate::memory::catalog::settings::Setting;
+use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
     Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, PurgeOptions, RecordEdit,
     RecordInput,
@@ -224,4 +225,17 @@ fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
     memory.seal().unwrap();
     place_of(&disk, b"sealed all the same");
     assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+}
+
+#[test]
+fn seals_that_fail_leave_no_debt_beyond_what_waits() {
+    let (_, memory, main) = with_a_damaged_segment();
+    let segments = memory.storage.segments.all().iter().map(|segment| segment.name()).collect();
+    let all = Compaction::Rewrite(Arc::new(RewriteSet { segments, ..RewriteSet::default() }));
+    memory.commit(&root(), main, vec![put("new", "waits")]).unwrap();
+    let before = memory.spare_bytes();
+    for _ in 0..3 {
+        assert_eq!(memory.seal_and_compact(&all).unwrap_err().kind(), Kind::Damaged);
+    }
+    assert!(before - memory.spare_bytes() < 1 << 20, "{before} {}", memory.spare_bytes());
 }
