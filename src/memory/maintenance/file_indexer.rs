@@ -181,12 +181,15 @@ impl Memory {
     /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
     /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
     /// are. The caller holds the lock of `storage.manifest`.
-    pub(in crate::memory) fn flush_file_index(&self, catalog: &Catalog, spare_bytes: u64) -> Vec<Hash> {
+    pub(in crate::memory) fn flush_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
         let flush = || -> Result<(), Error> {
             let index = &self.storage.file_index;
             let memory = in_memory(&index.set());
+            // The present contents, looked up behind the segments: the index goes on while a seal writes the catalog of
+            // its beginning, and has contents that are newer than that.
+            let live = || live_contents(&self.catalog().clone());
             if !memory.is_empty() && index.bytes_in_memory() <= spare_bytes {
-                let live = live_contents(catalog);
+                let live = live();
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
                 let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
                 file.iter().for_each(|file| self.derive_index(file, &memory));
@@ -196,7 +199,7 @@ impl Memory {
             }
             let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
             if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare_bytes {
-                self.rewrite_index(&due, &live_contents(catalog))?;
+                self.rewrite_index(&due, &live())?;
             }
             Ok(())
         };

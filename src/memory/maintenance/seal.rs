@@ -277,7 +277,7 @@ impl Memory {
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
         moves.catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
-        manifest.file_index = self.flush_file_index(&manifest.catalog, spare_bytes);
+        manifest.file_index = self.flush_file_index(spare_bytes);
         manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);

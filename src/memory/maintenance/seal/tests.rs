@@ -8,7 +8,7 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
     Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, PurgeOptions, RecordEdit,
-    RecordInput,
+    RecordInput, View,
 };
 
 #[test]
@@ -238,4 +238,21 @@ fn seals_that_fail_leave_no_debt_beyond_what_waits() {
         assert_eq!(memory.seal_and_compact(&all).unwrap_err().kind(), Kind::Damaged);
     }
     assert!(before - memory.spare_bytes() < 1 << 20, "{before} {}", memory.spare_bytes());
+}
+
+#[test]
+fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    write_file(&memory, main, "before.txt", b"green tea".to_vec());
+    memory.wait_files_indexed();
+    let Rotated { manifest, .. } = memory.rotate().unwrap();
+    write_file(&memory, main, "after.txt", b"black coffee".to_vec());
+    memory.wait_files_indexed();
+    let counts = || memory.visible_files(&View::Branch(main)).unwrap().unwrap().counts();
+    assert_eq!(counts(), (2, 0), "a control");
+    memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
+    assert_eq!(counts(), (2, 0));
+    assert_eq!(memory.storage.file_index.bytes_in_memory(), 0, "a control: it is in a file");
 }
