@@ -195,6 +195,10 @@ impl RetainedStates {
             self.deletes.remove(&branch.id);
             return;
         }
+        // A seal has moved it to a file, where nothing can be pinned.
+        if !self.deletes.contains_key(&branch.id) && !self.recent.contains_key(&(branch.id, branch.state_entry)) {
+            self.pin(branch);
+        }
         let run = self.deletes.entry(branch.id).or_insert(DeleteRun { after: branch.state_entry, count: 0 });
         run.count = run.count.saturating_add(1);
         let key = (branch.id, run.after);

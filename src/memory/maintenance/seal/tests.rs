@@ -168,36 +168,6 @@ fn place_of(disk: &ForgetfulDisk, bytes: &[u8]) -> (String, u64, u64) {
     place.unwrap()
 }
 
-#[test]
-fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
-    let disk = ForgetfulDisk::new();
-    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
-    let main = memory.root("main").unwrap();
-    memory.commit(&root(), main, vec![put("secret", "hunter2")]).unwrap();
-    for (name, byte) in [("one", b'1'), ("two", b'2')] {
-        write_file(&memory, main, name, vec![byte; 200 << 10]);
-        memory.seal().unwrap();
-    }
-    memory.close().unwrap();
-    drop(memory);
-    let (path, length, _) = place_of(&disk, &[b'1'; 1 << 10]);
-    disk.flip(&path, length - 40, 1).unwrap();
-    let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
-    let purged = memory.purge(&root(), main, &["secret".into()], PurgeOptions::default());
-    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged, "who asked for it is told");
-    let number = || memory.journal().unwrap().number();
-    memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
-    let before = number();
-    let work = Work { seal: true, orphans: Vec::new(), idle: false };
-    memory.run(&work, &mut WriteQuiescence::default()).unwrap();
-    assert!(number() > before && memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
-    let before = number();
-    let collected = memory.gc(&root(), None, false);
-    assert!(number() > before, "{collected:?}");
-    let purged = memory.purge(&root(), main, &["new".into()], PurgeOptions::default());
-    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged);
-}
-
 /// One segment of nine is damaged, and it is the smallest, which each seal wants to write again first.
 fn with_a_damaged_segment() -> (ForgetfulDisk, Arc<Memory>, BranchId) {
     let disk = ForgetfulDisk::new();
@@ -241,6 +211,36 @@ fn seals_that_fail_leave_no_debt_beyond_what_waits() {
 }
 
 #[test]
+fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    memory.commit(&root(), main, vec![put("secret", "hunter2")]).unwrap();
+    for (name, byte) in [("one", b'1'), ("two", b'2')] {
+        write_file(&memory, main, name, vec![byte; 200 << 10]);
+        memory.seal().unwrap();
+    }
+    memory.close().unwrap();
+    drop(memory);
+    let (path, length, _) = place_of(&disk, &[b'1'; 1 << 10]);
+    disk.flip(&path, length - 40, 1).unwrap();
+    let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
+    let purged = memory.purge(&root(), main, &["secret".into()], PurgeOptions::default());
+    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged, "who asked for it is told");
+    let number = || memory.journal().unwrap().number();
+    memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
+    let before = number();
+    let work = Work { seal: true, orphans: Vec::new(), idle: false };
+    memory.run(&work, &mut WriteQuiescence::default()).unwrap();
+    assert!(number() > before && memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+    let before = number();
+    let collected = memory.gc(&root(), None, false);
+    assert!(number() > before, "{collected:?}");
+    let purged = memory.purge(&root(), main, &["new".into()], PurgeOptions::default());
+    assert_eq!(purged.unwrap_err().kind(), Kind::Damaged);
+}
+
+#[test]
 fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk, &root(), OpenMode::Create).unwrap();
@@ -255,4 +255,23 @@ fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
     assert_eq!(counts(), (2, 0));
     assert_eq!(memory.storage.file_index.bytes_in_memory(), 0, "a control: it is in a file");
+}
+
+#[test]
+fn the_state_before_many_deletes_stays_though_a_seal_had_written_it() {
+    let who = root();
+    for seals in [false, true] {
+        let (_, memory, main) = with_thinned_states(&who);
+        memory.commit(&who, main, (0..1_200).map(|n| put(&format!("r{n}"), "text")).collect()).unwrap();
+        let (full, head_before) = (memory.version(), head(&memory, main));
+        if seals {
+            memory.seal().unwrap();
+        }
+        for n in 0..1_150 {
+            memory.commit(&who, main, vec![RecordEdit::Delete { id: format!("r{n}").into() }]).unwrap();
+        }
+        memory.gc(&who, None, false).unwrap();
+        memory.rollback(&who, main, &full.to_string()).unwrap();
+        assert_eq!(head(&memory, main), head_before);
+    }
 }
