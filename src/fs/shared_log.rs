@@ -1,7 +1,7 @@
 //! The files of `shared/log/`: entries are appended, and read by number, from the cursor on, or all of them as they come.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::counted::CountedBuffer;
 use super::errno::Failure;
@@ -13,7 +13,7 @@ use super::mount_context::OpenContext;
 use super::node::SharedNode;
 use super::refusal::InputRefusal;
 use crate::memory::{BranchId, Memory, SharedLog, SharedLogEntryInput, SharedLogError, SharedLogPosition};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// Entries that one read of `unread` or `after/` shows, and that one write may bring.
 pub(super) const ENTRIES_AT_ONCE: u64 = 1000;
@@ -142,8 +142,10 @@ pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, F
 /// `log/cursor` opened for writing. What was written counts with its line end, or when the handle is closed or flushed.
 pub(super) struct CursorFile {
     context: OpenContext,
-    /// Nothing while nothing was written.
+    /// Nothing while nothing was written that does not count yet.
     written: Mutex<Option<Vec<u8>>>,
+    /// Read without the lock, which a commit holds.
+    is_pending: AtomicBool,
 }
 
 impl CursorFile {
@@ -151,7 +153,25 @@ impl CursorFile {
     pub fn open(context: OpenContext) -> Result<CursorFile, Failure> {
         context.check_writable()?;
         context.check_owner()?;
-        Ok(CursorFile { context, written: Mutex::new(None) })
+        Ok(CursorFile { context, written: Mutex::ranked(Rank::Handle, None), is_pending: AtomicBool::new(false) })
+    }
+
+    /// Takes what was written, which a commit holds.
+    fn written(&self) -> Result<MutexGuard<'_, Option<Vec<u8>>>, Failure> {
+        self.written.acquire().ok_or_else(Failure::would_wait)
+    }
+
+    fn set(&self, written: &mut Option<Vec<u8>>, value: Option<Vec<u8>>) {
+        self.is_pending.store(value.is_some(), Ordering::Release);
+        *written = value;
+    }
+
+    fn move_to(&self, value: &[u8]) -> Result<(), Failure> {
+        let text = String::from_utf8_lossy(value);
+        let entry = text.trim().parse().map_err(|_| InputRefusal::NoNumber)?;
+        self.context.check_writable()?;
+        self.context.check_owner()?;
+        Ok(self.context.memory().move_cursor(&self.context.actor(), self.context.branch(), entry)?)
     }
 }
 
@@ -165,7 +185,7 @@ impl File for CursorFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
-        let mut written = self.written.lock();
+        let mut written = self.written()?;
         let mut value = written.clone().unwrap_or_default();
         value.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
         value.extend_from_slice(data);
@@ -175,25 +195,30 @@ impl File for CursorFile {
             return Err(InputRefusal::NoNumber.into());
         }
         // A whole line counts at once, so that `echo` hears of what is wrong.
-        let is_line = value.ends_with(b"\n");
-        *written = Some(value);
-        drop(written);
-        if is_line {
-            self.commit()?;
+        if !value.ends_with(b"\n") {
+            self.set(&mut written, Some(value));
+            return Ok(data.len());
         }
-        Ok(data.len())
+        let moved = self.move_to(&value);
+        // The write is repeated on a thread that may wait, on top of what was written before it. A number that was refused
+        // goes: its beginning is another number.
+        if !moved.as_ref().is_err_and(Failure::gave_up) {
+            self.set(&mut written, None);
+        }
+        moved.map(|()| data.len())
     }
 
+    /// A number that failed stays until it counts, is written again or goes with the handle: only one that counted has no
+    /// more to tell.
     fn commit(&self) -> Result<(), Failure> {
-        let Some(value) = self.written.lock().take() else { return Ok(()) };
-        let text = String::from_utf8_lossy(&value);
-        let entry = text.trim().parse().map_err(|_| InputRefusal::NoNumber)?;
-        self.context.check_writable()?;
-        self.context.check_owner()?;
-        Ok(self.context.memory().move_cursor(&self.context.actor(), self.context.branch(), entry)?)
+        let mut written = self.written()?;
+        let Some(value) = &*written else { return Ok(()) };
+        self.move_to(value)?;
+        self.set(&mut written, None);
+        Ok(())
     }
 
     fn is_pending(&self) -> bool {
-        self.written.lock().is_some()
+        self.is_pending.load(Ordering::Acquire)
     }
 }

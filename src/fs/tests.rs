@@ -7,6 +7,7 @@ mod corrections;
 mod files;
 mod limits;
 mod listing;
+mod meanwhile;
 mod records;
 mod rig;
 mod verbs;

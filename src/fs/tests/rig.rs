@@ -1,7 +1,9 @@
 //! Shell-like commands over a [`Filesystem`] on a fresh store.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use crate::fs::{Attr, AttrChanges, Caller, EntryAttr, Errno, FileKind, Filesystem, FsOptions};
 use crate::memory::{Actor, Environment, Memory, OpenMode, Time};
@@ -31,6 +33,13 @@ impl Rig {
     pub fn with_clock(clock: impl Fn() -> Time + Send + Sync + 'static) -> Rig {
         let owner = Actor { uid: 0, gid: 0, name: "root".into() };
         Rig::around(Environment { clock: Box::new(clock), ..Environment::real(owner) }, |_| FsOptions::default())
+    }
+
+    /// A store at whose looks at the clock something else may happen.
+    pub fn with_looks() -> (Rig, Arc<Looks>) {
+        let looks = Arc::new(Looks::default());
+        let looking = looks.clone();
+        (Rig::with_clock(move || looking.look()), looks)
     }
 
     fn around(environment: Environment, options: impl FnOnce(&Memory) -> FsOptions) -> Rig {
@@ -191,6 +200,53 @@ impl Rig {
     pub fn last_error(&self, branch: &str) -> serde_json::Value {
         let lines = self.read(&format!("{branch}/errors")).unwrap();
         serde_json::from_str(lines.lines().last().expect("a line in errors")).unwrap()
+    }
+}
+
+/// The looks at the clock of a store.
+#[derive(Default)]
+pub struct Looks {
+    ticks: AtomicUsize,
+    /// How many looks are left until the one that is held; 0 for none.
+    left: AtomicUsize,
+    meeting: Mutex<Option<(Sender<bool>, Receiver<()>)>>,
+}
+
+impl Looks {
+    fn look(&self) -> Time {
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left == Ok(1)
+            && let Some((came, go)) = self.meeting.lock().unwrap().take()
+        {
+            came.send(true).unwrap();
+            // An error says that the other one failed.
+            let _ = go.recv();
+        }
+        Time(1_700_000_000_000_000_000 + self.ticks.fetch_add(1, Ordering::Relaxed) as i64)
+    }
+
+    /// Does `work` on another thread, and `meanwhile` on this one while that stands at its `nth` look. Nothing is done
+    /// meanwhile where it looks less often; tells whether it does not.
+    pub fn during(&self, nth: usize, work: impl FnOnce() + Send, meanwhile: impl FnOnce()) -> bool {
+        std::thread::scope(|scope| {
+            let (came, comes) = channel();
+            let (go, goes) = channel();
+            *self.meeting.lock().unwrap() = Some((came.clone(), goes));
+            self.left.store(nth, Ordering::Relaxed);
+            let working = scope.spawn(move || {
+                work();
+                // Nobody listens where it was held.
+                let _ = came.send(false);
+            });
+            let is_held = comes.recv().unwrap();
+            if is_held {
+                meanwhile();
+            }
+            self.left.store(0, Ordering::Relaxed);
+            drop(go);
+            working.join().unwrap();
+            is_held
+        })
     }
 }
 

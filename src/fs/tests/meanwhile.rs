@@ -1,0 +1,79 @@
+//! Requests during which another one comes: where the first has the right to write, and where it has it not yet.
+
+use super::rig::Rig;
+use crate::fs::errno::Errno;
+use crate::sync::without_waiting;
+
+/// Looks at the clock that a request makes at most.
+const LOOKS_MAX: usize = 8;
+
+/// A store whose shared log has 200 entries.
+fn with_entries(rig: &Rig) {
+    rig.write("main/shared/log/append", &"entry\n".repeat(200)).unwrap();
+}
+
+#[test]
+fn a_cursor_that_had_to_wait_moves_when_the_close_is_repeated() {
+    let mut gave_up = 0;
+    for nth in 1..LOOKS_MAX {
+        let (rig, looks) = Rig::with_looks();
+        with_entries(&rig);
+        let cursor = rig.open("main/shared/log/cursor", libc::O_WRONLY).unwrap();
+        rig.fs.write(cursor, 0, b"1").unwrap();
+        let mut flushed = Ok(());
+        looks.during(
+            nth,
+            || rig.write("main/vectors/x.json", "text").unwrap(),
+            || flushed = without_waiting(|| rig.fs.flush(cursor)),
+        );
+        gave_up += usize::from(flushed == Err(Errno::EAGAIN));
+        rig.fs.flush(cursor).unwrap();
+        assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "1\n", "look {nth}");
+        rig.fs.release(cursor);
+    }
+    assert!(gave_up > 0, "some look is under the writer's lock");
+}
+
+#[test]
+fn a_line_for_the_cursor_that_had_to_wait_is_repeated_on_top_of_what_was_before_it() {
+    let mut gave_up = 0;
+    for nth in 1..LOOKS_MAX {
+        for (first, rest) in [("12", "3\n"), ("", "123\n")] {
+            let (rig, looks) = Rig::with_looks();
+            with_entries(&rig);
+            let cursor = rig.open("main/shared/log/cursor", libc::O_WRONLY).unwrap();
+            if !first.is_empty() {
+                rig.fs.write(cursor, 0, first.as_bytes()).unwrap();
+            }
+            let write = || rig.fs.write(cursor, first.len() as u64, rest.as_bytes());
+            let mut taken = Err(Errno::EAGAIN);
+            let is_held = looks.during(
+                nth,
+                || rig.write("main/vectors/x.json", "text").unwrap(),
+                || taken = without_waiting(write),
+            );
+            gave_up += usize::from(is_held && taken == Err(Errno::EAGAIN));
+            assert_eq!(taken.or_else(|_| write()), Ok(rest.len() as u32));
+            assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "123\n", "look {nth}");
+            rig.fs.release(cursor);
+        }
+    }
+    assert!(gave_up > 0, "some look is under the writer's lock");
+}
+
+#[test]
+fn a_cursor_that_is_refused_is_told_at_each_close_and_a_whole_line_of_it_once() {
+    let rig = Rig::new();
+    with_entries(&rig);
+    let cursor = rig.open("main/shared/log/cursor", libc::O_WRONLY).unwrap();
+    rig.fs.write(cursor, 0, b"201").unwrap();
+    assert_eq!((rig.fs.flush(cursor), rig.fs.flush(cursor)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    rig.fs.write(cursor, 0, b"20").unwrap();
+    assert_eq!(rig.fs.write(cursor, 2, b"1\n"), Err(Errno::EINVAL));
+    rig.fs.flush(cursor).unwrap();
+    assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "0\n", "the beginning of a number is none");
+    rig.fs.write(cursor, 0, b"7").unwrap();
+    rig.fs.flush(cursor).unwrap();
+    rig.fs.release(cursor);
+    assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "7\n");
+}
