@@ -173,8 +173,20 @@ impl MountContext {
             }
             self.notifier.send_all(state.take_wake_calls());
         }
+        self.wake_log(change);
         // Last, when the kernel was told of all that is gone and may have given look-ups back.
         self.file_numbers.reclaim(|of| self.is_there(of));
+    }
+
+    /// Wakes who waits for the shared log that a branch has: its owner may be far above.
+    fn wake_log(&self, change: &BranchEvent) {
+        // Of a branch that has ended the parent leads to the same owner.
+        for branch in [Some(change.branch), change.parent].into_iter().flatten() {
+            let owner = self.memory.shared_log(branch).ok().map(|log| log.owner);
+            if let Some(state) = owner.and_then(|owner| self.states.known(owner)) {
+                self.notifier.send_all(state.take_wake_calls());
+            }
+        }
     }
 
     /// Tells whether the branch, the checkpoint or the session of some files is there still.

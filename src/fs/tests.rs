@@ -8,6 +8,7 @@ mod files;
 mod limits;
 mod listing;
 mod meanwhile;
+mod open_files;
 mod records;
 mod rig;
 mod verbs;
