@@ -20,7 +20,8 @@ pub(super) fn with_line_end(value: &str) -> String {
 }
 
 /// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value fails in the write. What has
-/// several lines may come line by line: it is set as a whole by a commit, and not at all where one of them is bad.
+/// several lines may come line by line: it is set as a whole by a commit, and not at all where one of them is bad: the lines behind that
+/// would be another value.
 pub(super) struct SettingFile {
     context: OpenContext,
     setting: Setting,
@@ -34,13 +35,13 @@ struct SettingBuffer {
     state: CommitState,
 }
 
-/// Whether the lines written so far are the setting's value. A close with lines that no commit took commits them, and one after a
-/// refusal must not do that again.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Whether the lines written so far are the setting's value. A close with lines that no commit took commits them; after a refusal,
+/// which is told to each write and commit, the value has to be begun again by emptying the file.
+#[derive(Clone)]
 enum CommitState {
     Set,
     Pending,
-    Refused,
+    Refused(Failure),
 }
 
 impl SettingFile {
@@ -60,6 +61,29 @@ impl SettingFile {
     fn set(&self, text: &str) -> Result<(), Failure> {
         Ok(self.context.memory().set(&self.context.actor(), self.context.branch(), self.setting, text.trim())?)
     }
+
+    /// Takes a write over the value that the handle has; returns that with what was written. Refused where it is too
+    /// long, no text or no such value, and as setting it is.
+    fn take(&self, before: &[u8], offset: u64, data: &[u8]) -> Result<SettingBuffer, Failure> {
+        let kept =
+            if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
+        let bytes = [&before[..kept], data].concat();
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Err(InputRefusal::ValueTooLong(VALUE_BYTES_MAX >> 10).into());
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|_| InputRefusal::ValueNotUtf8)?;
+        if !self.setting.is_multiline() {
+            self.set(text)?;
+            return Ok(SettingBuffer { bytes, state: CommitState::Set });
+        }
+        // A writer with a full buffer may have cut a line; all others have ended one.
+        let is_cut = data.len().is_multiple_of(BUFFER_BYTES);
+        let complete = if is_cut { text.rfind('\n').map_or("", |end| &text[..end]) } else { text.trim() };
+        if !complete.is_empty() {
+            check_setting(self.setting, complete)?;
+        }
+        Ok(SettingBuffer { bytes, state: CommitState::Pending })
+    }
 }
 
 impl File for SettingFile {
@@ -74,43 +98,31 @@ impl File for SettingFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.context.check_writable()?;
-        let (before, state) = {
+        let before = {
             let value = self.value.lock();
-            (value.bytes.clone(), value.state)
-        };
-        let kept =
-            if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
-        let value = [&before[..kept], data].concat();
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(InputRefusal::ValueTooLong(VALUE_BYTES_MAX >> 10).into());
-        }
-        let text = std::str::from_utf8(&value).map_err(|_| InputRefusal::ValueNotUtf8)?;
-        let state = if !self.setting.is_multiline() {
-            self.set(text)?;
-            CommitState::Set
-        } else {
-            // A writer with a full buffer may have cut a line; all others have ended one.
-            let is_cut = data.len().is_multiple_of(BUFFER_BYTES);
-            let complete = if is_cut { text.rfind('\n').map_or("", |end| &text[..end]) } else { text.trim() };
-            if !complete.is_empty()
-                && let Err(error) = check_setting(self.setting, complete)
-            {
-                self.value.lock().state = CommitState::Refused;
-                return Err(error.into());
+            if let CommitState::Refused(failure) = &value.state {
+                return Err(failure.clone());
             }
-            // The lines behind a bad one would be another value.
-            if state == CommitState::Refused { state } else { CommitState::Pending }
+            value.bytes.clone()
         };
-        *self.value.lock() = SettingBuffer { bytes: value, state };
+        let taken = self.take(&before, offset, data).inspect_err(|failure| {
+            if self.setting.is_multiline() {
+                self.value.lock().state = CommitState::Refused(failure.clone());
+            }
+        })?;
+        *self.value.lock() = taken;
         Ok(data.len())
     }
 
     fn commit(&self) -> Result<(), Failure> {
         let bytes = {
             let value = self.value.lock();
-            (value.state == CommitState::Pending).then(|| value.bytes.clone())
+            match &value.state {
+                CommitState::Set => return Ok(()),
+                CommitState::Pending => value.bytes.clone(),
+                CommitState::Refused(failure) => return Err(failure.clone()),
+            }
         };
-        let Some(bytes) = bytes else { return Ok(()) };
         let text = std::str::from_utf8(&bytes).map_err(|_| InputRefusal::ValueNotUtf8)?;
         self.set(text)?;
         self.value.lock().state = CommitState::Set;
@@ -118,11 +130,16 @@ impl File for SettingFile {
     }
 
     fn is_pending(&self) -> bool {
-        self.value.lock().state == CommitState::Pending
+        matches!(self.value.lock().state, CommitState::Pending)
     }
 
+    /// Emptying begins a value again.
     fn truncate(&self, length: u64) -> Result<(), Failure> {
-        self.value.lock().bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        let mut value = self.value.lock();
+        value.bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        if length == 0 && matches!(value.state, CommitState::Refused(_)) {
+            value.state = CommitState::Set;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What open files tell: that there is more to read, and that a value was refused.
 
-use super::rig::Rig;
+use super::rig::{ANEW, Rig};
+use crate::fs::errno::Errno;
 
 /// Polls what a handle has not seen the end of yet, and returns what hears when it is woken.
 fn polled(rig: &Rig, handle: u64) -> std::sync::mpsc::Receiver<()> {
@@ -33,4 +34,29 @@ fn who_polls_a_shared_log_hears_of_branches_far_below() {
         assert_eq!(rig.fs.poll(inside, None), Ok(true));
         rig.mkdir(b).unwrap();
     }
+}
+
+#[test]
+fn what_follows_a_refused_line_of_a_setting_is_refused_until_it_is_begun_again() {
+    let rig = Rig::new();
+    rig.write("main/config/approvers", "uid:0\n").unwrap();
+    let handle = rig.open("main/config/gate", ANEW).unwrap();
+    assert_eq!(rig.fs.write(handle, 0, b"foo\n"), Err(Errno::EINVAL));
+    assert_eq!(rig.fs.write(handle, 0, b"approval 1\n"), Err(Errno::EINVAL));
+    assert_eq!((rig.fs.flush(handle), rig.fs.fsync(handle)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+    assert_ne!(rig.read("main/config/gate").unwrap(), "approval 1\n");
+    rig.ftruncate(handle, "main/config/gate", 0).unwrap();
+    rig.fs.write(handle, 0, b"approval 1\n").unwrap();
+    rig.fs.flush(handle).unwrap();
+    rig.fs.release(handle);
+    assert_eq!(rig.read("main/config/gate").unwrap(), "approval 1\n");
+    let handle = rig.open("main/config/rules", ANEW).unwrap();
+    for bad in [&b"\xff\n"[..], &b"a".repeat(65 << 10)] {
+        let refused = rig.fs.write(handle, 0, bad).unwrap_err();
+        assert_eq!(rig.fs.write(handle, 0, b"** text\n"), Err(refused));
+        assert_eq!(rig.fs.flush(handle), Err(refused));
+        rig.ftruncate(handle, "main/config/rules", 0).unwrap();
+    }
+    rig.fs.flush(handle).unwrap();
+    rig.fs.release(handle);
 }
