@@ -39,7 +39,7 @@ pub(super) struct Temporary {
 struct TemporaryContent {
     bytes: CountedBuffer,
     stat: TemporaryStat,
-    /// Set once it became a record: a later write would be lost, so it is refused.
+    /// Set once it becomes a record: a later write would be lost, so it is refused.
     is_committed: bool,
 }
 
@@ -151,13 +151,20 @@ impl Temporary {
         self.content.lock().stat
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
-        self.content.lock().bytes.to_vec()
+    /// Returns the bytes that are to become a record: writing to it is ESTALE from now on. ESTALE where another one
+    /// has made a record of it.
+    pub fn retire(&self) -> Result<Vec<u8>, Failure> {
+        // Under one lock: a write in between would be acknowledged, and in no record.
+        let mut content = self.content.lock();
+        if std::mem::replace(&mut content.is_committed, true) {
+            return Err(Errno::ESTALE.into());
+        }
+        Ok(content.bytes.to_vec())
     }
 
-    /// Marks it as having become a record: writing to it is ESTALE from now on.
-    pub fn retire(&self) {
-        self.content.lock().is_committed = true;
+    /// Takes [`Temporary::retire`] back, since it became no record.
+    pub fn unretire(&self) {
+        self.content.lock().is_committed = false;
     }
 
     pub fn set_mode(&self, mode: u32) {
@@ -288,7 +295,7 @@ mod tests {
         let file = create(&files, ".a", b"ab");
         file.write(Some(4), b"c", Time(0)).unwrap();
         file.write(None, b"d", Time(0)).unwrap();
-        assert_eq!(file.bytes(), b"ab\0\0cd");
+        assert_eq!(&file.content.lock().bytes[..], b"ab\0\0cd");
         assert_eq!(file.write(Some(u64::MAX), b"x", Time(0)).unwrap_err().errno(), Errno::EFBIG);
     }
 
@@ -300,14 +307,17 @@ mod tests {
         assert!(!files.rename(OsStr::new(".a"), OsStr::new(".b")));
         assert_eq!(files.named(OsStr::new(".b")).unwrap().number, first.number);
         assert_eq!(files.list().len(), 1);
-        assert_eq!(second.bytes(), b"2");
+        assert_eq!(&second.content.lock().bytes[..], b"2");
     }
 
     #[test]
     fn what_became_a_record_takes_no_more_bytes() {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"{}");
-        file.retire();
+        assert_eq!(file.retire().unwrap(), b"{}");
         assert_eq!(file.write(Some(0), b"x", Time(0)).unwrap_err().errno(), Errno::ESTALE);
+        assert_eq!(file.retire().unwrap_err().errno(), Errno::ESTALE);
+        file.unretire();
+        file.write(Some(0), b"x", Time(0)).unwrap();
     }
 }

@@ -104,9 +104,12 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
 /// An atomic saver's last step: the temporary becomes the record.
 fn save(context: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
     let file = context.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
-    let patch = RecordPatch::parse(&id, &file.bytes())?.ok_or(RecordError::Empty)?;
-    commit(context, RecordEdit::Correct { id, patch, line: 0 })?;
-    file.retire();
+    let bytes = file.retire()?;
+    let become_record = || -> Result<(), Failure> {
+        let patch = RecordPatch::parse(&id, &bytes)?.ok_or(RecordError::Empty)?;
+        commit(context, RecordEdit::Correct { id: id.clone(), patch, line: 0 })
+    };
+    become_record().inspect_err(|_| file.unretire())?;
     context.state.temporaries.remove(from);
     Ok(())
 }

@@ -77,3 +77,44 @@ fn a_cursor_that_is_refused_is_told_at_each_close_and_a_whole_line_of_it_once() 
     rig.fs.release(cursor);
     assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "7\n");
 }
+
+#[test]
+fn a_write_to_a_temporary_while_it_becomes_a_record_is_refused() {
+    let mut refused = 0;
+    for nth in 1..LOOKS_MAX {
+        let (rig, looks) = Rig::with_looks();
+        rig.write("main/vectors/.x.json", "first").unwrap();
+        let temporary = rig.open("main/vectors/.x.json", libc::O_WRONLY).unwrap();
+        let mut written = None;
+        looks.during(
+            nth,
+            || rig.mv("main/vectors/.x.json", "main/vectors/x.json").unwrap(),
+            || written = Some(rig.fs.write(temporary, 0, b"later")),
+        );
+        let record: serde_json::Value = serde_json::from_str(&rig.read("main/vectors/x.json").unwrap()).unwrap();
+        let expected = match written {
+            None => "first",
+            Some(Ok(_)) => "later",
+            Some(Err(errno)) => {
+                assert_eq!(errno, Errno::ESTALE);
+                refused += 1;
+                "first"
+            }
+        };
+        assert_eq!(record["text"], expected, "look {nth}");
+        rig.fs.release(temporary);
+    }
+    assert!(refused > 0, "some look is after the copy");
+}
+
+#[test]
+fn a_temporary_that_could_not_become_a_record_takes_writes_again() {
+    let rig = Rig::new();
+    rig.write("main/vectors/.x.json", r#"{"metadata":{}}"#).unwrap();
+    let temporary = rig.open("main/vectors/.x.json", libc::O_WRONLY).unwrap();
+    let rename = || rig.mv("main/vectors/.x.json", "main/vectors/x.json");
+    assert_eq!(rename(), Err(Errno::EINVAL));
+    assert_eq!(rig.fs.write(temporary, 0, br#"{"text":"now"}  "#), Ok(16));
+    rename().unwrap();
+    assert_eq!(rig.fs.write(temporary, 0, b"later"), Err(Errno::ESTALE));
+}
