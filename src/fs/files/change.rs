@@ -3,10 +3,14 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use super::opened::Leaving;
 use super::{FileOps, name_of};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
 use crate::memory::{FileName, FileOp, Make, RenameHow, Tree, TreeError};
+
+/// How often a name is looked up anew that leads to another file whenever it is to be taken away.
+const ATTEMPTS_MAX: usize = 10;
 
 impl FileOps<'_> {
     /// Makes an inode with a name in the directory. A directory with setgid passes its group on. EINVAL or ENAMETOOLONG
@@ -21,11 +25,10 @@ impl FileOps<'_> {
     /// ENOTDIR or EISDIR as in unlink(2) and rmdir(2), and as any edit may.
     pub(super) fn remove(&self, caller: Caller, name: &OsStr, is_directory: bool) -> Result<(), Failure> {
         let (name, directory) = (name_of(name)?, self.inode);
-        let tree = self.tree()?;
-        let inode = tree.lookup(directory, &name)?;
-        self.without_name(caller, &tree, Some(inode), |keep| match is_directory {
-            true => FileOp::Rmdir { parent: directory, name, keep },
-            false => FileOp::Unlink { parent: directory, name, keep },
+        let found = |tree: &Tree| -> Result<_, Failure> { Ok(Some(tree.lookup(directory, &name)?)) };
+        self.without_name(caller, found, |keep| match is_directory {
+            true => FileOp::Rmdir { parent: directory, name: name.clone(), keep },
+            false => FileOp::Unlink { parent: directory, name: name.clone(), keep },
         })
     }
 
@@ -46,44 +49,55 @@ impl FileOps<'_> {
             _ => return Err(Errno::EINVAL.into()),
         };
         let (name, new_name, parent) = (name_of(name)?, name_of(new_name)?, self.inode);
-        let tree = self.tree()?;
-        let replaced = match how {
-            RenameHow::Plain => target(&tree, new_parent, &new_name)?,
-            RenameHow::NoReplace | RenameHow::Exchange => None,
+        let replaced = |tree: &Tree| match how {
+            RenameHow::Plain => target(tree, new_parent, &new_name),
+            RenameHow::NoReplace | RenameHow::Exchange => Ok(None),
         };
-        self.without_name(caller, &tree, replaced, |keep| FileOp::Rename {
+        self.without_name(caller, replaced, |keep| FileOp::Rename {
             parent,
-            name,
+            name: name.clone(),
             new_parent,
-            new_name,
+            new_name: new_name.clone(),
             how,
             keep,
         })
     }
 
-    /// Does what takes a name of `inode` away. If that was the last one and the inode is open, it
+    /// Does what takes a name of the inode away that `found` gives. If that was the last one and the inode is open, it
     /// stays until its last handle is closed.
     fn without_name(
         &self,
         caller: Caller,
-        tree: &Tree,
-        inode: Option<u64>,
-        op: impl FnOnce(bool) -> FileOp<'static>,
+        found: impl Fn(&Tree) -> Result<Option<u64>, Failure>,
+        op: impl Fn(bool) -> FileOp<'static>,
     ) -> Result<(), Failure> {
-        // From here on whoever opens the inode waits until it is known whether it stays.
-        let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
-        // Nobody can open it between this look and the edit, since `leave` has them wait.
-        let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
-        let Some(unlinked) = self.edit(caller, op(keep))?.unlinked else { return Ok(()) };
+        for _ in 0..ATTEMPTS_MAX {
+            let tree = self.tree()?;
+            let inode = found(&tree)?;
+            // From here on whoever opens the inode waits until it is known whether it stays.
+            let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
+            // Nobody can open it between this look and the edit, since `leave` has them wait.
+            let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
+            // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
+            let still = |now: &Tree| found(now).is_ok_and(|there| there == inode);
+            if let Some(done) = self.fs.mount.edit_while(caller, self.files, op(keep), still)? {
+                return done.unlinked.map_or(Ok(()), |unlinked| self.unlinked(caller, &tree, unlinked, leaving));
+            }
+        }
+        Err(Errno::EBUSY.into())
+    }
+
+    /// Sees to an inode that has lost its last name.
+    fn unlinked(&self, caller: Caller, before: &Tree, inode: u64, leaving: Option<Leaving<'_>>) -> Result<(), Failure> {
         match leaving.filter(|leaving| leaving.is_open) {
             Some(leaving) if leaving.orphaned() => {
-                self.edit(caller, FileOp::Drop { inode: unlinked })?;
+                self.edit(caller, FileOp::Drop { inode })?;
             }
             Some(_) => {}
             None => {
                 // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
-                let last = tree.node(unlinked).map(|node| Arc::new(tree.detached(node)));
-                let number = self.fs.nodes.number(&self.at(unlinked).node());
+                let last = before.node(inode).map(|node| Arc::new(before.detached(node)));
+                let number = self.fs.nodes.number(&self.at(inode).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
             }
         }

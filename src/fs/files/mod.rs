@@ -46,7 +46,7 @@ use super::attr::EntryAttr;
 use super::errno::{Errno, Failure};
 use super::mount_context::{Caller, MountContext, check_changeable};
 use super::node::FsNode;
-use crate::memory::{BranchId, FileName, FileOp, FileOutcome, Time, Tree, View};
+use crate::memory::{BranchId, EditError, Error, FileName, FileOp, FileOutcome, Time, Tree, View};
 
 /// The two trees of files that a branch has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -160,13 +160,29 @@ impl MountContext {
 
     /// Changes the files by one operation; EROFS in a checkpoint and where nothing may change.
     pub fn edit(&self, caller: Caller, of: &FilesOf, op: FileOp) -> Result<FileOutcome, Failure> {
+        Ok(self.edit_while(caller, of, op, |_| true)?.ok_or(Errno::EBUSY)?)
+    }
+
+    /// Like [`MountContext::edit`], if the files that it is done to are still as the caller has found them; nothing
+    /// is done and returned where they are not. Fails as that does.
+    pub fn edit_while(
+        &self,
+        caller: Caller,
+        of: &FilesOf,
+        op: FileOp,
+        is_as_found: impl FnOnce(&Tree) -> bool,
+    ) -> Result<Option<FileOutcome>, Failure> {
         // Before the mount is asked, so that a checkpoint is refused for what it is in a read-only mount, too.
         check_changeable(&of.view)?;
         self.check_mount()?;
         if of.area == Area::Scratch {
-            return self.edit_scratch(of, &op);
+            // A name in RAM changes by requests of the kernel alone, of which it sends one at a time for a directory.
+            return self.edit_scratch(of, &op).map(Some);
         }
-        Ok(self.memory.edit(&self.actor(caller), of.view.branch(), op)?)
+        match self.memory.edit_while(&self.actor(caller), of.view.branch(), op, is_as_found) {
+            Err(EditError::Refused(Error::FileChanged)) => Ok(None),
+            done => Ok(Some(done?)),
+        }
     }
 }
 

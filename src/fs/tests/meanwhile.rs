@@ -2,6 +2,7 @@
 
 use super::rig::Rig;
 use crate::fs::errno::Errno;
+use crate::memory::{Actor, FILES_ROOT, FileName, FileOp, RenameHow};
 use crate::sync::without_waiting;
 
 /// Looks at the clock that a request makes at most.
@@ -117,4 +118,41 @@ fn a_temporary_that_could_not_become_a_record_takes_writes_again() {
     assert_eq!(rig.fs.write(temporary, 0, br#"{"text":"now"}  "#), Ok(16));
     rename().unwrap();
     assert_eq!(rig.fs.write(temporary, 0, b"later"), Err(Errno::ESTALE));
+}
+
+#[test]
+fn a_file_that_is_open_and_takes_a_name_that_is_being_removed_stays_for_its_handle() {
+    let who = Actor { uid: 0, gid: 0, name: "root".into() };
+    let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
+    let remove: fn(&Rig) -> Result<(), Errno> = |rig| rig.rm("main/files/a");
+    let replace: fn(&Rig) -> Result<(), Errno> = |rig| rig.mv("main/files/c", "main/files/a");
+    for (what, act) in [("rm", remove), ("mv", replace)] {
+        let mut between = 0;
+        for nth in 1..LOOKS_MAX {
+            let (rig, looks) = Rig::with_looks();
+            for (name, text) in [("a", "old"), ("b", "open"), ("c", "third")] {
+                rig.write(&format!("main/files/{name}"), text).unwrap();
+            }
+            let handle = rig.open("main/files/b", libc::O_RDONLY).unwrap();
+            let main = rig.memory.root("main").unwrap();
+            let op = FileOp::Rename {
+                parent: FILES_ROOT,
+                name: name("b"),
+                new_parent: FILES_ROOT,
+                new_name: name("a"),
+                how: RenameHow::Plain,
+                keep: false,
+            };
+            let mut renamed = false;
+            looks.during(
+                nth,
+                || act(&rig).unwrap(),
+                || renamed = without_waiting(|| rig.memory.edit(&who, main, op).is_ok()),
+            );
+            between += usize::from(renamed);
+            assert_eq!(rig.read_on(handle, 0), Ok("open".into()), "{what}, look {nth}");
+            rig.fs.release(handle);
+        }
+        assert!(between > 0, "{what}: the other one comes in between");
+    }
 }

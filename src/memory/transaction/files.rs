@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::file_ops::{content_bytes, frees_room, is_replayable, moves_directory};
 use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
@@ -18,7 +19,7 @@ use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::allow_waiting;
-use crate::workspace::{DirectWrite, FileContent, FileOp, FileOutcome, Packs, PathChange, RangeOp, Tree, TreeError};
+use crate::workspace::{DirectWrite, FileOp, FileOutcome, Packs, PathChange, Tree, TreeError};
 
 /// Operations that are committed with the writer's lock held; what more changed is worked out before.
 const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
@@ -169,12 +170,27 @@ impl Memory {
     /// [`EditError::Tree`] for what any file system refuses. Kind `Denied` by a rule `write=`, `NotPermitted` by a rule
     /// `append`, `Quota` beyond a quota, `Gone` where the branch has ended.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
+        self.edit_while(who, branch, op, |_| true)
+    }
+
+    /// Like [`Memory::edit`], if the files that it is done to are still as the caller has found them. `Error::FileChanged`
+    /// where they are not, and nothing is done; else it fails as [`Memory::edit`].
+    pub fn edit_while(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        op: FileOp<'_>,
+        is_as_found: impl FnOnce(&Tree) -> bool,
+    ) -> Result<FileOutcome, EditError> {
         let guarded = self.guard(who, branch, &op)?;
         // Counting for a quota may take long, so it is done before the lock, and a little may come in between.
         self.check_file(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
         let still = |catalog: &Catalog, op: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;
+            if !is_as_found(branch.state.files()) {
+                return Err(Error::FileChanged);
+            }
             match branch.settings.binding_rules() {
                 Some(rules) if !guarded.as_ref().is_some_and(|guarded| guarded.is_current(branch)) => {
                     crate::memory::admission::guard::check(rules, branch.state.files(), who, op)
@@ -438,61 +454,4 @@ impl LogTail {
 /// Reads the code in front of an operation, and returns it with the rest; none where the bytes are too few.
 pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
-}
-
-/// Returns whether an operation makes less of the files.
-fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
-    match op {
-        FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
-        FileOp::Range { what: RangeOp::Punch, .. } => true,
-        FileOp::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
-            let is_less = |content: &FileContent| size <= content.size();
-            tree.node(*inode).ok().and_then(|node| node.content()).is_some_and(is_less)
-        }),
-        _ => false,
-    }
-}
-
-/// Returns how many bytes of content an operation brings.
-fn content_bytes(op: &FileOp<'_>) -> u64 {
-    match op {
-        FileOp::Write { bytes, .. } => bytes.len() as u64,
-        _ => 0,
-    }
-}
-
-/// Returns whether an operation moves a directory that holds something.
-fn moves_directory(tree: &Tree, op: &FileOp<'_>) -> bool {
-    let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
-    let is_directory = |parent: u64, name: &[u8]| {
-        let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
-        node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
-    };
-    is_directory(*parent, name) || is_directory(*new_parent, new_name)
-}
-
-/// Returns whether an operation outlives the handles of its file.
-///
-/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores no such file, so
-/// after it an opening could not do it again. For the same reason none is a source of bytes for a file that has one:
-/// `Stale`.
-fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
-    let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
-    match op {
-        FileOp::Create { .. }
-        | FileOp::Link { .. }
-        | FileOp::Unlink { .. }
-        | FileOp::Rmdir { .. }
-        | FileOp::Rename { .. } => Ok(true),
-        FileOp::SetAttr { inode, .. }
-        | FileOp::Write { inode, .. }
-        | FileOp::Range { inode, .. }
-        | FileOp::SetXattr { inode, .. }
-        | FileOp::RemoveXattr { inode, .. } => has_name(*inode),
-        FileOp::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
-            (false, true) => Err(TreeError::Stale),
-            (_, is_replayable) => Ok(is_replayable),
-        },
-        FileOp::Drop { .. } => Ok(false),
-    }
 }

@@ -9,6 +9,7 @@ pub mod commands;
 mod commit;
 pub mod contents;
 mod corrections;
+mod file_ops;
 pub mod files;
 pub mod leases;
 pub mod rollback;

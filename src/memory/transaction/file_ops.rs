@@ -1,0 +1,60 @@
+//! What follows from an operation on files: whether it frees room, and what of it a replay could do again.
+
+use crate::workspace::{FileContent, FileOp, RangeOp, Tree, TreeError};
+
+/// Returns whether an operation makes less of the files.
+pub(super) fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
+    match op {
+        FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
+        FileOp::Range { what: RangeOp::Punch, .. } => true,
+        FileOp::SetAttr { inode, attrs } => attrs.size.is_some_and(|size| {
+            let is_less = |content: &FileContent| size <= content.size();
+            tree.node(*inode).ok().and_then(|node| node.content()).is_some_and(is_less)
+        }),
+        _ => false,
+    }
+}
+
+/// Returns how many bytes of content an operation brings.
+pub(super) fn content_bytes(op: &FileOp<'_>) -> u64 {
+    match op {
+        FileOp::Write { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Returns whether an operation moves a directory that holds something.
+pub(super) fn moves_directory(tree: &Tree, op: &FileOp<'_>) -> bool {
+    let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
+    let is_directory = |parent: u64, name: &[u8]| {
+        let node = tree.lookup(parent, name).ok().and_then(|inode| tree.node(inode).ok());
+        node.and_then(|node| node.directory()).is_some_and(|directory| !directory.is_empty())
+    };
+    is_directory(*parent, name) || is_directory(*new_parent, new_name)
+}
+
+/// Returns whether an operation outlives the handles of its file.
+///
+/// What is done to a file without a name does not, and the journal never speaks of it: a seal stores no such file, so
+/// after it an opening could not do it again. For the same reason none is a source of bytes for a file that has one:
+/// `Stale`.
+pub(super) fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeError> {
+    let has_name = |inode: u64| tree.node(inode).map(|node| node.nlink() > 0);
+    match op {
+        FileOp::Create { .. }
+        | FileOp::Link { .. }
+        | FileOp::Unlink { .. }
+        | FileOp::Rmdir { .. }
+        | FileOp::Rename { .. } => Ok(true),
+        FileOp::SetAttr { inode, .. }
+        | FileOp::Write { inode, .. }
+        | FileOp::Range { inode, .. }
+        | FileOp::SetXattr { inode, .. }
+        | FileOp::RemoveXattr { inode, .. } => has_name(*inode),
+        FileOp::Copy { from, to, .. } => match (has_name(*from)?, has_name(*to)?) {
+            (false, true) => Err(TreeError::Stale),
+            (_, is_replayable) => Ok(is_replayable),
+        },
+        FileOp::Drop { .. } => Ok(false),
+    }
+}
