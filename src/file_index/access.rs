@@ -20,6 +20,11 @@ pub struct FileReader {
 }
 
 impl FileReader {
+    /// Returns whether the permission bits of a file give the reader all of some rights, 4 to read and 2 to write.
+    pub fn may_open(&self, tree: &Tree, node: &FileNode, rights: u32) -> bool {
+        self.has(rights, (tree.owner(node), node.gid, node.mode))
+    }
+
     /// Returns whether permission bits give the reader a right in what somebody owns.
     fn has(&self, right: u32, (uid, gid, mode): (u32, u32, u32)) -> bool {
         let bits = if self.uid == uid {
@@ -79,6 +84,6 @@ impl<'a> AccessCheck<'a> {
     }
 
     fn has(&self, right: u32, node: &FileNode) -> bool {
-        self.reader.has(right, (self.tree.owner(node), node.gid, node.mode))
+        self.reader.may_open(self.tree, node, right)
     }
 }

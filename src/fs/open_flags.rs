@@ -1,5 +1,7 @@
 //! What a caller wants to do with a file.
 
+use super::rights::{READ, WRITE};
+
 /// The flags of open(2), as far as they mean something here.
 #[derive(Clone, Copy)]
 pub(super) struct OpenFlags {
@@ -21,6 +23,12 @@ pub(super) struct OpenFlags {
 const RUN: i32 = 0x20;
 
 impl OpenFlags {
+    /// Returns the rights in the file that it takes: of [`READ`] and [`WRITE`].
+    pub fn rights(self) -> u32 {
+        let of = |wanted, right| if wanted { right } else { 0 };
+        of(self.read, READ) | of(self.write || self.truncate, WRITE)
+    }
+
     /// Takes the flags as the kernel sends them.
     pub fn of(flags: i32) -> OpenFlags {
         let has = |flag| flags & flag != 0;

@@ -45,7 +45,8 @@ impl OpenContext {
     }
 }
 
-/// Claims a key, or returns the signal that has it; EEXIST where the caller wants no other than a new one.
+/// Claims a key, or returns the signal that has it; EEXIST where the caller wants no other than a new one. ESTALE where
+/// the one that is there may not be open to the caller: the kernel then looks it up, and decides by its mode.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     context.check_entered()?;
@@ -58,6 +59,10 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
         }
         // The other signal may have expired in between; then the key is claimed again.
         if let Some(signal) = context.memory().signal(context.branch(), &key)? {
+            // The kernel takes what is opened for new, and checks nothing.
+            if !context.mount.permits_by(context.caller, (signal.owner, signal.mode), flags.rights()) {
+                return Err(Errno::ESTALE.into());
+            }
             return Ok(FsNode::Signal(context.view.clone(), key, signal.created));
         }
     }

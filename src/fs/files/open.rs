@@ -1,5 +1,6 @@
 //! Open files in `files/`.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::opened::{InodeKey, OpenIntent};
@@ -48,6 +49,17 @@ impl FileOps<'_> {
             file.edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), mode, ..Attrs::default() } })?;
         }
         Ok(self.add_handle(caller, Open::File(Box::new(file))))
+    }
+
+    /// Returns a file that appeared after the kernel had found nothing of its name: it takes what is opened for new, and checks
+    /// nothing. ESTALE where it has gone again, is no file, or may not be open to the caller: the kernel then looks the
+    /// name up once more, and decides by what is there.
+    pub(super) fn appeared(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
+        let tree = self.tree()?;
+        let inode = tree.lookup(self.inode, name.as_encoded_bytes()).map_err(|_| Errno::ESTALE)?;
+        let (node, reader) = (tree.node(inode)?, self.fs.mount.file_reader(caller));
+        let may = node.kind() == FileKind::File && reader.may_open(&tree, node, flags.rights());
+        if may { Ok(inode) } else { Err(Errno::ESTALE.into()) }
     }
 
     /// What a mapping stores is written when it is too late to refuse it to whoever stored it.

@@ -121,14 +121,12 @@ impl NodeOperations for FileOps<'_> {
         self.open_with(caller, OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) })
     }
 
-    /// Opens the one that is there, where that is not forbidden.
+    /// Opens the one that is there, where that is not forbidden. Linux empties a file also for who opens it for reading.
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
-        let flags = OpenFlags::of(flags);
+        let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) };
         let (inode, is_new) = match self.make_inode(caller, name, Make::File, mode) {
             Ok(inode) => (inode, true),
-            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => {
-                (self.tree()?.lookup(self.inode, name.as_encoded_bytes())?, false)
-            }
+            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => (self.appeared(caller, name, flags)?, false),
             Err(failure) => return Err(failure),
         };
         // A new file is empty already, so emptying it would only be one more operation.

@@ -1,7 +1,8 @@
 //! Requests during which another one comes: where the first has the right to write, and where it has it not yet.
 
-use super::rig::Rig;
+use super::rig::{ANN, ROOT, Rig};
 use crate::fs::errno::Errno;
+use crate::fs::{AttrChanges, Caller};
 use crate::memory::{Actor, FILES_ROOT, FileName, FileOp, RenameHow};
 use crate::sync::without_waiting;
 
@@ -155,4 +156,44 @@ fn a_file_that_is_open_and_takes_a_name_that_is_being_removed_stays_for_its_hand
         }
         assert!(between > 0, "{what}: the other one comes in between");
     }
+}
+
+#[test]
+fn a_create_that_finds_a_file_opens_it_for_who_may_alone() {
+    let rig = Rig::new();
+    let create = |who: Caller, path: &str, flags: i32| {
+        let (directory, name) = path.rsplit_once('/').unwrap();
+        let made = rig.fs.create(who, rig.ino(directory).unwrap(), name.as_ref(), 0o644, flags | libc::O_CREAT);
+        made.map(|(_, handle)| rig.fs.release(handle))
+    };
+    let chmod = |path: &str, mode: u32| {
+        let changes = AttrChanges { mode: Some(mode), ..AttrChanges::default() };
+        rig.fs.setattr(ROOT, rig.ino(path).unwrap(), changes, None).unwrap();
+    };
+    rig.fs.mkdir(ANN, rig.ino("main/branches").unwrap(), "anns".as_ref(), 0o755).unwrap();
+    // Claims through two branches come side by side.
+    let through = "main/branches/anns/shared/signals/secret";
+    for (path, through) in [("main/files/secret", "main/files/secret"), ("main/shared/signals/secret", through)] {
+        rig.write(path, "secret").unwrap();
+        for (mode, flags, found) in [
+            (0o600, libc::O_RDWR, Err(Errno::ESTALE)),
+            (0o600, libc::O_RDONLY, Err(Errno::ESTALE)),
+            (0o600, libc::O_WRONLY | libc::O_TRUNC, Err(Errno::ESTALE)),
+            (0o644, libc::O_RDWR, Err(Errno::ESTALE)),
+            (0o644, libc::O_RDONLY, Ok(())),
+            (0o666, libc::O_RDWR, Ok(())),
+        ] {
+            chmod(path, mode);
+            assert_eq!(create(ANN, through, flags), found, "{path} {mode:o} {flags:o}");
+            create(ROOT, path, flags & !libc::O_TRUNC).unwrap();
+        }
+        assert_eq!(rig.read(path).unwrap(), "secret");
+    }
+    chmod("main/files/secret", 0o644);
+    let emptied = create(ANN, "main/files/secret", libc::O_RDONLY | libc::O_TRUNC);
+    assert_eq!((emptied, rig.read("main/files/secret").unwrap()), (Err(Errno::ESTALE), "secret".into()));
+    // Where a link leads, and what a FIFO is read by, the kernel knows.
+    let files = rig.ino("main/files").unwrap();
+    rig.fs.symlink(ROOT, files, "link".as_ref(), "secret".as_ref()).unwrap();
+    assert_eq!(create(ROOT, "main/files/link", libc::O_RDONLY), Err(Errno::ESTALE));
 }
