@@ -78,7 +78,7 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let mut reading = JournalReading {
         source,
         history: History::new(&manifest.archives, manifest.catalog.start),
-        catalog: manifest.catalog.counted(),
+        catalog: manifest.catalog.recounted(),
         log_tail: LogTail {
             seq: manifest.seq,
             tip: manifest.tip,

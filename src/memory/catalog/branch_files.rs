@@ -79,7 +79,7 @@ pub(in crate::memory) fn without_orphans(state: &Arc<BranchVersion>) -> Arc<Bran
 
 impl Catalog {
     /// Counts anew what its branches take up, for a catalog that was read from a manifest.
-    pub fn counted(mut self) -> Catalog {
+    pub fn recounted(mut self) -> Catalog {
         self.held = Holdings::default();
         self.signals_held = Holdings::default();
         for branch in self.branches.values() {

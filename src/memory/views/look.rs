@@ -295,7 +295,7 @@ impl Memory {
             }
         }
         match catalog.branch(branch)?.parent {
-            Some(parent) if (viewer.reads)(parent) || self.lost_to(branch, hash)? => {
+            Some(parent) if (viewer.reads)(parent) || self.was_decided_against(branch, hash)? => {
                 catalog.retained.find_in(parent, &mut look)
             }
             _ => Ok(None),
@@ -303,7 +303,7 @@ impl Memory {
     }
 
     /// Tells whether a promote or pull of a branch decided against the version of that hash.
-    fn lost_to(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
+    fn was_decided_against(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
         let (reader, mut last_seq) = (self.history_reader(), self.version());
         while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {
             let entry = &reader.entry(step.seq)?.entry;
