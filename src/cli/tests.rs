@@ -4,7 +4,7 @@
 use clap::{Command, CommandFactory, Parser};
 
 use super::{Cli, Verb};
-use crate::verb::{Argument, CommandForm};
+use crate::verb::{Argument, CliForm};
 
 fn command() -> Command {
     let mut command = Cli::command();
@@ -35,7 +35,7 @@ fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
 #[test]
 fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
-    let of_table = crate::verb::VERBS.iter().filter(|spec| matches!(spec.command, CommandForm::OfTable(_)));
+    let of_table = crate::verb::VERBS.iter().filter(|spec| matches!(spec.command, CliForm::OfTable(_)));
     let contract: Vec<&str> =
         "init mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
     let others = "status branches diff log query wait gate guard explore run eval gc verify backup restore clock archive completions man";
@@ -46,8 +46,8 @@ fn every_verb_of_the_contract_is_there() {
 fn the_table_of_verbs_says_which_of_them_are_commands() {
     for spec in crate::verb::VERBS {
         let found = verbs().into_iter().find(|verb| verb.get_name() == spec.name);
-        assert_eq!(found.is_some(), !matches!(spec.command, CommandForm::Lacking), "{}", spec.name);
-        let in_command = |argument: &&Argument| argument.in_command && matches!(spec.command, CommandForm::OfTable(_));
+        assert_eq!(found.is_some(), !matches!(spec.command, CliForm::Lacking), "{}", spec.name);
+        let in_command = |argument: &&Argument| argument.in_command && matches!(spec.command, CliForm::OfTable(_));
         for argument in spec.arguments.iter().filter(in_command) {
             let taken = found.as_ref().unwrap().get_arguments().any(|taken| taken.get_id() == argument.name);
             assert!(taken, "{} {}", spec.name, argument.name);

@@ -3,10 +3,10 @@
 //! An [`Embedder`] is a model's files that run in this process, a server that is asked over HTTP, or a command that
 //! stays. This module knows no store: texts go in, vectors come out. Who calls it holds no lock.
 
-mod command;
 mod http;
 mod identity;
 mod model;
+mod process;
 mod spec;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::command::CommandEmbedder;
 use super::http::HttpEmbedder;
 use super::model::ModelEmbedder;
+use super::process::ProcessEmbedder;
 use super::{EmbedError, Embedder};
 
 /// Which embedder is meant.
@@ -70,7 +70,7 @@ impl EmbedderSpec {
         Ok(match self {
             EmbedderSpec::Folder(folder) => Box::new(ModelEmbedder::open(folder)?),
             EmbedderSpec::Server { url, model } => Box::new(HttpEmbedder::new(url, model, key)),
-            EmbedderSpec::Command(command) => Box::new(CommandEmbedder::new(command)),
+            EmbedderSpec::Command(command) => Box::new(ProcessEmbedder::new(command)),
         })
     }
 }

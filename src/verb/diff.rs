@@ -1,7 +1,7 @@
 //! `diff`: compares two states of a branch, or a state with another branch.
 
 use super::{
-    Argument, Arguments, BranchRight, CommandForm, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
+    Argument, Arguments, BranchRight, CliForm, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::Error;
 
@@ -16,7 +16,7 @@ pub const DIFF: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Object,
-    command: CommandForm::OwnFile,
+    command: CliForm::OwnFile,
     ..VerbSpec::of_owner("diff", diff)
 };
 

@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Arguments, BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
-    VerbSpec,
+    Arguments, BranchRight, Channel, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::Error;
 
@@ -13,7 +12,7 @@ pub(super) const DISCARD: VerbSpec = VerbSpec {
     ends_branch: true,
     channel: Channel::Rmdir,
     report: Report::Discard,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Throws a branch away, with all that it holds",
         target: "The branch to discard: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs discard /mnt/memory/main/branches/agent-7

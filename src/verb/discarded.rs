@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::{Arguments, BranchRight, CommandForm, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec};
+use super::{Arguments, BranchRight, CliForm, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
 pub(super) const DISCARDED: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Facts,
-    command: CommandForm::Lacking,
+    command: CliForm::Lacking,
     ..VerbSpec::of_owner("discarded", discarded)
 };
 

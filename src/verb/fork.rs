@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
-    VerbSpec,
+    Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
 
@@ -36,7 +35,7 @@ pub(super) const FORK: VerbSpec = VerbSpec {
     arguments: &[NAME, FROM, DISCARDED, OWNER, TTL],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     report: Report::Child(NAME),
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Forks a branch, and prints where the new one is",
         target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs fork /mnt/memory/main agent-7

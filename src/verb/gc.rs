@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::spec::DRY_RUN;
-use super::{Argument, Arguments, CommandForm, VerbAnswer, VerbContext, VerbSpec};
+use super::{Argument, Arguments, CliForm, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, parse_duration};
 
 const OLDER_THAN: Argument = Argument::option(
@@ -17,7 +17,7 @@ const OLDER_THAN: Argument = Argument::option(
 pub(super) const GC: VerbSpec = VerbSpec {
     arguments: &[OLDER_THAN, DRY_RUN],
     root_only: true,
-    command: CommandForm::OwnFile,
+    command: CliForm::OwnFile,
     ..VerbSpec::of_owner("gc", gc)
 };
 

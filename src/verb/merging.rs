@@ -2,8 +2,7 @@
 
 use super::spec::DRY_RUN;
 use super::{
-    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
-    VerbSpec,
+    Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::{Error, Hash, MergeKind, MergeOptions};
 
@@ -30,7 +29,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
     dry_run: DRY_RUN_RIGHTS,
     ends_branch: true,
     report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Merges a branch into its parent, in one atomic commit; then the branch is gone",
         target: "The branch to merge: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs merge /mnt/memory/main/branches/agent-7
@@ -45,7 +44,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Merges a branch into its parent; the branch lives on with the parent's new state",
         target: "The branch to promote: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs promote /mnt/memory/main/branches/agent-7
@@ -59,7 +58,7 @@ pub(super) const PULL: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Merges the parent's present state into a branch",
         target: "The branch to bring up to date: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs pull /mnt/memory/main/branches/agent-7

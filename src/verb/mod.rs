@@ -31,7 +31,7 @@ use crate::memory::{Actor, BranchId, Error, Memory, ShownObject, Viewer};
 
 pub use argument::{Argument, ArgumentError, Arguments, Form};
 pub use diff::{DIFF, NEW, OLD};
-pub use spec::{BranchRight, Channel, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbSpec};
+pub use spec::{BranchRight, Channel, CliForm, CliHelp, ParentRight, Report, Rights, VerbSpec};
 
 /// All verbs. Commands are in the order in which help lists them.
 pub const VERBS: &[&VerbSpec] = &[

@@ -1,11 +1,11 @@
 //! `reembed`: has the embedder make all vectors anew, while those before serve.
 
-use super::{Arguments, CommandForm, CommandHelp, VerbAnswer, VerbContext, VerbSpec};
+use super::{Arguments, CliForm, CliHelp, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
 pub(super) const REEMBED: VerbSpec = VerbSpec {
     root_only: true,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Has the embedder make the vectors of all texts anew, while those before serve",
         target: "A root branch in a mount that has an embedder",
         examples: "  engramfs reembed /mnt/memory/main

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Argument, Arguments, CommandForm, CommandHelp, VerbAnswer, VerbContext, VerbSpec};
+use super::{Argument, Arguments, CliForm, CliHelp, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, Side};
 
 /// An id may have blanks in it.
@@ -15,7 +15,7 @@ const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").
 
 pub(super) const RESOLVE: VerbSpec = VerbSpec {
     arguments: &[ID, SIDE],
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Resolves one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
         target: "The branch that is to be merged: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child

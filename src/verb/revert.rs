@@ -3,8 +3,7 @@
 use super::merging::{IF_PLAN, options};
 use super::spec::{DRY_RUN, Run};
 use super::{
-    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
-    VerbSpec,
+    Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::{Error, RevertVerb, Revision};
 
@@ -24,7 +23,7 @@ pub(super) const REVERT: VerbSpec = VerbSpec {
     arguments: &[ENTRY, DRY_RUN, IF_PLAN],
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Takes back what an entry did to a branch, and keeps what came later",
         target: TARGET,
         examples: "  engramfs revert /mnt/memory/main 57
@@ -55,7 +54,7 @@ const fn counted(name: &'static str, about: &'static str, examples: &'static str
         arguments: &[COUNT, DRY_RUN],
         dry_run: DRY_RUN_RIGHTS,
         report: Report::Merge,
-        command: CommandForm::OfTable(CommandHelp { about, target: TARGET, examples }),
+        command: CliForm::OfTable(CliHelp { about, target: TARGET, examples }),
         ..VerbSpec::of_owner(name, run)
     }
 }

@@ -1,6 +1,6 @@
 //! `rollback`: brings a branch, or some of its files, back to an earlier state.
 
-use super::{Argument, Arguments, CommandForm, CommandHelp, Report, VerbAnswer, VerbContext, VerbSpec};
+use super::{Argument, Arguments, CliForm, CliHelp, Report, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, Revision};
 
 const STATE: Argument =
@@ -10,7 +10,7 @@ const PATTERNS: Argument =
 
 pub(super) const ROLLBACK: VerbSpec = VerbSpec {
     arguments: &[STATE, PATTERNS],
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Makes a branch as it was at a checkpoint, after an entry or at a time; the state before stays readable for a while (config/keep)",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs rollback /mnt/memory/main before-cleanup

@@ -1,8 +1,7 @@
 //! `show`: looks something up by its hash, or an entry by its number.
 
 use super::{
-    Argument, Arguments, BranchRight, CommandForm, CommandHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext,
-    VerbSpec,
+    Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
 use crate::memory::{Error, ShowTarget};
 
@@ -26,7 +25,7 @@ pub(super) const SHOW: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Object,
-    command: CommandForm::OfTable(CommandHelp {
+    command: CliForm::OfTable(CliHelp {
         about: "Prints a version of a record, an entry of the lineage or a head by its hash, as JSON; of a file its bytes. \
                 An entry is found by its number, too",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",

@@ -28,7 +28,7 @@ pub struct VerbSpec {
     /// How it is asked for in a mount.
     pub channel: Channel,
     /// Whether it is a command of the program, too, and with which help.
-    pub command: CommandForm,
+    pub command: CliForm,
     /// What its command prints.
     pub report: Report,
     /// Does it, for a caller whose rights were checked.
@@ -46,18 +46,18 @@ pub enum Channel {
 
 /// Whether a verb is a command, too.
 #[derive(Clone, Copy, Debug)]
-pub enum CommandForm {
+pub enum CliForm {
     /// It is none: only a mount has it.
     Lacking,
     /// It takes a branch and the verb's arguments.
-    OfTable(CommandHelp),
+    OfTable(CliHelp),
     /// It takes something else, and has a file of its own in `cli/commands/`.
     OwnFile,
 }
 
 /// What the help of a command says. None of the sentences ends in a period, as clap has it.
 #[derive(Clone, Copy, Debug)]
-pub struct CommandHelp {
+pub struct CliHelp {
     /// What it does, as the list of commands and its own page begin.
     pub about: &'static str,
     /// Help of the argument that names the branch.
@@ -139,7 +139,7 @@ impl VerbSpec {
             ends_branch: false,
             root_only: false,
             channel: Channel::Ctl,
-            command: CommandForm::Lacking,
+            command: CliForm::Lacking,
             report: Report::Facts,
             run,
         }

@@ -9,7 +9,7 @@ use crate::cli::output::Output;
 use crate::cli::render::{facts, outcome};
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Document;
-use crate::verb::{Argument, Arguments, CommandForm, CommandHelp, Form, Report, VERBS, Verb, VerbAnswer, VerbSpec};
+use crate::verb::{Argument, Arguments, CliForm, CliHelp, Form, Report, VERBS, Verb, VerbAnswer, VerbSpec};
 
 const TARGET: &str = "target";
 
@@ -21,10 +21,10 @@ pub struct VerbCommand {
     arguments: Arguments,
 }
 
-fn commands() -> impl Iterator<Item = (&'static VerbSpec, CommandHelp)> {
+fn commands() -> impl Iterator<Item = (&'static VerbSpec, CliHelp)> {
     VERBS.iter().copied().filter_map(|spec| match spec.command {
-        CommandForm::OfTable(help) => Some((spec, help)),
-        CommandForm::OwnFile | CommandForm::Lacking => None,
+        CliForm::OfTable(help) => Some((spec, help)),
+        CliForm::OwnFile | CliForm::Lacking => None,
     })
 }
 
@@ -58,7 +58,7 @@ impl FromArgMatches for VerbCommand {
     }
 }
 
-fn definition(spec: &'static VerbSpec, help: CommandHelp) -> Command {
+fn definition(spec: &'static VerbSpec, help: CliHelp) -> Command {
     let target = Arg::new(TARGET).value_name("TARGET").required(true).help(help.target);
     let taken = spec.arguments.iter().filter(|argument| argument.in_command);
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(

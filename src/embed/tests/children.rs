@@ -1,6 +1,6 @@
 //! Commands of the tests' own.
 
-use super::super::command::CommandEmbedder;
+use super::super::process::ProcessEmbedder;
 use super::*;
 
 /// Answers each line with one vector for each text: its number of letters and the number of lines so far. It trusts that
@@ -13,7 +13,7 @@ const GOOD: &str = r#"count=0; while IFS= read -r line; do count=$((count + 1));
 
 #[test]
 fn a_command_stays_and_answers_line_by_line() {
-    let embedder = CommandEmbedder::new(GOOD);
+    let embedder = ProcessEmbedder::new(GOOD);
     assert_eq!(embedder.embed(TextKind::Document, &["ab", "abc"], LIMIT).unwrap(), [[2.0, 1.0], [3.0, 1.0]]);
     assert_eq!(embedder.embed(TextKind::Query, &["abcd"], LIMIT).unwrap(), [[4.0, 2.0]]);
     assert_eq!(embedder.name(), "cmd:count=0;");
@@ -24,12 +24,12 @@ fn a_command_that_dies_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
     let once = format!(r#"echo x >> {}; read line; echo '{{"vectors":[[1,2]]}}'"#, count.display());
-    let embedder = CommandEmbedder::new(&once);
+    let embedder = ProcessEmbedder::new(&once);
     for _ in 0..3 {
         assert_eq!(embedder.embed(TextKind::Document, &["a"], LIMIT).unwrap(), [[1.0, 2.0]]);
     }
     assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 3);
-    let error = CommandEmbedder::new("exit 3").embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
+    let error = ProcessEmbedder::new("exit 3").embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
     assert!(matches!(&error, EmbedError::Unreachable(why) if why.contains("ended")), "{error}");
 }
 
@@ -37,7 +37,7 @@ fn a_command_that_dies_is_started_again() {
 fn nonsense_and_refusals_are_told_apart() {
     let embed = |line: &str| {
         let command = format!("while read request; do echo '{line}'; done");
-        CommandEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err()
+        ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err()
     };
     assert!(matches!(embed("what?"), EmbedError::Answer(_)));
     assert!(matches!(embed(r#"{"vectors":[[1],[2]]}"#), EmbedError::Answer(_)), "two for one text");
@@ -48,7 +48,7 @@ fn nonsense_and_refusals_are_told_apart() {
 fn a_command_that_hangs_is_given_up_in_time_and_killed_with_all_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("pid");
-    let embedder = CommandEmbedder::new(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
+    let embedder = ProcessEmbedder::new(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
     let start = std::time::Instant::now();
     let error = embedder.embed(TextKind::Document, &["a"], Duration::from_millis(700)).unwrap_err();
     assert!(matches!(error, EmbedError::TimedOut(_)) && start.elapsed() < Duration::from_secs(5), "{error}");
@@ -73,7 +73,7 @@ fn a_command_does_not_hold_the_standard_error_of_its_server() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("link");
     let embedder =
-        CommandEmbedder::new(&format!("readlink /proc/$$/fd/2 > {}; echo complaint >&2; {GOOD}", link.display()));
+        ProcessEmbedder::new(&format!("readlink /proc/$$/fd/2 > {}; echo complaint >&2; {GOOD}", link.display()));
     assert_eq!(embedder.embed(TextKind::Document, &["abc"], LIMIT).unwrap(), [[3.0, 1.0]]);
     let own = std::fs::read_link("/proc/self/fd/2").unwrap();
     let of_command = std::fs::read_to_string(link).unwrap();
@@ -86,7 +86,7 @@ fn a_command_does_not_hold_the_standard_error_of_its_server() {
 fn after_a_text_on_which_the_command_hangs_the_next_ones_are_embedded() {
     let hangs_on_zz = GOOD.replace("do count=", r#"do case "$line" in *zz*) sleep 600;; esac; count="#);
     for kind in [TextKind::Document, TextKind::Query] {
-        let embedder = CommandEmbedder::new(&hangs_on_zz);
+        let embedder = ProcessEmbedder::new(&hangs_on_zz);
         let error = embedder.embed(kind, &["zz"], Duration::from_millis(300)).unwrap_err();
         assert!(matches!(error, EmbedError::TimedOut(_)), "{error}");
         if kind == TextKind::Query {
@@ -99,7 +99,7 @@ fn after_a_text_on_which_the_command_hangs_the_next_ones_are_embedded() {
 
 #[test]
 fn a_query_goes_before_the_documents_that_wait() {
-    let embedder = std::sync::Arc::new(CommandEmbedder::new(&format!("sleep 0.5; {GOOD}")));
+    let embedder = std::sync::Arc::new(ProcessEmbedder::new(&format!("sleep 0.5; {GOOD}")));
     let documents: Vec<_> = (0..3)
         .map(|_| {
             let embedder = embedder.clone();

@@ -1,4 +1,4 @@
-//! An embedder that is a command: a child that stays, gets a line of JSON for some texts and answers with one.
+//! An embedder that is a command: a child process that stays, gets a line of JSON for some texts and answers with one.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,14 +24,14 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 type Vectors = Result<Vec<Vec<f32>>, EmbedError>;
 
 /// A command that stays.
-pub struct CommandEmbedder {
+pub struct ProcessEmbedder {
     name: String,
     description: Vec<u8>,
-    queue: Arc<CommandQueue>,
+    queue: Arc<ProcessQueue>,
 }
 
 /// What the thread that speaks with the child has to do. Whoever asks waits for its answer and for no lock.
-struct CommandQueue {
+struct ProcessQueue {
     command: String,
     state: Mutex<QueueState>,
     changed: Condvar,
@@ -63,13 +63,13 @@ struct Job {
 }
 
 #[derive(Serialize)]
-struct CommandRequest<'a> {
+struct EmbedRequest<'a> {
     kind: &'static str,
     texts: &'a [&'a str],
 }
 
 #[derive(Deserialize)]
-struct CommandAnswer {
+struct EmbedAnswer {
     vectors: Option<Vec<Vec<f32>>>,
     error: Option<String>,
 }
@@ -81,19 +81,19 @@ struct RunningChild {
     output: BufReader<ChildStdout>,
 }
 
-impl CommandEmbedder {
+impl ProcessEmbedder {
     /// Makes an embedder of a command line for the shell; starts nothing yet. Its name is `cmd:` and the file name of
     /// the first word.
-    pub fn new(command: &str) -> CommandEmbedder {
+    pub fn new(command: &str) -> ProcessEmbedder {
         let program = command.split_whitespace().next().unwrap_or_default();
         let name = format!("cmd:{}", program.rsplit('/').next().unwrap_or(program));
-        let queue = CommandQueue { command: command.to_owned(), state: Mutex::default(), changed: Condvar::default() };
-        CommandEmbedder { name, description: format!("cmd:{command}").into_bytes(), queue: Arc::new(queue) }
+        let queue = ProcessQueue { command: command.to_owned(), state: Mutex::default(), changed: Condvar::default() };
+        ProcessEmbedder { name, description: format!("cmd:{command}").into_bytes(), queue: Arc::new(queue) }
     }
 
     /// Puts a job into the queue, one of a query before all others, and returns its number and where its answer comes.
     fn submit(&self, kind: TextKind, texts: &[&str]) -> Result<(u64, Receiver<Vectors>), EmbedError> {
-        let mut line = serde_json::to_vec(&CommandRequest { kind: kind.name(), texts }).unwrap_or_default();
+        let mut line = serde_json::to_vec(&EmbedRequest { kind: kind.name(), texts }).unwrap_or_default();
         line.push(b'\n');
         let (reply, answer) = channel();
         let mut state = self.queue.state.lock();
@@ -119,7 +119,7 @@ impl CommandEmbedder {
     }
 }
 
-impl Embedder for CommandEmbedder {
+impl Embedder for ProcessEmbedder {
     fn name(&self) -> &str {
         &self.name
     }
@@ -146,7 +146,7 @@ impl Embedder for CommandEmbedder {
     }
 }
 
-impl Drop for CommandEmbedder {
+impl Drop for ProcessEmbedder {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         state.stop = true;
@@ -159,7 +159,7 @@ impl Drop for CommandEmbedder {
     }
 }
 
-impl CommandQueue {
+impl ProcessQueue {
     /// Takes back a job that nobody waits for any longer; with `kill_child` also from a child that is at it, or that has let it
     /// wait for one that was given up before.
     fn give_up(&self, number: u64, kill_child: bool) {
@@ -235,14 +235,14 @@ impl CommandQueue {
                 return Err(EmbedError::Unreachable(format!("the command ended{status} ({error})")));
             }
         };
-        let answer: Result<CommandAnswer, _> = serde_json::from_slice(&line);
+        let answer: Result<EmbedAnswer, _> = serde_json::from_slice(&line);
         let (vectors, keeps) = match answer {
             Err(error) => (Err(EmbedError::Answer(format!("its line is not understood: {error}"))), false),
             // A refusal is an answer, too: the child stays in step and is kept.
-            Ok(CommandAnswer { error: Some(error), .. }) => {
+            Ok(EmbedAnswer { error: Some(error), .. }) => {
                 (Err(EmbedError::Refused(error.chars().take(200).collect())), true)
             }
-            Ok(CommandAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.text_count), true),
+            Ok(EmbedAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.text_count), true),
         };
         if keeps {
             *running = Some(child);
