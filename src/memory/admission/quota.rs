@@ -118,7 +118,13 @@ impl Memory {
             let (files, base) = (branch.state.files(), branch.base.files());
             let size = files.node(inode).map_or(0, |node| node.size());
             let before = file_bytes(files, base, inode);
-            Ok(Usage { bytes: end.max(size) as i64 - before, ..Usage::default() })
+            // A cut leaves less than what was there; only a size that is the present one leaves the content as it is.
+            let after = match op {
+                FileOp::SetAttr { .. } if end == size => before,
+                FileOp::SetAttr { .. } => end as i64,
+                _ => end.max(size) as i64,
+            };
+            Ok(Usage { bytes: after - before, ..Usage::default() })
         })
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::disk::ForgetfulDisk;
 use crate::memory::{
-    Actor, Environment, MergeKind, OpenMode, PurgeOptions, RecordEdit, RecordPatch, SharedLogEntryInput, View,
+    Actor, EditError, Environment, MergeKind, OpenMode, PurgeOptions, RecordEdit, RecordPatch, SharedLogEntryInput,
+    View,
 };
 
 #[test]
@@ -167,6 +168,44 @@ fn files_count_by_their_size_where_they_differ() {
     assert!(!write(fork, inherited, 1), "the whole file would be its own");
     assert!(write(fork, own, 1000), "what is there already counts once");
     assert_eq!(rig.memory.files(&View::Branch(fork)).unwrap().node(own).unwrap().size(), 1000);
+}
+
+/// Its former length is none of the branch's own: what is left of it is.
+#[test]
+fn a_file_of_the_base_counts_what_a_cut_leaves_of_it() {
+    let rig = rig();
+    let edit = |branch, op: FileOp<'_>| match rig.memory.edit(&rig.who, branch, op) {
+        Ok(outcome) => Ok(outcome.inode),
+        Err(EditError::Refused(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    };
+    let create = |name: &[u8]| FileOp::Create {
+        parent: crate::workspace::ROOT,
+        name: crate::workspace::FileName::new(name).unwrap(),
+        make: crate::workspace::Make::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let inodes = [b"a", b"b", b"c"].map(|name| {
+        let inode = edit(rig.main, create(name)).ok().unwrap();
+        edit(rig.main, FileOp::Write { inode, offset: 0, bytes: vec![b'x'; 8000].into() }).ok().unwrap();
+        inode
+    });
+    let fork = rig.fork(rig.main, "fork").unwrap();
+    rig.quota(fork, "bytes=1000");
+    let cut = |file: usize, size: u64| {
+        edit(fork, FileOp::SetAttr { inode: inodes[file], attrs: Attrs { size: Some(size), ..Attrs::default() } })
+    };
+    cut(0, 0).unwrap();
+    cut(1, 900).unwrap();
+    assert!(is_over(cut(2, 101)) && is_over(cut(2, 9000)) && is_over(cut(0, 101)));
+    cut(2, 8000).unwrap();
+    cut(2, 100).unwrap();
+    assert!(is_over(cut(0, 1)), "all of the quota is used");
+    rig.memory.check_quota(fork, |_| Ok(Usage::default())).unwrap();
+    let catalog = rig.memory.catalog().clone();
+    assert_eq!(usage(catalog.branch(fork).unwrap()).unwrap().bytes, 1000);
 }
 
 /// It is no branch that somebody made, and what is in it is no edit of the branch above it.
