@@ -71,6 +71,14 @@ impl OwnMount {
         }
     }
 
+    /// Stands for a mount that somebody has taken away already.
+    #[cfg(test)]
+    #[expect(clippy::unwrap_used, reason = "a test may panic")]
+    pub fn gone() -> Self {
+        let identity = identity(&pin(Path::new("/")).unwrap()).unwrap();
+        Self { path: "/proc/no mount".into(), identity, source: "none".into(), is_direct: true }
+    }
+
     /// Takes the mount out of the tree if it is still there, and logs what became of it.
     pub fn leave(&self) {
         match self.detach() {

@@ -43,8 +43,9 @@ pub enum SessionEnd {
     Signal(i32),
 }
 
-enum Event {
-    Started(NoticeChannel),
+/// What [`serve`] hears of a mount; `C` is the channel that its start hands over.
+enum Event<C = NoticeChannel> {
+    Started(C),
     Answered(io::Result<ProbeAnswer>),
     Signal(i32),
     Ended(io::Result<()>),
@@ -98,16 +99,16 @@ fn run_session<F: Filesystem>(fs: F, fd: OwnedFd, threads: usize, events: &Sende
     let _ = events.send(Event::Ended(outcome));
 }
 
-struct Service<'a> {
+struct Service<'a, C = NoticeChannel> {
     attachment: Attachment,
     session: JoinHandle<()>,
     path: &'a Path,
-    events: Sender<Event>,
-    inbox: Receiver<Event>,
+    events: Sender<Event<C>>,
+    inbox: Receiver<Event<C>>,
 }
 
-impl Service<'_> {
-    fn run(&self, ready: impl FnOnce(NoticeChannel)) -> Result<SessionEnd, MountError> {
+impl<C: Send + 'static> Service<'_, C> {
+    fn run(&self, ready: impl FnOnce(C)) -> Result<SessionEnd, MountError> {
         let mut ready = Some(ready);
         let mut channel = None;
         let deadline = Instant::now() + START_LIMIT;
@@ -121,8 +122,9 @@ impl Service<'_> {
                     Attachment::Adopted => call(&mut ready, started),
                 },
                 Event::Answered(answer) => {
-                    self.check(answer)?;
-                    if let Some(channel) = channel.take() {
+                    if self.is_alive(answer)?
+                        && let Some(channel) = channel.take()
+                    {
                         call(&mut ready, channel);
                     }
                 }
@@ -135,7 +137,7 @@ impl Service<'_> {
         }
     }
 
-    fn next_event(&self, deadline: Option<Instant>) -> Result<Event, MountError> {
+    fn next_event(&self, deadline: Option<Instant>) -> Result<Event<C>, MountError> {
         // An adopted descriptor has no deadline: who mounted it may take their time to use it.
         let event = match (deadline, &self.attachment) {
             (Some(end), Attachment::Mounted(_)) => {
@@ -156,11 +158,11 @@ impl Service<'_> {
         thread.map(drop).map_err(|source| self.session_error(source))
     }
 
-    fn check(&self, answer: io::Result<ProbeAnswer>) -> Result<(), MountError> {
+    fn is_alive(&self, answer: io::Result<ProbeAnswer>) -> Result<bool, MountError> {
         match answer {
-            Ok(ProbeAnswer::Alive) => Ok(()),
+            Ok(ProbeAnswer::Alive) => Ok(true),
             // The session's own end says more, and is on its way.
-            Ok(ProbeAnswer::Dead) => Ok(()),
+            Ok(ProbeAnswer::Dead) => Ok(false),
             Ok(ProbeAnswer::Denied) => Err(self.no_answer(io::ErrorKind::PermissionDenied.into())),
             Ok(ProbeAnswer::Silent) => Err(self.no_answer(io::ErrorKind::TimedOut.into())),
             Ok(ProbeAnswer::Failed(errno)) => Err(self.no_answer(io::Error::from_raw_os_error(errno))),
@@ -214,8 +216,42 @@ impl Service<'_> {
     }
 }
 
-fn call(ready: &mut Option<impl FnOnce(NoticeChannel)>, channel: NoticeChannel) {
+fn call<C>(ready: &mut Option<impl FnOnce(C)>, channel: C) {
     if let Some(ready) = ready.take() {
         ready(channel);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    /// Serves a mount of which this is heard; returns its outcome and whether it was said to be ready.
+    fn heard(told: Vec<Event<()>>) -> (Result<SessionEnd, MountError>, bool) {
+        let (events, inbox) = mpsc::channel();
+        told.into_iter().for_each(|event| events.send(event).unwrap());
+        let attachment = Attachment::Mounted(OwnMount::gone());
+        let session = std::thread::spawn(|| ());
+        let mut is_ready = false;
+        let service = Service { attachment, session, path: Path::new("/mnt"), events, inbox };
+        let outcome = service.run(|()| is_ready = true);
+        (outcome, is_ready)
+    }
+
+    /// The session can be dropped before its end is told, so that its root is asked in between.
+    #[test]
+    fn a_mount_that_died_before_its_first_answer_is_never_ready() {
+        for errno in [libc::ECONNABORTED, libc::EPROTO] {
+            let end = || Event::Ended(Err(io::Error::from_raw_os_error(errno)));
+            let (outcome, is_ready) = heard(vec![Event::Started(()), Event::Answered(Ok(ProbeAnswer::Dead)), end()]);
+            assert!(!is_ready && matches!(outcome, Err(MountError::Session { .. })), "{errno}: {is_ready} {outcome:?}");
+        }
+        let (outcome, is_ready) = heard(vec![
+            Event::Started(()),
+            Event::Answered(Ok(ProbeAnswer::Alive)),
+            Event::Ended(Err(io::Error::from_raw_os_error(libc::ECONNABORTED))),
+        ]);
+        assert!(is_ready && matches!(outcome, Ok(SessionEnd::Unmounted)), "the control: {is_ready} {outcome:?}");
     }
 }
