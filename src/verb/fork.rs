@@ -58,10 +58,8 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
         (None, Some(name)) => Some(memory.find_ended(actor, branch, name)?),
         (None, None) => None,
     };
-    let fork = memory.fork_from(actor, branch, arguments.required(&NAME), from.as_ref(), owner)?;
-    if let Some(age) = arguments.get(&TTL) {
-        memory.set(actor, fork, Setting::Ttl, age)?;
-    }
+    let (name, ttl) = (arguments.required(&NAME), arguments.get(&TTL));
+    let fork = memory.fork_with_ttl(actor, branch, name, from.as_ref(), owner, ttl)?;
     let mut answer = json!({"status": "forked", "branch": &*memory.info(fork)?.path});
     if let Some(from) = from {
         answer["from"] = from.to_json();

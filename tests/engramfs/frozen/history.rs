@@ -305,7 +305,8 @@ fn imports(memory: &Memory) {
     memory.import_agents(&who(), cases, &names).unwrap();
     memory.import_log(&who(), cases).unwrap().finish_closed(0, "case@7").unwrap();
     memory.append_log(&who(), cases, &[SharedLogEntryInput::parse("goes on").unwrap()]).unwrap();
-    let child = memory.fork(&who(), cases, "child", None).unwrap();
+    // Longer than any later build will be away.
+    let child = memory.fork_with_ttl(&who(), cases, "child", None, None, Some("36500d")).unwrap();
     memory.import_log_at_base(&who(), child, 1).unwrap();
 }
 

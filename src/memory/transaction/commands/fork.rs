@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::lineage::{Detail, EntryOp};
 use crate::memory::admission::quota::Usage;
+use crate::memory::catalog::settings::{Setting, check};
 use crate::memory::catalog::{Branch, BranchId, CatalogChange, Revision, StateSource, with_owner, without_orphans};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
@@ -21,23 +22,33 @@ pub(super) struct ForkBranch {
     pub from: Option<StateSource>,
     /// Whose it is; nothing for whoever forks.
     pub owner: Option<u32>,
+    /// Its [`Setting::Ttl`] in place of the one that it would begin with.
+    pub ttl: Option<Arc<str>>,
 }
 
 pub(super) const FORK: CommandSpec =
     CommandSpec { code: 2, name: "fork", read: |input| Ok(Box::new(ForkBranch::read(input)?)) };
+
+pub(super) const FORK_WITH_TTL: CommandSpec =
+    CommandSpec { code: 29, name: "fork_with_ttl", read: |input| Ok(Box::new(ForkBranch::read_with_ttl(input)?)) };
 
 impl ForkBranch {
     fn read(input: &mut Reader<'_>) -> Result<ForkBranch, CodecError> {
         let (parent, name, from) = (BranchId::read(input)?, input.text()?.into(), StateSource::read(input)?);
         // One more than the owner's number, or 0 for none.
         let owner = input.number()?.checked_sub(1).map(|uid| u32::try_from(uid).map_err(|_| CodecError::Number));
-        Ok(ForkBranch { parent, name, from, owner: owner.transpose()? })
+        Ok(ForkBranch { parent, name, from, owner: owner.transpose()?, ttl: None })
+    }
+
+    fn read_with_ttl(input: &mut Reader<'_>) -> Result<ForkBranch, CodecError> {
+        let fork = ForkBranch::read(input)?;
+        Ok(ForkBranch { ttl: Some(input.text()?.into()), ..fork })
     }
 }
 
 impl Command for ForkBranch {
     fn spec(&self) -> &'static CommandSpec {
-        &FORK
+        if self.ttl.is_some() { &FORK_WITH_TTL } else { &FORK }
     }
 
     fn write(&self, out: &mut Writer) {
@@ -47,6 +58,9 @@ impl Command for ForkBranch {
             Some(source) => source.write(out),
         };
         out.number(self.owner.map_or(0, |uid| u64::from(uid) + 1));
+        if let Some(ttl) = &self.ttl {
+            out.text(ttl);
+        }
     }
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
@@ -77,6 +91,9 @@ impl Command for ForkBranch {
         if let (Some(ended), Some(from)) = (ended, from_state) {
             // The base comes back as well, so that the branch's own edits can still be merged.
             (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
+        }
+        if let Some(ttl) = &self.ttl {
+            branch.settings = branch.settings.with(Setting::Ttl, &check(Setting::Ttl, ttl)?);
         }
         let text = (owner != log_record.uid).then(|| owner.to_string().into());
         let label = self.from.as_ref().and_then(StateSource::label).cloned();
@@ -113,9 +130,24 @@ impl Memory {
         from: Option<&FoundState>,
         owner: Option<u32>,
     ) -> Result<BranchId, Error> {
+        self.fork_with_ttl(who, parent, name, from, owner, None)
+    }
+
+    /// As [`Memory::fork_from`], with a value for [`Setting::Ttl`] in the same entry: the fork has it, or is not there.
+    ///
+    /// Fails as that does, and with kind `Invalid` where the setting has no such value.
+    pub fn fork_with_ttl(
+        &self,
+        who: &Actor,
+        parent: BranchId,
+        name: &str,
+        from: Option<&FoundState>,
+        owner: Option<u32>,
+        ttl: Option<&str>,
+    ) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
         let from = from.map(|state| state.source.clone());
-        let command = || Ok(ForkBranch { parent, name: name.into(), from, owner });
+        let command = || Ok(ForkBranch { parent, name: name.into(), from, owner, ttl: ttl.map(Arc::from) });
         Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
     }
 }
@@ -124,8 +156,8 @@ impl Memory {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::disk::ForgetfulDisk;
-    use crate::memory::{Environment, Kind, OpenMode};
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::memory::{Environment, Kind, OpenMode, View};
     use crate::object::{Hash, Time};
 
     /// A name may be reserved by a later release than the one that gave it to a branch.
@@ -139,11 +171,39 @@ mod tests {
             let packs = &memory.storage.trees;
             let context = PlanContext { catalog: &catalog, seq: 9, packs, segment: &segment, is_replayed };
             let (parent, name) = (catalog.roots["main"], "vectors".into());
-            let command = Box::new(ForkBranch { parent, name, from: None, owner: None });
+            let command = Box::new(ForkBranch { parent, name, from: None, owner: None, ttl: None });
             let log_record = LogRecord { time: Time(1), planned: Time(1), uid: 0, command };
             log_record.command.prepare(&context, &log_record)
         };
         assert!(fork(true).is_ok());
         assert_eq!(fork(false).err().map(|error| error.kind()), Some(Kind::Invalid));
+    }
+
+    /// Nothing else ends a fork that nobody comes back for.
+    #[test]
+    fn a_fork_has_its_ttl_or_is_not_there() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let mut refused = 0;
+        for nth in 1..6 {
+            let disk = Arc::new(FaultyDisk::new(ForgetfulDisk::new()));
+            let memory = Memory::open_on(disk.clone(), OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+            let main = memory.root("main").unwrap();
+            // From then on, or a change that frees room would use what is kept for it.
+            disk.plan(Fault { sticky: true, ..Fault::once(nth, &[DiskCall::Write], libc::ENOSPC) });
+            let outcome = memory.fork_with_ttl(&who, main, "z", None, None, Some("1h"));
+            refused += usize::from(outcome.is_err());
+            disk.clear();
+            let ttl = |memory: &Memory| {
+                let fork = memory.child(main, "z")?;
+                Some(memory.setting(&View::Branch(fork), Setting::Ttl).unwrap())
+            };
+            let found = ttl(&memory);
+            assert_eq!(found.as_deref(), outcome.is_ok().then_some("1h"), "a disk that is full at write {nth}");
+            let after_a_crash = Arc::new(disk.inner().power_cut_keep_all());
+            let memory =
+                Memory::open_on(after_a_crash, OpenMode::Existing, None, Environment::real(who.clone())).unwrap();
+            assert_eq!(ttl(&memory), found, "replayed");
+        }
+        assert!(0 < refused && refused < 5, "{refused} of the writes are of the fork");
     }
 }

@@ -70,6 +70,7 @@ pub const COMMANDS: &[&CommandSpec] = &[
     &integration::REVERT,
     &kept_dropped::KEPT_DROPPED,
     &import::IMPORT,
+    &fork::FORK_WITH_TTL,
     &shared_log::APPEND,
     &archive_log::ARCHIVE_LOG,
     &leases::LEASE_LOST,

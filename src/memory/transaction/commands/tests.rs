@@ -65,11 +65,15 @@ fn every_command_reads_back() {
         RecordChange::Cursor(SharedLogCursor { owner: 3, entry: 70 }),
     ];
     round_trip(MakeRoot { name: name.clone(), settings: Settings::default() });
-    round_trip(ForkBranch { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX) });
+    round_trip(ForkBranch { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX), ttl: None });
+    for ttl in ["1h", ""] {
+        let ttl = Some(ttl.into());
+        round_trip(ForkBranch { parent: branch, name: name.clone(), from: None, owner: None, ttl });
+    }
     let sources = [StateSource::Checkpoint("cp".into()), StateSource::Entry(44), StateSource::Ended(45)];
     for source in &sources {
         let from = Some(source.clone());
-        round_trip(ForkBranch { parent: branch, name: name.clone(), from, owner: None });
+        round_trip(ForkBranch { parent: branch, name: name.clone(), from, owner: None, ttl: None });
         round_trip(RollBack { branch, source: source.clone(), files: None });
     }
     round_trip(CommitRecords { branch, changes });
@@ -154,6 +158,6 @@ fn the_format_says_which_codes_there_are() {
 
 #[test]
 fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
-    let fork = ForkBranch { parent: BranchId(1), name: "agent-7".into(), from: None, owner: None };
+    let fork = ForkBranch { parent: BranchId(1), name: "agent-7".into(), from: None, owner: None, ttl: None };
     assert!(bytes_of(fork).len() <= 24);
 }
