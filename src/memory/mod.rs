@@ -58,7 +58,7 @@ pub use error::{
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
-pub use maintenance::expiry::{OpenFiles, WritersHeld};
+pub use maintenance::expiry::{OpenFiles, OpenersHeld, WritersHeld};
 pub use maintenance::gc::GUARD_PREFIX;
 pub use maintenance::purge::PurgeOptions;
 pub use merging::find_state::FoundState;

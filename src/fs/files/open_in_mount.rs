@@ -1,24 +1,36 @@
 //! Tells the store which files are open, since a file that loses its last name lives on for its handles, and what is taken in
-//! place of others must have no writer meanwhile.
+//! place of others must be opened by nobody meanwhile.
 
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use super::FilesOf;
+use super::opened::HeldOpens;
 use crate::fs::mount_context::MountContext;
-use crate::memory::{BranchId, OpenFiles, WritersHeld};
+use crate::memory::{BranchId, OpenFiles, OpenersHeld, WritersHeld};
 
 /// The mount that the store asks. It is held weakly: the store outlives a mount, and must not keep it alive.
 pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
 
-/// Lets files be opened for writing again when it is dropped.
-struct HeldWriters {
+/// Lets files be opened again when it is dropped.
+struct Held {
     mount: Arc<MountContext>,
     files: FilesOf,
+    held: HeldOpens,
 }
 
-impl Drop for HeldWriters {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.mount.opened.release_writers(&self.files);
+        self.mount.opened.release(&self.files, self.held);
+    }
+}
+
+impl OpenInMount {
+    fn hold(&self, branch: BranchId, held: HeldOpens) -> (Vec<u64>, Box<dyn Any>) {
+        let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
+        let files = FilesOf::branch(branch);
+        let open = mount.opened.hold(&files, held);
+        (open, Box::new(Held { mount, files, held }))
     }
 }
 
@@ -28,9 +40,10 @@ impl OpenFiles for OpenInMount {
     }
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
-        let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
-        let files = FilesOf::branch(branch);
-        let open = mount.opened.hold_writers(&files);
-        (open, Box::new(HeldWriters { mount, files }))
+        self.hold(branch, HeldOpens::Writers)
+    }
+
+    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
+        self.hold(branch, HeldOpens::All)
     }
 }

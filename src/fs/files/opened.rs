@@ -13,7 +13,7 @@ pub(in crate::fs) type InodeKey = (FilesOf, u64);
 #[derive(Default)]
 pub(in crate::fs) struct OpenInodes {
     inodes: Mutex<HashMap<InodeKey, Uses>>,
-    /// Some inode is no longer about to lose a name, or files may be opened for writing again.
+    /// Some inode is no longer about to lose a name, or files may be opened again.
     unblocked: Condvar,
 }
 
@@ -24,6 +24,24 @@ pub(in crate::fs) enum OpenIntent {
     Run,
     /// A mapping may store by it: it reads and writes.
     Map,
+}
+
+/// Which handles of a tree's files nobody gets for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fs) enum HeldOpens {
+    /// Those that write.
+    Writers,
+    All,
+}
+
+impl HeldOpens {
+    /// The number that stands for all inodes of a tree which are held so; no inode has it.
+    fn inode(self) -> u64 {
+        match self {
+            HeldOpens::Writers => 0,
+            HeldOpens::All => u64::MAX,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -46,13 +64,16 @@ impl Uses {
 }
 
 impl OpenInodes {
-    /// Counts a handle. While a name of the inode is being taken away it waits, for no longer than
-    /// one edit takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
+    /// Counts a handle. While a name of the inode is being taken away, or handles like this one are held, it waits, for no
+    /// longer than one change of the branch takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
     /// gives up. That is the only failure.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
         // Looked at again after each wake-up: all who wait are woken, and another name may be about to go by then.
-        while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0) || (writes && is_held(&inodes, &key.0)) {
+        while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0)
+            || is_held(&inodes, &key.0, HeldOpens::All)
+            || (writes && is_held(&inodes, &key.0, HeldOpens::Writers))
+        {
             if !may_wait() {
                 return Err(Failure::would_wait());
             }
@@ -98,20 +119,20 @@ impl OpenInodes {
         self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }
 
-    /// Returns the inodes of a tree that are open for writing. No other one is opened so until
-    /// [`OpenInodes::release_writers`].
-    pub fn hold_writers(&self, files: &FilesOf) -> Vec<u64> {
+    /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::release`].
+    pub fn hold(&self, files: &FilesOf, held: HeldOpens) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
-        // Set before writers are listed, under one lock: whoever comes later waits, and whoever came before is in the
+        // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
         // list.
-        inodes.entry((files.clone(), WRITERS)).or_default().pending_unlinks += 1;
-        let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.writers > 0);
+        inodes.entry((files.clone(), held.inode())).or_default().pending_unlinks += 1;
+        let is_open = |uses: &Uses| if held == HeldOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
+        let open = inodes.iter().filter(|((of, _), uses)| of == files && is_open(uses));
         open.map(|((_, inode), _)| *inode).collect()
     }
 
-    /// Takes [`OpenInodes::hold_writers`] back.
-    pub fn release_writers(&self, files: &FilesOf) {
-        let (mut inodes, key) = (self.inodes.lock(), (files.clone(), WRITERS));
+    /// Takes [`OpenInodes::hold`] back.
+    pub fn release(&self, files: &FilesOf, held: HeldOpens) {
+        let (mut inodes, key) = (self.inodes.lock(), (files.clone(), held.inode()));
         if let Some(uses) = inodes.get_mut(&key) {
             uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
         }
@@ -147,11 +168,8 @@ impl OpenInodes {
     }
 }
 
-/// Stands for all inodes of a tree that may be opened for writing; no inode has this number.
-const WRITERS: u64 = 0;
-
-fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FilesOf) -> bool {
-    inodes.get(&(files.clone(), WRITERS)).is_some_and(|uses| uses.pending_unlinks > 0)
+fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FilesOf, held: HeldOpens) -> bool {
+    inodes.get(&(files.clone(), held.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
 fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &InodeKey) {
@@ -231,15 +249,37 @@ mod tests {
         let opened = OpenInodes::default();
         opened.open(&key(), true).unwrap();
         opened.open(&(key().0, 8), false).unwrap();
-        assert_eq!(opened.hold_writers(&key().0), [7]);
+        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [7]);
         opened.open(&key(), false).unwrap();
         assert_eq!(without_waiting(|| opened.open(&key(), true)).unwrap_err().errno(), Errno::EAGAIN);
-        opened.release_writers(&key().0);
+        opened.release(&key().0, HeldOpens::Writers);
         opened.open(&key(), true).unwrap();
         for writes in [true, false, true] {
             assert!(opened.close(&key(), writes).is_none());
         }
-        assert_eq!(opened.hold_writers(&key().0), [0_u64; 0]);
+        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [0_u64; 0]);
+    }
+
+    #[test]
+    fn nobody_opens_while_all_are_held() {
+        let opened = OpenInodes::default();
+        opened.open(&key(), false).unwrap();
+        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [0_u64; 0]);
+        assert_eq!(opened.hold(&key().0, HeldOpens::All), [7]);
+        opened.release(&key().0, HeldOpens::Writers);
+        for inode in [7, 8] {
+            let refused = without_waiting(|| opened.open(&(key().0, inode), false));
+            assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
+        }
+        opened.open(&(FilesOf::branch(BranchId(2)), 7), false).unwrap();
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| opened.open(&(key().0, 8), false).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!opening.is_finished());
+            opened.release(&key().0, HeldOpens::All);
+        });
+        assert!(opened.close(&key(), false).is_none());
+        assert_eq!(opened.of(&key().0), [8]);
     }
 
     #[test]

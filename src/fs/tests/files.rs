@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::rig::{ANN, ROOT, Rig};
+use crate::fs::files::OpenInMount;
 use crate::fs::{AttrChanges, Errno, FileKind, FsOptions, Kernel, TimeSet};
-use crate::memory::{Time, View};
-use crate::sync::Mutex;
+use crate::memory::{BranchId, OpenFiles, OpenersHeld, Time, View, WritersHeld};
+use crate::sync::{Mutex, without_waiting};
 
 /// A branch with a directory and two files.
 fn filled() -> Rig {
@@ -350,6 +351,59 @@ fn what_is_opened_while_it_is_removed_is_there_or_gone() {
     }
     let main = View::Branch(rig.memory.root("main").unwrap());
     assert_eq!(rig.memory.files(&main).unwrap().orphans().count(), 0);
+}
+
+/// Says which files are open, and then has somebody open one more before the store goes on.
+struct OpensMeanwhile {
+    rig: Arc<Rig>,
+    of_mount: OpenInMount,
+    ino: u64,
+    opened: Mutex<Vec<Result<u64, Errno>>>,
+}
+
+impl OpensMeanwhile {
+    fn open_one(&self) {
+        let open = || without_waiting(|| self.rig.fs.open(ROOT, self.ino, libc::O_RDONLY));
+        let opened = std::thread::scope(|scope| scope.spawn(open).join().unwrap());
+        self.opened.lock().push(opened);
+    }
+}
+
+impl OpenFiles for OpensMeanwhile {
+    fn open(&self, branch: BranchId) -> Vec<u64> {
+        let open = self.of_mount.open(branch);
+        self.open_one();
+        open
+    }
+
+    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
+        self.of_mount.hold_writers(branch)
+    }
+
+    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
+        let open = self.of_mount.hold_openers(branch);
+        self.open_one();
+        open
+    }
+}
+
+/// A handle that was given out is good for the file, however late it came.
+#[test]
+fn nobody_gets_a_file_that_a_rollback_is_about_to_take_away() {
+    let rig = Arc::new(Rig::new());
+    rig.write("main/ctl", "checkpoint before\n").unwrap();
+    rig.write("main/files/f", "text").unwrap();
+    let ino = rig.ino("main/files/f").unwrap();
+    let of_mount = OpenInMount(Arc::downgrade(&rig.fs.mount));
+    let meanwhile = Arc::new(OpensMeanwhile { rig: rig.clone(), of_mount, ino, opened: Mutex::default() });
+    rig.memory.ask_for_open_files(Some(meanwhile.clone()));
+    rig.write("main/ctl", "rollback before\n").unwrap();
+    // Each of the two would keep the other alive.
+    rig.memory.ask_for_open_files(None);
+    let opened = meanwhile.opened.lock().clone();
+    let read = opened.iter().map(|opened| opened.and_then(|handle| rig.read_on(handle, 0))).collect::<Vec<_>>();
+    assert_eq!(read, [Err(Errno::EAGAIN)], "who may wait opens it afterwards, and finds it gone");
+    assert_eq!(rig.fs.open(ROOT, ino, libc::O_RDONLY), Err(Errno::ESTALE));
 }
 
 #[test]

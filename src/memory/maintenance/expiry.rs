@@ -19,18 +19,29 @@ pub trait OpenFiles: Send + Sync {
     /// Returns the inodes that are open for writing. From then on nobody opens another one for writing, until the
     /// guard is dropped.
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld);
+
+    /// Returns the inodes that are open, as [`OpenFiles::open`] does. From then on nobody opens another one at all,
+    /// until the guard is dropped.
+    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld);
 }
 
 /// As long as it lives, no file of a branch is opened for writing.
 pub type WritersHeld = Box<dyn std::any::Any>;
 
-/// Whoever does not tell who writes: all that is open may be written to.
+/// As long as it lives, no file of a branch is opened.
+pub type OpenersHeld = Box<dyn std::any::Any>;
+
+/// Whoever does not tell who writes, and holds nobody: all that is open may be written to.
 impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
     fn open(&self, branch: BranchId) -> Vec<u64> {
         self(branch)
     }
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
+        (self(branch), Box::new(()))
+    }
+
+    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
         (self(branch), Box::new(()))
     }
 }
@@ -99,6 +110,13 @@ impl Memory {
     pub(in crate::memory) fn hold_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersHeld)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
         open.map(|open| open.hold_writers(branch))
+    }
+
+    /// Returns which files of a branch are open, and keeps others from being opened until what is returned is dropped.
+    /// None where nobody tells what is open.
+    pub(in crate::memory) fn hold_openers(&self, branch: BranchId) -> Option<(Vec<u64>, OpenersHeld)> {
+        let open = self.maintenance.expiry.open_files.lock().clone();
+        open.map(|open| open.hold_openers(branch))
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.

@@ -15,7 +15,7 @@ use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
-use crate::memory::{Actor, BranchEvent, Error, Memory, Replaced};
+use crate::memory::{Actor, BranchEvent, Error, Memory, OpenersHeld, Replaced};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{allow_waiting, may_wait};
 
@@ -312,7 +312,8 @@ impl Memory {
             prepared.op,
             EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert | EntryOp::Purge
         );
-        let replaced = if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Vec::new() };
+        let (replaced, held) =
+            if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Default::default() };
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let owners = || {
             let catalog = self.catalog();
@@ -324,6 +325,7 @@ impl Memory {
         // Asked before and after: a branch may end, or get another owner.
         let before = owners();
         self.catalog.write().apply(prepared.branch, prepared.op, prepared.steps, signed.entry.seq, signed.entry.time);
+        drop(held);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
         // After the catalog: whoever reads of an entry finds what it did.
@@ -331,10 +333,10 @@ impl Memory {
         (Arc::new(signed), replaced)
     }
 
-    /// Lets open files live on in the files that are about to be put in place of others; returns
-    /// both. An opening knows nothing of this, as no entry and no head does.
-    fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> Vec<Replaced> {
-        let mut replaced = Vec::new();
+    /// Lets open files live on in the files that are about to be put in place of others; returns both, and what keeps
+    /// more from being opened until that is done. An opening knows nothing of this, as no entry and no head does.
+    fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> (Vec<Replaced>, Vec<OpenersHeld>) {
+        let (mut replaced, mut guards) = (Vec::new(), Vec::new());
         for step in steps {
             if let CatalogChange::Purged(branches) = step {
                 // Nothing lives on that is open: it would keep its bytes.
@@ -344,7 +346,10 @@ impl Memory {
             let Some(before) = catalog.branches.get(branch).map(|branch| branch.state.files().clone()) else {
                 continue;
             };
-            let open = self.open_files(*branch);
+            // Held before the list: who opened before is in it, and who opens later finds the files that come.
+            let (open, held) = self.hold_openers(*branch).unzip();
+            guards.extend(held);
+            let open = open.unwrap_or_default();
             if !open.is_empty() || state.files().orphans().next().is_some() {
                 let mut files = state.files().clone();
                 files.keep_open(&before, &open);
@@ -352,7 +357,7 @@ impl Memory {
             }
             replaced.push(Replaced { branch: *branch, before, after: state.files().clone() });
         }
-        replaced
+        (replaced, guards)
     }
 
     /// Tells all listeners of a change, and wakes the threads that have something to do then. No lock may be held.
