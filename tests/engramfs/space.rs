@@ -249,8 +249,23 @@ fn status_tells_what_retained_states_alone_hold() {
     memory.gc(&who(), None, false).unwrap();
     let kept = status()["bytes_kept"].as_u64().unwrap();
     assert!((100_000..110_000).contains(&kept), "{}", status());
-    assert!(status()["kept_since"].as_str().unwrap().ends_with('Z'));
+    let since = status()["kept_since"].clone();
+    let entries = memory.lineage_lines(main, false).unwrap();
+    let times = entries.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["time"].clone());
+    assert!(times.clone().any(|time| time == since), "{since}");
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    write(&memory, child, "b", &text(&mut chance, 150_000));
+    memory.discard(&who(), child).unwrap();
+    memory.gc(&who(), None, false).unwrap();
+    let with_child = status()["bytes_kept"].as_u64().unwrap();
+    assert!((kept + 150_000..kept + 165_000).contains(&with_child), "an ended child's count: {}", status());
+    assert_eq!(status()["kept_since"], since);
     memory.set(&who(), main, Setting::Keep, "0s").unwrap();
     memory.gc(&who(), None, false).unwrap();
-    assert!(status()["kept_since"].is_null() && status()["bytes_kept"] == 0, "{}", status());
+    let left = status()["bytes_kept"].as_u64().unwrap();
+    assert!(
+        status()["kept_since"].is_null() && (150_000..165_000).contains(&left),
+        "the child keeps its own: {}",
+        status()
+    );
 }

@@ -298,6 +298,8 @@ impl Memory {
 mod tests {
     use std::sync::Arc;
 
+    use serde_json::json;
+
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, Environment, OpenMode};
@@ -324,6 +326,26 @@ mod tests {
             for part in figure.as_object().into_iter().flat_map(|parts| parts.keys()) {
                 assert!(names(row, part), "docs/SEMANTICS.md says nothing of {key}.{part}");
             }
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_does_not_fit_is_cut_and_all_else_stays() {
+        let actor = Actor { uid: 1, gid: 1, name: "u1".into() };
+        let environment = Environment::real(actor);
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let view = View::Branch(memory.resolve("main").unwrap());
+        for (characters, fits) in [(100, true), (1_000_000, false)] {
+            let error = json!({ "code": "conflicts", "message": "ß".repeat(characters), "seq": 3 });
+            let live = LiveStatus { temporaries: 2, last_error: Some(error.clone()) };
+            let line = memory.status_with(&view, live).unwrap();
+            assert_eq!(line.len(), padded_bytes("main"));
+            let shown: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(shown["last_error"] == error, fits);
+            let message = shown["last_error"]["message"].as_str().unwrap();
+            assert!(!message.is_empty() && message.chars().all(|character| character == 'ß'));
+            let rest = [&shown["last_error"]["code"], &shown["last_error"]["seq"], &shown["temporaries"]];
+            assert_eq!(rest, [&json!("conflicts"), &json!(3), &json!(2)]);
         }
     }
 

@@ -44,6 +44,21 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
     assert!(!there("episodic/open"));
 }
 
+#[test]
+fn a_fork_inherits_the_lifetime_of_a_rule() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "episodic/** text ttl=1h\n** text").unwrap();
+    let fork = memory.fork(&who(), main, "fork", None).unwrap();
+    for path in ["episodic/old", "notes/old"] {
+        write(&memory, fork, path, "x");
+    }
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    memory.gc(&who(), None, false).unwrap();
+    assert!(read(&memory, fork, "episodic/old").is_none() && read(&memory, fork, "notes/old").is_some());
+}
+
 /// By the store's clock since the last write or merge of the content: a copy brings the mtime of its original along, and
 /// a fork or a pull writes nothing.
 #[test]
