@@ -20,7 +20,7 @@ pub struct GraphBuilder<'a> {
     pub(super) section: Vec<u8>,
     pub(super) hierarchy: Hierarchy,
     /// How many steps are done, of all passes: see [`GraphBuilder::total`].
-    pub(super) done: usize,
+    pub(super) steps_done: usize,
     pub(super) scratch: WalkScratch,
 }
 
@@ -37,7 +37,7 @@ pub fn build(
 ) -> Option<Vec<u8>> {
     let mut builder = GraphBuilder::new(rows, metric, params);
     while !builder.step(STEP) {
-        if !progress(builder.done(), builder.total()) {
+        if !progress(builder.steps_done(), builder.total()) {
             return None;
         }
     }
@@ -59,13 +59,13 @@ impl<'a> GraphBuilder<'a> {
         let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
         let mut growing = GrowingGraph::new(space, params.links);
         growing.begin(&levels);
-        Self { params, growing, section, hierarchy, done: 0, scratch: WalkScratch::default() }
+        Self { params, growing, section, hierarchy, steps_done: 0, scratch: WalkScratch::default() }
     }
 
     /// Returns how many steps are done, those before an interruption included.
     #[must_use]
-    pub fn done(&self) -> usize {
-        self.done
+    pub fn steps_done(&self) -> usize {
+        self.steps_done
     }
 
     /// Returns how many steps there are: for each row with a vector one a pass and two that take
@@ -78,19 +78,19 @@ impl<'a> GraphBuilder<'a> {
     /// Does up to `steps` more steps and tells whether all are done.
     pub fn step(&mut self, steps: usize) -> bool {
         let nodes = self.growing.nodes();
-        let end = self.total().min(self.done.saturating_add(steps));
-        while self.done < end {
-            let node = scattered(self.done % nodes, nodes);
-            match self.done / nodes {
+        let end = self.total().min(self.steps_done.saturating_add(steps));
+        while self.steps_done < end {
+            let node = scattered(self.steps_done % nodes, nodes);
+            match self.steps_done / nodes {
                 pass if pass < self.params.passes => self.link(node, pass),
                 // All lists are shortened before the first is checked, so that a check sees the links that the finished
                 // graph has.
                 pass if pass == self.params.passes => self.growing.shorten(node),
                 _ => self.check(node),
             }
-            self.done += 1;
+            self.steps_done += 1;
         }
-        self.done == self.total()
+        self.steps_done == self.total()
     }
 
     /// Looks for a node and links it with what is found. Those of the sample are linked already

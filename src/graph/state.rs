@@ -39,7 +39,7 @@ impl<'a> GraphBuilder<'a> {
         let mut bytes = vec![0; HEADER_BYTES + self.section.len() + lists.len() * 4];
         bytes[..PRINT_AT].copy_from_slice(&MAGIC);
         bytes[PRINT_AT..SUM_AT].copy_from_slice(&fingerprint(space.rows, space.metric, self.params).to_le_bytes());
-        bytes[DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.done as u64).to_le_bytes());
+        bytes[DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.steps_done as u64).to_le_bytes());
         put(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
         bytes[HEADER_BYTES..][..self.section.len()].copy_from_slice(&self.section);
         put_all(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
@@ -73,7 +73,7 @@ impl<'a> GraphBuilder<'a> {
         if !growing.restore(lists) {
             return None;
         }
-        let builder = Self { params, growing, section, hierarchy, done, scratch: Default::default() };
+        let builder = Self { params, growing, section, hierarchy, steps_done: done, scratch: Default::default() };
         // Beyond all steps the end would never be met, and `finish` would not return.
         (done <= builder.total()).then_some(builder)
     }

@@ -313,7 +313,7 @@ fn a_build_interrupted_anywhere_gives_the_same_bytes() {
             let mut steps = 0;
             while !builder.step(every) {
                 steps += 1;
-                assert_eq!(builder.done(), steps * every);
+                assert_eq!(builder.steps_done(), steps * every);
                 if steps % 10 == 1 || every > 1 {
                     let saved = builder.save();
                     builder = GraphBuilder::resume(rows.rows(), metric, Params::default(), &saved).unwrap();

@@ -130,7 +130,7 @@ fn check_moved(
         batch.clear();
         Ok::<_, Error>(())
     };
-    let missing = moved.each(start.first, |entries| {
+    let missing = moved.for_each_run(start.first, |entries| {
         archived.entries += entries.len() as u64;
         archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
         let expected = batch.last().map_or(last.seq, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;

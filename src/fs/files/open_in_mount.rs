@@ -36,7 +36,7 @@ impl OpenInMount {
 
 impl OpenFiles for OpenInMount {
     fn open(&self, branch: BranchId) -> Vec<u64> {
-        self.0.upgrade().map(|mount| mount.opened.of(&FilesOf::branch(branch))).unwrap_or_default()
+        self.0.upgrade().map(|mount| mount.opened.inodes_with_handles(&FilesOf::branch(branch))).unwrap_or_default()
     }
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {

@@ -161,7 +161,7 @@ impl OpenInodes {
     }
 
     /// Returns the inodes of a tree that have handles.
-    pub fn of(&self, files: &FilesOf) -> Vec<u64> {
+    pub fn inodes_with_handles(&self, files: &FilesOf) -> Vec<u64> {
         let inodes = self.inodes.lock();
         let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.handles > 0);
         open.map(|((_, inode), _)| *inode).collect()
@@ -227,7 +227,7 @@ mod tests {
         assert!(leaving.is_open);
         assert!(!leaving.orphaned());
         drop(leaving);
-        assert_eq!(opened.of(&key().0), [7]);
+        assert_eq!(opened.inodes_with_handles(&key().0), [7]);
         assert!(opened.close(&key(), false).is_none());
         assert!(opened.close(&key(), false).is_some());
         assert!(opened.inodes.lock().is_empty());
@@ -279,7 +279,7 @@ mod tests {
             opened.release(&key().0, HeldOpens::All);
         });
         assert!(opened.close(&key(), false).is_none());
-        assert_eq!(opened.of(&key().0), [8]);
+        assert_eq!(opened.inodes_with_handles(&key().0), [8]);
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
             assert!(!opening.is_finished());
             drop(leaving);
         });
-        assert_eq!(opened.of(&key().0), [7]);
+        assert_eq!(opened.inodes_with_handles(&key().0), [7]);
     }
 }
 

@@ -57,8 +57,12 @@ impl MountContext {
     /// Has the kernel forget all open files of a tree that is gone, so that reading them asks, and is
     /// told that they are.
     pub fn files_gone(&self, files: &FilesOf) {
-        let open: Vec<u64> =
-            self.opened.of(files).into_iter().filter_map(|inode| self.file_numbers.number(files, inode)).collect();
+        let open: Vec<u64> = self
+            .opened
+            .inodes_with_handles(files)
+            .into_iter()
+            .filter_map(|inode| self.file_numbers.number(files, inode))
+            .collect();
         if !open.is_empty() {
             let branch = files.view.branch();
             self.notifier.notify_and_wait(

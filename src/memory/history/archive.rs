@@ -180,7 +180,7 @@ impl Archive {
     /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where it
     /// should be, and few blocks of the file are touched. Few hashes begin alike, so it is nearly always one or none;
     /// the caller compares the whole hash. Fails as [`Archive::hash_row`] does.
-    pub fn like(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
+    pub fn candidates(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
         let slack = 4 * self.count.isqrt() + 16;

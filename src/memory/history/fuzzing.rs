@@ -14,7 +14,7 @@ const ROWS: u64 = 20;
 /// Reads the archive of that name in the folder of moved entries as `verify` does, and as those do that are shown a history.
 pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     if let Ok(moved) = MovedEntries::open(&disk) {
-        let _ = moved.each(u64::MAX, |_| Ok(()));
+        let _ = moved.for_each_run(u64::MAX, |_| Ok(()));
     }
     let blobs = BlobStore::over(disk, super::ARCHIVE_FOLDER);
     let Ok(archive) = Archive::find(&blobs, name) else { return };

@@ -194,7 +194,7 @@ impl Check {
         if entry.seq == archive.first {
             self.steps_seen.clear();
         }
-        if !archive.like(blobs, &signed.hash)?.contains(&entry.seq) {
+        if !archive.candidates(blobs, &signed.hash)?.contains(&entry.seq) {
             return Err(archive.damaged(&format!("entry {} is not found by its hash", entry.seq)));
         }
         if entry.branch_id != 0 {

@@ -73,7 +73,7 @@ impl MovedEntries {
     ///
     /// Each file is checked whole. Kind `Damaged` where a file is not what was written, or two have the same entries.
     /// An error of `each` ends it.
-    pub fn each(
+    pub fn for_each_run(
         &self,
         first: u64,
         mut each: impl FnMut(Vec<SignedEntry>) -> Result<(), Error>,

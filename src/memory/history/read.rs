@@ -121,9 +121,9 @@ impl<'a> HistoryReader<'a> {
     /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first. Kind
     /// `Damaged` where an archive is not what was written.
     pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
-        let mut numbers = self.snapshot.tail.read().like(hash);
+        let mut numbers = self.snapshot.tail.read().candidates(hash);
         for archive in self.snapshot.archives.iter().rev() {
-            numbers.extend(archive.like(self.blobs, hash)?);
+            numbers.extend(archive.candidates(self.blobs, hash)?);
         }
         for seq in numbers {
             let signed = self.entry(seq)?;

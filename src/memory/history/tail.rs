@@ -276,7 +276,7 @@ impl HistoryTail {
     }
 
     /// Returns the numbers of entries that may have a hash: those whose hashes begin with the same four bytes.
-    pub fn like(&self, hash: &Hash) -> Vec<u64> {
+    pub fn candidates(&self, hash: &Hash) -> Vec<u64> {
         let wanted = print(hash);
         let places = self.prints.iter().enumerate().filter(|(_, print)| **print == wanted);
         places.map(|(place, _)| self.first + place as u64).collect()

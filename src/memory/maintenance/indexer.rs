@@ -315,18 +315,18 @@ fn build(
     log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
     let kept = unfinished::resume(disk, &name, metric, || rows, params);
     let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
-    let mut saved = builder.done();
+    let mut saved = builder.steps_done();
     while !builder.step(STEPS_AT_ONCE) {
-        let rows_done = builder.done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
+        let rows_done = builder.steps_done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
         let stopped = !indexer.progress(name, rows_done);
-        if stopped || builder.done() - saved >= STEPS_BETWEEN_SAVES {
-            saved = builder.done();
+        if stopped || builder.steps_done() - saved >= STEPS_BETWEEN_SAVES {
+            saved = builder.steps_done();
             if let Err(error) = unfinished::save(disk, &name, metric, &builder) {
                 log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
             }
         }
         // `is_outgrown` comes last, since it goes through all branches.
-        if stopped || (builder.done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
+        if stopped || (builder.steps_done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
             return Ok(None);
         }
     }

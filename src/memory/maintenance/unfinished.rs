@@ -158,7 +158,7 @@ mod tests {
         let disk = ForgetfulDisk::new();
         disk.create(PATH).unwrap().write_all_at(bytes, 0).unwrap();
         let builder = columns.resume(&disk)?;
-        let done = builder.done();
+        let done = builder.steps_done();
         assert!(builder.finish() == columns.begin().finish(), "it is that of a build without an interruption");
         Some(done)
     }
