@@ -102,7 +102,7 @@ impl CoarsePlace<'_> {
 pub struct CoarseSource<'a> {
     /// The int8 code, see [`quantize`](super::quantize).
     pub bytes: &'a [i8],
-    /// What one step of the int8 code is worth.
+    /// What one step of the int8 code is worth: a value is about its code times this.
     pub scale: f32,
     /// The row's length, as [`norm`](super::norm) gives it.
     pub norm: f32,

@@ -42,7 +42,7 @@ const ALL_BYTES: [&str; 2] = ["scrub", "reserve"];
 /// Longest value on a line, in characters.
 const VALUE_CHARS_MAX: usize = 160;
 
-/// Returns one `key  value` line for each fact of an object.
+/// Returns one `key  value` line for each fact of an object, in the order of `ORDER` and then by name.
 pub fn render(object: &Value) -> String {
     let Some(map) = object.as_object() else { return format!("{object}\n") };
     let rank = |key: &str| ORDER.iter().position(|known| *known == key).unwrap_or(ORDER.len());

@@ -20,7 +20,7 @@ pub enum ImportedState {
 }
 
 impl ImportedState {
-    /// Returns what its entry calls it, and which one it is.
+    /// Returns what its entry calls it, and which one it is; none where a branch has just one of it.
     pub fn label(&self) -> (&'static str, Option<Arc<str>>) {
         match self {
             ImportedState::Settings(_) => ("settings", None),

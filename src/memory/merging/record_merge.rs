@@ -30,7 +30,7 @@ struct PlannedRecord {
     decision: Option<Decision>,
 }
 
-/// The records of a merge, worked out.
+/// The records of a merge, worked out with no lock held; it counts for the states it was made from alone.
 #[derive(Clone)]
 pub struct RecordMerge {
     /// What the child changed, in order of ids, and what becomes of each.

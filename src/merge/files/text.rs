@@ -143,7 +143,7 @@ fn single_lines<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], Option<usize>> {
     places
 }
 
-/// The length of the longest rising subsequence.
+/// The length of the longest rising subsequence, in n log n steps: how many lines stayed in their order.
 fn longest_rising(numbers: impl Iterator<Item = usize>) -> usize {
     // The smallest number in which a subsequence of each length can end.
     let mut ends: Vec<usize> = Vec::new();

@@ -21,7 +21,7 @@ pub(in crate::memory) struct EmbedderSlot {
 
 #[derive(Default)]
 struct SlotState {
-    /// What it is, once it answered.
+    /// What it is; none until it answered, and again once it does not.
     identity: Option<Arc<EmbedderIdentity>>,
     /// Why it does not answer.
     embed_error: Option<EmbedError>,
