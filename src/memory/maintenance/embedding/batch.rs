@@ -19,6 +19,8 @@ pub(super) type KeyedText = (Hash, String);
 pub(super) struct BatchEmbedder<'a> {
     pub slot: &'a EmbedderSlot,
     pub record: &'a EmbedderRecord,
+    /// Called after each call that gave vectors: while one text is waited for, status shows those of the others.
+    pub progress: &'a dyn Fn(),
 }
 
 impl BatchEmbedder<'_> {
@@ -86,6 +88,7 @@ impl BatchEmbedder<'_> {
         let keyed = batch.iter().zip(vectors);
         let keyed = keyed.map(|((hash, _), vector)| (*hash, Arc::new(DerivedVector::new(vector))));
         self.slot.insert(self.record, keyed.collect());
+        (self.progress)();
         Ok(batch.len())
     }
 }

@@ -156,13 +156,15 @@ impl EmbeddingWorker {
     /// Embeds texts in batches, each of which counts at once; stops where something was written meanwhile. The store is
     /// not held while the embedder works.
     fn embed(&self, goal: &EmbeddingGoal, texts: &[KeyedText]) -> Result<usize, Interruption> {
-        let embedder = BatchEmbedder { slot: &self.slot, record: &goal.record };
-        let mut count = 0;
-        for batch in texts.chunks(self.slot.embedder.batch()) {
-            count += embedder.embed(batch).map_err(Interruption::Embedder)?;
+        let progress = || {
             if let Some(memory) = self.memory.upgrade() {
                 memory.maintenance.embedding.step();
             }
+        };
+        let embedder = BatchEmbedder { slot: &self.slot, record: &goal.record, progress: &progress };
+        let mut count = 0;
+        for batch in texts.chunks(self.slot.embedder.batch()) {
+            count += embedder.embed(batch).map_err(Interruption::Embedder)?;
             if self.slot.is_woken() || self.slot.is_stopping() {
                 break;
             }
