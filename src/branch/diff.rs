@@ -10,7 +10,7 @@ use crate::segment::{Row, SegmentError};
 
 /// One record that is not the same in two states.
 pub struct RecordDifference {
-    /// The record's id.
+    /// The id under which both states were searched.
     pub id: Arc<str>,
     /// Its version in the first state; none where that lacks the record.
     pub old: Option<Row>,

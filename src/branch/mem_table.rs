@@ -39,7 +39,7 @@ impl Default for MemTable {
 }
 
 impl MemTable {
-    /// Tells whether there are none.
+    /// Tells whether there are none: all that the branch sees is sealed.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -70,6 +70,7 @@ impl MemTable {
         self.by_id.range::<_, str>((after.map_or(Unbounded, Excluded), Unbounded))
     }
 
+    /// Goes through the ids whose versions differ; what both tables share is passed over by address.
     pub(super) fn diff<'a>(&'a self, new: &'a MemTable) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
         self.by_id.diff(&new.by_id)
     }
@@ -89,6 +90,7 @@ impl MemTable {
         }
     }
 
+    /// Takes a version out, and hides it in the cache; an id that is not there changes nothing.
     pub(super) fn remove(&mut self, id: &str) {
         if self.by_id.remove(id).is_some()
             // A version is either uncached or a visible row of the cache, never both.

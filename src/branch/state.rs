@@ -89,12 +89,12 @@ impl BranchVersion {
         hasher.finish()
     }
 
-    /// Returns the sum of the hashes of all records.
+    /// Returns the set hash of all visible records; files are not in it.
     pub fn sum(&self) -> &SetHash {
         &self.sum
     }
 
-    /// Returns the files.
+    /// Returns the tree of `files/`, which the head covers beside the records.
     pub fn files(&self) -> &Tree {
         &self.files
     }
@@ -110,7 +110,7 @@ impl BranchVersion {
         self.head = OnceLock::new();
     }
 
-    /// Returns what the records add up to.
+    /// Returns what the visible records add up to. It is kept up with each change, so asking costs nothing.
     pub fn totals(&self) -> RowTotals {
         self.totals
     }

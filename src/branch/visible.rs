@@ -37,7 +37,7 @@ impl Visible {
         Visible { rows, count: rows, chunks: Arc::new(chunks) }
     }
 
-    /// Returns the number of visible rows.
+    /// Returns how many rows are visible. It is kept up with each change, so asking costs nothing.
     pub fn count(&self) -> u32 {
         self.count
     }

@@ -58,14 +58,14 @@ fn failure(error: &EmbedError, exit: Exit) -> CommandError {
     CommandError::new(exit, "bad_embedder", error.to_string(), error.hint())
 }
 
-/// Returns where models are looked for by name.
+/// Returns where models are looked for by name, in this order: `ENGRAMFS_MODELS`, the user's folder, the system's.
 pub fn model_folders() -> Vec<PathBuf> {
     let set = std::env::var_os(MODELS).map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/engramfs/models"));
     set.into_iter().chain(home).chain([PathBuf::from("/usr/share/engramfs/models")]).collect()
 }
 
-/// Returns the folders of models that are there.
+/// Returns the folders of models in all those places, sorted by path; a place that can't be listed has none.
 pub fn models() -> Vec<PathBuf> {
     let folders = model_folders();
     let inside = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();

@@ -47,12 +47,12 @@ impl Output {
         Output { json, colour: wanted && able && !json, sink: BufWriter::new(Box::new(io::stdout())) }
     }
 
-    /// Returns whether programs read it.
+    /// Returns whether programs read it, as `--json` says.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Returns whether colours are wanted.
+    /// Returns whether colours are wanted: on a terminal that has them, without `NO_COLOR` and `--json`.
     pub fn is_coloured(&self) -> bool {
         self.colour
     }

@@ -9,21 +9,21 @@ pub enum DiskCall {
     Open,
     /// `write_all_at`.
     Write,
-    /// `sync` of a file.
+    /// `sync` of a file; that of a folder is another kind.
     Sync,
     /// `sync_dir`.
     SyncDir,
-    /// `rename`.
+    /// `rename`, one call also where it changes two folders.
     Rename,
     /// `remove`.
     Remove,
-    /// `set_len`.
+    /// `set_len`, whether it cuts or grows the file.
     SetLen,
     /// `read_exact_at`.
     Read,
     /// `list`.
     List,
-    /// `map`.
+    /// `map` itself; reads of what is mapped are no calls of a disk.
     Map,
 }
 
@@ -71,6 +71,7 @@ impl Fault {
         Self { nth, kinds, errno, short_write: false, sticky: false }
     }
 
+    /// Tells whether the call of that number, from 1, is to fail; 0 as `nth` plans none.
     pub(super) fn hits(&self, call: u64) -> bool {
         self.nth != 0 && (call == self.nth || (self.sticky && call > self.nth))
     }

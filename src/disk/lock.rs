@@ -30,7 +30,7 @@ pub enum LockError {
     /// Another process, or another lock of this one, has the store.
     #[error("{} is held by {holder}", path.display())]
     Held {
-        /// The lock file.
+        /// Path of the lock file that is taken.
         path: PathBuf,
         /// What the holder wrote about itself, or "another process" when it wrote nothing.
         holder: String,
@@ -38,9 +38,9 @@ pub enum LockError {
     /// The lock file could not be opened, locked or written.
     #[error("cannot lock {}: {source}", path.display())]
     Io {
-        /// The lock file.
+        /// Path of the lock file that failed.
         path: PathBuf,
-        /// What the system said.
+        /// The error of opening, locking or writing it.
         source: io::Error,
     },
 }

@@ -133,7 +133,7 @@ impl std::fmt::Debug for dyn DiskFile {
 /// Tells how full a file system is; bytes and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Size in bytes.
+    /// Size of the file system in bytes, whether used or not.
     pub total_bytes: u64,
     /// Bytes that no file holds, including those reserved for root.
     pub free_bytes: u64,

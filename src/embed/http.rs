@@ -22,6 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Characters of a server's complaint that are passed on.
 const COMPLAINT_CHARS: usize = 200;
 
+/// Asks a server for vectors by the OpenAI embeddings request, 64 texts at a time.
 pub struct HttpEmbedder {
     name: String,
     model: String,

@@ -48,9 +48,9 @@ pub enum EmbedError {
     /// A model's folder lacks something, or holds what can't be run here.
     #[error("the model in {folder} can't be used: {reason}")]
     Model {
-        /// The folder.
+        /// Path of the model's folder, for the message.
         folder: String,
-        /// What is wrong.
+        /// What is wrong in it, in words for the message.
         reason: String,
     },
     /// It did not answer within so many milliseconds.

@@ -23,7 +23,7 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 
 type Vectors = Result<Vec<Vec<f32>>, EmbedError>;
 
-/// A command that stays.
+/// A command that stays, and is started with the first job; one thread speaks with it.
 pub struct ProcessEmbedder {
     name: String,
     description: Vec<u8>,

@@ -36,6 +36,7 @@ pub(super) struct SortPosition {
     pub(super) same: Same,
 }
 
+/// How the value behind those that are less compares to the operand, as far as its stored bytes tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Same {
     /// It is greater.

@@ -22,6 +22,7 @@ const WHOLE_FROM_ROWS: usize = 8;
 /// Bytes that cutting a string must save; names and times stay whole, random ids don't.
 const SAVED_BYTES_MIN: usize = 16;
 
+/// A kind of value that columns hold: numbers and strings, each with blocks of its own form.
 pub(super) trait Coded: Sized {
     /// Appends the values of one block.
     fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>);

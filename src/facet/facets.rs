@@ -33,7 +33,7 @@ pub enum FacetError {
     /// The sizes in the header do not add up to the bytes there are.
     #[error("the metadata index has {bytes} bytes where its header tells otherwise")]
     Size {
-        /// The bytes there are.
+        /// How many bytes were given, header included.
         bytes: usize,
     },
 }
@@ -83,7 +83,7 @@ impl<'a> Facets<'a> {
         self.rows
     }
 
-    /// Returns the rows that have a path.
+    /// Returns the rows that have a path, whatever its value, null included.
     pub fn present(&self, path: &str) -> RowSet {
         self.body(path).map_or_else(|| self.unknown(), |body| RowSet::sure(body.bitmap(FacetPart::Present)))
     }

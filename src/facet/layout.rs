@@ -130,12 +130,12 @@ pub(super) fn piece<'a>(
     pieces.get(start..end)
 }
 
-/// Returns how many bits `value` needs.
+/// Returns the bits up to the highest one that is set; 0 for 0.
 pub(super) fn bits_of(value: u128) -> u32 {
     u128::BITS - value.leading_zeros()
 }
 
-/// Returns how many bytes `count` fields of `width` bits need.
+/// Returns the bytes of `count` packed fields; at most `usize::MAX`, as the count may come from damaged bytes.
 pub(super) fn packed_bytes(count: usize, width: u32) -> usize {
     count.saturating_mul(width as usize).div_ceil(8)
 }
@@ -193,7 +193,7 @@ pub(super) fn gather(found: impl Iterator<Item = u32>, count: u64, rows: u32) ->
     RoaringBitmap::from_sorted_iter(found).unwrap_or_default()
 }
 
-/// Returns how many bytes one bit for each row needs.
+/// Returns the bytes of a bit for each row, of which the last may have unused high bits.
 pub(super) fn bit_bytes(rows: u32) -> usize {
     rows.div_ceil(8) as usize
 }

@@ -18,6 +18,7 @@ const REST_BIAS: i128 = 1 << 15;
 const REST_BITS: u32 = u16::BITS;
 
 impl NumberKey {
+    /// Returns the key of a number; equal numbers have equal keys, also where one is written as a float.
     pub(super) fn of(number: &Number) -> Self {
         let (float, rest) = match number.as_i128() {
             Some(whole) => {

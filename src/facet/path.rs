@@ -19,6 +19,7 @@ pub fn value_at<'a>(metadata: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
+/// Tells whether a path is short enough to be indexed: 255 bytes and 15 dots at most.
 pub(super) fn is_indexed(path: &str) -> bool {
     path.len() <= PATH_BYTES_MAX && path.bytes().filter(|byte| *byte == b'.').count() <= PATH_DOTS_MAX
 }

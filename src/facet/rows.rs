@@ -14,29 +14,29 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// Returns no rows.
+    /// Returns the set without rows, sure or not: what [`RowSet::or`] begins with.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Returns the rows below `rows`, for certain.
+    /// Returns the rows below `rows`, for certain: no row's metadata is looked at.
     pub fn all(rows: u32) -> Self {
         let mut all = RoaringBitmap::new();
         all.insert_range(0..rows);
         Self::sure(all)
     }
 
-    /// Returns these rows, for certain.
+    /// Returns a set of these rows and none to look at.
     pub fn sure(sure: RoaringBitmap) -> Self {
         Self { sure, unsure: RoaringBitmap::new() }
     }
 
-    /// Returns these rows, all of them to look at.
+    /// Returns a set of these rows, each of which is looked at before it counts.
     pub fn unsure(unsure: RoaringBitmap) -> Self {
         Self { sure: RoaringBitmap::new(), unsure }
     }
 
-    /// Returns every row that can match.
+    /// Returns every row that can match: a superset of those that do.
     pub fn possible(self) -> RoaringBitmap {
         if self.unsure.is_empty() { self.sure } else { self.sure | self.unsure }
     }
@@ -64,7 +64,7 @@ impl RowSet {
         Self { sure, unsure }
     }
 
-    /// Returns the rows below `rows` that don't match.
+    /// Returns the rows below `rows` that don't match; what is unsure stays unsure.
     pub fn not(self, rows: u32) -> Self {
         let unsure = self.unsure.clone();
         // Built from bits, since a range would become a run container, out of which single rows are removed many times

@@ -58,6 +58,7 @@ impl Numbers {
         self.0.push((number, row));
     }
 
+    /// Sorts by number, with the rows of one number ascending.
     pub(super) fn sort(mut self) -> Sorted<NumberKey> {
         // The rows need no key: they come in ascending order and the sort is stable.
         self.0.sort_by_key(|(number, _)| *number);
@@ -81,7 +82,7 @@ impl Strings {
         self.uses.push((self.bytes.len() as u64, kept.len() as u8, row));
     }
 
-    /// Sorts them bytewise.
+    /// Sorts the kept beginnings bytewise, so that strings cut to the same bytes become one value.
     pub(super) fn sort(&mut self) -> Sorted<&[u8]> {
         let bytes = &self.bytes;
         let string = |end: u64, length: u8| &bytes[end as usize - usize::from(length)..end as usize];

@@ -37,7 +37,7 @@ pub struct FacetsWriter {
 }
 
 impl FacetsWriter {
-    /// Returns an empty writer.
+    /// Returns a writer without rows, which gives a valid index as it is.
     pub fn new() -> Self {
         Self::default()
     }

@@ -46,6 +46,7 @@ pub(super) fn is_closed(node: &FileNode) -> bool {
     node.mode & node.mode >> 3 & node.mode >> 6 & right == 0
 }
 
+/// What one reader may reach in one tree; many files share a directory, which is looked at once.
 pub(super) struct AccessCheck<'a> {
     tree: &'a Tree,
     reader: &'a FileReader,
@@ -54,6 +55,7 @@ pub(super) struct AccessCheck<'a> {
 }
 
 impl<'a> AccessCheck<'a> {
+    /// Begins with no directory looked at.
     pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
         AccessCheck { tree, reader, directories: HashMap::new() }
     }

@@ -19,6 +19,7 @@ const READERS_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
 
+/// What one reader may see of the index of one tree, kept for the reader's next query.
 pub(super) struct Permitted {
     parts: Vec<VisiblePart>,
     sums: Collection,

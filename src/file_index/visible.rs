@@ -62,6 +62,7 @@ pub(super) enum Inodes {
 }
 
 impl Inodes {
+    /// Goes through the inodes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let (one, many) = match self {
             Inodes::One(inode) => (Some(*inode), None),

@@ -104,9 +104,9 @@ pub struct AttrChanges {
     pub gid: Option<u32>,
     /// Length in bytes to set.
     pub size: Option<u64>,
-    /// Time of last reading.
+    /// Time of last reading to set, as utimensat(2) gives it.
     pub accessed: Option<TimeSet>,
-    /// Time of last change.
+    /// Time of last change of the content to set, as utimensat(2) gives it.
     pub modified: Option<TimeSet>,
 }
 

@@ -8,7 +8,7 @@ use super::mount_context::OpenContext;
 use super::refusal::InputRefusal;
 use crate::memory::{Setting, check_setting};
 
-/// Bytes of the longest value.
+/// Bytes of the longest value; a write that makes it longer is refused.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of the smallest buffer of programs that gather what they write.

@@ -14,7 +14,7 @@ use super::refusal::{InputRefusal, RoomRefusal};
 use super::refused::RefusedLine;
 use crate::sync::{Mutex, Rank};
 
-/// Bytes of the longest line.
+/// Bytes that may come without a line end; more are refused before one does.
 const LINE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of answers that wait for their reader.
 const UNREAD_BYTES_MAX: usize = 64 << 20;

@@ -232,7 +232,7 @@ impl OpenContext {
         }
     }
 
-    /// Returns an empty buffer that counts for the caller.
+    /// Returns an empty buffer; what is put into it counts against the caller's share of memory.
     pub fn buffer(&self) -> CountedBuffer {
         CountedBuffer::new(self.memory().budget(), self.caller.uid)
     }

@@ -20,7 +20,7 @@ use super::node::FsNode;
 use super::refusal::ShapeRefusal;
 use crate::memory::{Make, XattrHow};
 
-/// A name in a directory.
+/// A name in a directory; whether something has it is not looked at.
 pub(super) type Place<'a> = (&'a FsNode, &'a OsStr);
 
 /// The operations on a node, as the caller may do them: who may reach the node at all was checked by

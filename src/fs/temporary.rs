@@ -14,7 +14,7 @@ use super::refusal::RoomRefusal;
 use crate::memory::Time;
 use crate::sync::{Mutex, Rank, Reservation};
 
-/// Bytes of all temporaries of a branch.
+/// Bytes of all temporaries of a branch at most.
 const BYTES_MAX: u64 = 64 << 20;
 /// What a file counts beside its content, so that empty ones have a limit too.
 const FILE_BYTES: u64 = 512;

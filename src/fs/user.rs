@@ -1,6 +1,6 @@
 //! Users, as far as a mount shows them.
 
-/// What is known of a uid.
+/// What is known of a uid, which a mount asks the system once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     /// The name in the lineage and in records.

@@ -14,7 +14,7 @@ use crate::fs::{self, Attr, Caller, FileKind, Time, TimeSet};
 const BLOCK_BYTES: u32 = 4_096;
 /// Free inodes that statfs(2) shows: there is no limit that anybody reaches.
 const INODES_FREE: u64 = 1 << 32;
-/// Bytes of the longest name.
+/// Bytes of the longest name, as statfs(2) tells it.
 const NAME_BYTES_MAX: u32 = 255;
 /// Runs an operation; a panic is EIO for the caller and a line in the log, and the mount lives on.
 pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {

@@ -85,6 +85,7 @@ impl<'a> GrowingGraph<'a> {
         }
     }
 
+    /// Goes through the links that a node has now, in the order of its list.
     pub fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         self.list(node).iter().map(|&near| u32::from_le_bytes(near))
     }
@@ -116,6 +117,7 @@ impl<'a> GrowingGraph<'a> {
         self.scratch.candidates = chosen;
     }
 
+    /// Replaces a node's list. `chosen` has each link with its distance, and no more than a list has slots.
     pub fn set(&mut self, node: u32, chosen: &[(f32, u32)]) {
         let at = node as usize * self.slots;
         for (i, &(distance, near)) in chosen.iter().enumerate() {

@@ -165,6 +165,7 @@ impl Hierarchy {
     }
 }
 
+/// Writes levels down, the lowest first, as the section that [`Hierarchy::open`] reads.
 pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
     let (places, size) =
         places(levels.len(), |level| (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum()));

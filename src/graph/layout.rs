@@ -41,7 +41,7 @@ const HEADER_BYTES: usize = aligned(SIZE_AT + 8);
 /// Says why bytes are not opened as a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// The bytes do not begin like a graph.
+    /// The bytes do not begin with the magic, or are shorter than a header.
     #[error("these bytes are no search graph")]
     NotAGraph,
     /// The graph was written by another version of the layout, which has this number.
@@ -182,7 +182,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         floor
     }
 
-    /// Returns the row of a node; none where damage gives a number that no row has.
+    /// Returns the row of a node; none behind the last node, or where damage gives a number that no row has.
     #[inline]
     fn row(&self, node: u32) -> Option<u32> {
         self.row_numbers().get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)
@@ -228,14 +228,15 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
     }
 }
 
+/// What [`freeze`] writes a graph of, but for links and coarse copies, which its `fill` puts in place.
 pub(super) struct Parts<'a> {
-    /// Rows of the segment, those without a vector too.
+    /// Rows of the segment, those without a vector too: what [`Graph::rows`] tells, and a bound on `nodes`.
     pub rows: usize,
     pub dim: usize,
     pub metric: Metric,
     /// How many links each node has room for; shorter lists end in [`EMPTY`].
     pub slots: usize,
-    /// The row of each node.
+    /// For each node the row that it stands for, in the order of the renumbered nodes, not of the rows.
     pub nodes: &'a [u32],
     pub hierarchy: &'a [u8],
 }
@@ -267,6 +268,7 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     bytes
 }
 
+/// Returns the next offset that is a multiple of 64, where a section may begin.
 pub(super) const fn aligned(at: usize) -> usize {
     at.next_multiple_of(ALIGNMENT_BYTES)
 }

@@ -8,7 +8,7 @@ pub struct VectorRows<'a> {
     pub dim: usize,
     /// The int8 codes, row after row, see [`quantize`](crate::vector::quantize).
     pub codes: &'a [i8],
-    /// What one step of each row's code is worth.
+    /// What one step of each row's code is worth, as [`Code::scale`](crate::vector::Code::scale).
     pub scales: &'a [f32],
     /// The length of each row's vector; negative where a row has none, and so no place in the graph.
     pub norms: &'a [f32],
@@ -22,23 +22,24 @@ impl<'a> VectorRows<'a> {
         self.norms.len().min(self.scales.len()).min(whole).min(ROWS_MAX)
     }
 
-    /// Tells whether there are no rows.
+    /// Tells whether [`VectorRows::len`] is 0: a graph of that finds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the numbers of the rows that have a vector, ascending.
+    /// Returns the rows with a vector, ascending: a graph built of them has its nodes in this order at first.
     pub(super) fn with_vector(&self) -> Vec<u32> {
         (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect()
     }
 
+    /// Returns the code of a row. Panics behind the shortest column, which [`VectorRows::len`] keeps out.
     pub(super) fn code(&self, row: u32) -> &'a [i8] {
         &self.codes[row as usize * self.dim..][..self.dim]
     }
 }
 
-/// More rows than fit a segment; the numbers above mean no row.
+/// More rows than fit a segment. Rows behind it are left out.
 const ROWS_MAX: usize = 1 << 31;
 
 /// How a graph is built. Equal rows and parameters give equal bytes.
@@ -56,7 +57,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Returns the parameters within their limits.
+    /// Returns 4 to 128 links, 1 to 4 passes, and at least as many candidates as links.
     pub(super) fn limited(self) -> Self {
         let links = self.links.clamp(4, 128);
         Self { links, ef: self.ef.max(links), passes: self.passes.clamp(1, 4) }

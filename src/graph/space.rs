@@ -41,10 +41,12 @@ impl<'a> VectorSpace<'a> {
         space
     }
 
+    /// Returns how many nodes there are; rows without a vector are none.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
+    /// Returns the coarse copies, by node and not by row.
     pub fn coarse(&self) -> CoarseRows<'_> {
         CoarseRows::new(&self.coarse, self.rows.dim)
     }

@@ -27,6 +27,7 @@ pub(super) trait Visibility {
     const ALL: bool = false;
 }
 
+/// Hides no node: for queries without a filter, and for building.
 pub(super) struct All;
 
 impl Visibility for All {
@@ -79,11 +80,13 @@ impl RankedNode {
         Self(u64::from(ordered) << 32 | u64::from(!node))
     }
 
+    /// Returns the node. It is kept inverted, so that the lower of two equal scores is the greater.
     #[inline]
     pub fn node(self) -> u32 {
         !(self.0 as u32)
     }
 
+    /// Returns the score, with the bits that it was made of.
     #[inline]
     pub fn score(self) -> f32 {
         let ordered = (self.0 >> 32) as u32;
@@ -166,6 +169,7 @@ impl WalkScratch {
         std::mem::take(&mut self.ranked)
     }
 
+    /// Takes back what [`WalkScratch::take_ranked`] lent, so that the next walk allocates nothing.
     pub(super) fn give_ranked(&mut self, ranked: Vec<RankedNode>) {
         self.ranked = ranked;
     }

@@ -25,9 +25,10 @@ const FLUSHED: usize = LENGTH + 4;
 const HEADER_CHECK: usize = FLUSHED + 8;
 const CHECK: usize = HEADER_CHECK + 4;
 
-/// Bytes of a frame before its payload.
+/// Bytes of a frame before its payload: header, the header's check and the payload's.
 pub const FRAME_BYTES: usize = CHECK + 8;
 
+/// Bytes of the length, a little-endian u32, that the payload of content has in front of its head.
 pub(super) const HEAD_LENGTH_BYTES: usize = 4;
 
 /// Largest payload: 1 GiB.
@@ -62,6 +63,7 @@ pub enum FrameKind {
 const SKIPPED: RangeInclusive<u8> = 0xC0..=0xDF;
 
 impl FrameKind {
+    /// All kinds that this version writes; any other code reads as [`FrameKind::Unknown`].
     pub(super) const ALL: [FrameKind; 9] = [
         FrameKind::Command,
         FrameKind::Mark,
@@ -100,9 +102,12 @@ impl FrameKind {
     }
 }
 
+/// What a frame says in front of its payload. [`decode`] gives none whose own check fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
+    /// What the frame is for; its code is the first byte.
     pub kind: FrameKind,
+    /// Bytes of the payload, which may lie behind the end of a torn file.
     pub length_bytes: usize,
     /// Offset in the same file that was known to be flushed when the frame was written.
     pub flushed_to: u64,

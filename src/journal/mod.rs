@@ -79,7 +79,7 @@ pub enum JournalError {
         path: String,
         /// Where the first bad frame begins.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong there, as the end of the message.
         reason: String,
     },
 }

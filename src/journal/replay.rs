@@ -145,10 +145,12 @@ impl Replay {
         Ok(length.filter(|_| frame::is_whole(&header, head, payload)))
     }
 
+    /// Returns the number that name and header of the file have; the file behind it has the next one.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
+    /// Returns the bytes of the file, with a torn tail until that is cut.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
@@ -160,7 +162,7 @@ impl Replay {
         file.sync().map_err(|source| JournalError::Io { path, what: "flushed", source })
     }
 
-    /// Returns the path of the file below the store's root, for messages.
+    /// Returns the path below the store's root, for messages: a replay opened it already.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -142,6 +142,7 @@ impl Decision {
         self.decision != Some(Side::Both) || self.kept_as.is_some()
     }
 
+    /// Appends id, three versions (zeros for none) and what follows them, as the form asks.
     pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
         out.text(&self.id);
         for version in [&self.base, &self.child, &self.parent] {

@@ -129,7 +129,7 @@ pub struct Entry {
     pub counts: Counts,
     /// What is particular to the kind of step.
     pub detail: Detail,
-    /// Hash of the stored bytes of the log record.
+    /// Hash of the stored bytes of the log record, of which a replay makes this entry again.
     pub log_record: Hash,
     /// Hash of the entry before in the store.
     pub prev: Hash,
@@ -206,7 +206,7 @@ impl Detail {
     }
 }
 
-/// An entry with its hash and signature.
+/// An entry with its hash, and the signature over that: what is stored of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedEntry {
     /// What was hashed and signed.

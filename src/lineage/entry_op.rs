@@ -3,7 +3,7 @@
 use crate::object::stored_codes;
 
 stored_codes! {
-    /// Says what an entry did.
+    /// Says what an entry did; a code is given to no other word later.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum EntryOp {
         /// A root branch was made.
@@ -148,6 +148,7 @@ impl EntryOp {
         self.facts().name
     }
 
+    /// Returns the key under which lines of `lineage` and `events.jsonl` show an entry's label.
     pub(super) const fn label_key(self) -> &'static str {
         self.facts().label_key
     }
@@ -157,6 +158,7 @@ impl EntryOp {
         self.facts().tells_parent
     }
 
+    /// Tells whether the line that the parent's `events.jsonl` has of it leaves the head out.
     pub(super) const fn hides_head(self) -> bool {
         self.facts().hides_head
     }

@@ -69,7 +69,7 @@ impl Key {
         Ok(Key::from_seed(&parse_hex(text).ok_or(KeyError::Malformed("the file 'key'"))?))
     }
 
-    /// Returns the text of the file `key`.
+    /// Returns the text of the file `key`: 64 hex digits of the seed and a line end.
     pub fn to_text(&self) -> String {
         format!("{}\n", Hash(self.0.to_bytes()))
     }
@@ -118,7 +118,7 @@ impl PublicKey {
         if key.is_weak() { Err(KeyError::Malformed("key.pub")) } else { Ok(PublicKey(key)) }
     }
 
-    /// Returns the text of the file `key.pub`.
+    /// Returns the text of the file `key.pub`: 64 hex digits and a line end.
     pub fn to_text(&self) -> String {
         format!("{}\n", Hash(self.0.to_bytes()))
     }

@@ -107,7 +107,7 @@ impl BlobStore {
         self.disk.open(&self.path(name))
     }
 
-    /// Returns the path of a file below the store's root.
+    /// Returns the path below the store's root that a file of that name has or would have.
     pub fn path(&self, name: &Hash) -> String {
         format!("{}/{name}", self.folder)
     }

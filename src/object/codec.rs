@@ -32,12 +32,12 @@ pub enum CodecError {
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Starts with no bytes.
+    /// Starts with no bytes and no header: [`Writer::finish`] gives just what was appended.
     pub fn new() -> Writer {
         Writer::default()
     }
 
-    /// Appends one byte.
+    /// Appends one byte as it is.
     pub fn byte(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// Appends a hash's 32 bytes.
+    /// Appends a hash's 32 bytes, without a length.
     pub fn hash(&mut self, value: &Hash) -> &mut Self {
         self.raw(&value.0)
     }
@@ -87,12 +87,12 @@ impl Writer {
         self
     }
 
-    /// Returns the bytes so far.
+    /// Returns the bytes so far; more may be appended behind them.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes without a copy.
     pub fn finish(self) -> Vec<u8> {
         self.0
     }
@@ -120,7 +120,7 @@ impl Writer {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte.
+    /// Starts at the first byte and checks nothing yet; what is read is borrowed from `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         self.0
     }
 
-    /// Returns whether everything was read.
+    /// Returns whether everything was read; bytes behind a value are no error here, so its caller asks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,7 +5,7 @@ use crate::vector::{self, Code};
 
 static CONTEXT: Context = Context::new("engramfs 2026 embedded text v1");
 
-/// Returns by what the vector of a text is found.
+/// Returns the hash by which the vector of a text is found: equal texts share one.
 pub fn text_hash(text: &str) -> Hash {
     Hash::of(&CONTEXT, text.as_bytes())
 }
@@ -30,7 +30,7 @@ impl DerivedVector {
         DerivedVector { norm: vector::norm(&vector), vector, bytes, scale, residual }
     }
 
-    /// Returns the compact copy.
+    /// Returns the int8 copy that was made with the vector, and no new one.
     pub fn code(&self) -> Code<'_> {
         Code { bytes: &self.bytes, scale: self.scale, residual: self.residual }
     }

@@ -109,7 +109,7 @@ pub fn write_export_line(out: &mut Vec<u8>, version: &Version) {
     write_raw(out, end, "");
 }
 
-/// Returns the bytes of a text as a JSON string.
+/// Returns how many bytes a text takes as a JSON string, with its quotes and escapes.
 pub fn string_bytes(text: &str) -> usize {
     let extra = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,

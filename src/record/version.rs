@@ -83,7 +83,7 @@ pub fn filterable(metadata: serde_json::Value, provenance: &Provenance) -> serde
 pub struct Version {
     /// Unique within a branch version.
     pub id: Arc<str>,
-    /// Hash of id and content.
+    /// Hash of id and content, whoever wrote it and when.
     pub hash: Hash,
     /// What it says: all that [`Version::hash`] covers beside the id.
     pub content: RecordContent,
@@ -230,7 +230,7 @@ impl RecordContent {
         count
     }
 
-    /// Returns the metadata as a value.
+    /// Returns the metadata, parsed anew by each call; null where it is no JSON.
     pub fn metadata_value(&self) -> serde_json::Value {
         serde_json::from_str(&self.metadata).unwrap_or_default()
     }

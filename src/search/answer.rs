@@ -58,7 +58,7 @@ pub struct Hit {
     pub branch: Arc<str>,
     /// Who wrote it and when, where that was asked for; a passage has none.
     pub provenance: Option<Provenance>,
-    /// The text of the record or passage.
+    /// The text of the record or passage; none for a record without one.
     pub text: Option<Arc<str>>,
     /// The record's metadata as canonical JSON.
     pub metadata: Arc<str>,

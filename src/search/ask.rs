@@ -26,7 +26,7 @@ const FUSED_MIN: usize = 100;
 /// How many times `k` of them are, where that is more.
 const FUSED_PER_K: usize = 4;
 
-/// One source that is searched.
+/// One source of records that is searched, as it was when the query began.
 pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,

@@ -25,12 +25,14 @@ pub enum HitKey {
     },
 }
 
+/// Where a hit is read from, once it is known to be among the best.
 #[derive(Clone)]
 pub enum HitRow {
     Record(Row),
     File(FileRow),
 }
 
+/// A passage that is a hit, by its place in the index and the file that shows it.
 #[derive(Clone)]
 pub struct FileRow {
     pub segment: Arc<IndexSegment>,
@@ -39,8 +41,10 @@ pub struct FileRow {
     pub inode: u64,
 }
 
+/// A hit by words with its BM25 score.
 pub type WordHit = Ranked<f64, HitKey, HitRow>;
 
+/// The best hits by words, of records and passages together; equal scores go by [`HitKey`].
 pub type BestRows = Top<f64, HitKey, HitRow>;
 
 /// Returns the `k` records and passages of all sources with the best scores, best first. What holds none of the query's

@@ -33,6 +33,7 @@ pub struct FileSource<'a> {
     pub read: &'a PassageReader<'a>,
 }
 
+/// The files that a query looks at, beside the records of its sources.
 pub struct FileScan<'a> {
     pub files: &'a PermittedFiles,
     /// None without an embedder.
@@ -43,6 +44,7 @@ pub struct FileScan<'a> {
 }
 
 impl<'a> FileScan<'a> {
+    /// Takes what the caller may read. A filter that asks for metadata leaves all files out.
     pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
         let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
         FileScan { files: &source.files, derived: source.derived.as_ref(), timer, is_wanted }

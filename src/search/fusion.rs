@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 /// in the middle of both would then beat the first of one.
 pub const RRF_K: f64 = 10.0;
 
+/// An id that some list holds, with its score by ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fused<I, const N: usize> {
     pub id: I,

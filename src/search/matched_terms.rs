@@ -27,6 +27,7 @@ pub struct MatchedTerms<'a> {
     pub layers: Vec<LayerTerms<'a>>,
 }
 
+/// The index of one layer and what it has of the terms.
 pub struct LayerTerms<'a> {
     pub postings: Postings<'a>,
     /// Of each term where it is in the index; none where it is not.

@@ -15,6 +15,7 @@ use crate::vector::{Code, PreparedVector};
 /// Steps that it takes to compare a vector's code.
 const CODE_STEPS: usize = 4;
 
+/// A hit by vectors with its score under the metric; larger is better.
 pub type NearHit = Ranked<f32, HitKey, HitRow>;
 
 type NearestRows = Top<f32, HitKey, HitRow>;

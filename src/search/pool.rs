@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::top::Top;
 use crate::record::{DerivedVector, Version};
 
+/// Where the vector of a candidate is, for the exact score.
 pub enum RowLocation {
     /// In no segment.
     Unsealed(Arc<Version>),
@@ -16,6 +17,7 @@ pub enum RowLocation {
     SealedDerived(usize, u32, u32),
 }
 
+/// A row that may be among the best by the bounds on its score.
 pub struct Candidate {
     /// Its score is not above this.
     pub upper_bound: f32,
@@ -39,6 +41,7 @@ impl CandidateSet {
         CandidateSet { k, source: 0, lowers: Top::new(k), candidates: Vec::new() }
     }
 
+    /// Returns how many rows are wanted; more may be in doubt.
     pub fn k(&self) -> usize {
         self.k
     }

@@ -24,6 +24,7 @@ const ROWS_SIDE_BY_SIDE: usize = 256;
 /// Rows that are held against one threshold before it is looked up again.
 pub const ROWS_A_SIEVE: usize = 32;
 
+/// One source of a query, with the rows that its filter lets through worked out before.
 pub struct Scan<'a> {
     /// Number of the source among all that are searched.
     pub source_index: usize,
@@ -41,6 +42,7 @@ pub struct Scan<'a> {
     pub timer: &'a QueryTimer<'a>,
 }
 
+/// A row with its exact score, and the number of the source that it is from.
 pub struct Scored<S> {
     pub source_index: usize,
     pub id: Arc<str>,
@@ -133,11 +135,13 @@ impl<'a> Columns<'a> {
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
+    /// Takes the columns of unsealed versions, by their place in the cache.
     pub fn of_loose(codes: &'a Codes) -> Columns<'a> {
         let Codes { bytes, scales, residuals, norms } = codes;
         Columns { codes: bytes, scales, residuals, norms }
     }
 
+    /// Takes the columns of derived vectors, whose numbers are not those of rows.
     pub fn of_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
         let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
         Columns { codes, scales, residuals, norms }

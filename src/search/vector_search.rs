@@ -44,6 +44,7 @@ const VERSIONS_AHEAD: usize = 16;
 /// How many candidates before its turn the vector of one is asked for.
 const VECTORS_AHEAD: usize = 2;
 
+/// How thorough a search by vectors is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SearchParams {
     /// Whether every row must be looked at.
@@ -52,6 +53,7 @@ pub struct SearchParams {
     pub ef: Option<usize>,
 }
 
+/// What a search by vectors found.
 pub struct VectorSearch {
     /// Best first, equal scores by id.
     pub hits: Vec<Scored<f32>>,

@@ -98,7 +98,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Returns the length of the file in bytes.
+    /// Returns the length of the file on disk in bytes, its footer included.
     pub fn length(&self) -> u64 {
         self.container.length()
     }
@@ -139,7 +139,7 @@ impl Segment {
         self.container.name()
     }
 
-    /// Returns the number of rows.
+    /// Returns how many rows there are, whether some branch sees them or not.
     pub fn rows(&self) -> u32 {
         self.rows
     }
@@ -149,17 +149,17 @@ impl Segment {
         self.dim
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
     pub fn file_bytes(&self) -> u64 {
         self.container.length()
     }
 
-    /// Returns the set hash over all rows.
+    /// Returns the set hash over all rows, whether some branch sees them or not.
     pub fn sum(&self) -> &SetHash {
         &self.sum
     }
 
-    /// Returns the sums over all rows.
+    /// Returns the sums over all rows, whether some branch sees them or not.
     pub fn totals(&self) -> RowTotals {
         self.totals
     }

@@ -28,11 +28,13 @@ use crate::object::{BlobStore, Context, Hash, Reader};
 pub(super) const MAGIC: &[u8; 8] = b"engrSEG1";
 /// Sections begin at multiples of this, so that their numbers can be used where they are mapped.
 pub(super) const ALIGN_BYTES: u64 = 64;
-/// Bytes that are hashed together.
+/// Bytes that are hashed together, and so the least that is read to check one of them.
 pub(super) const BLOCK_BYTES: u64 = 64 * 1024;
-/// Bytes behind the footer.
+/// Bytes behind the footer, at the end of the file: they say where it begins.
 const TRAILER_BYTES: u64 = 16;
+/// Keys the hash of a footer, which is the file's name.
 pub(super) static FOOTER_CONTEXT: Context = Context::new("engramfs 2026 segment footer v1");
+/// Keys the hashes of blocks, which the footer holds.
 pub(super) static BLOCK_CONTEXT: Context = Context::new("engramfs 2026 segment block v1");
 
 struct Section {
@@ -83,12 +85,12 @@ impl Container {
         self.name
     }
 
-    /// Returns the length of the file in bytes.
+    /// Returns the length of the file on disk in bytes, its footer included.
     pub fn length(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// Returns the bytes that the writer put into the footer.
+    /// Returns the bytes that the writer put into the footer: their form is that of the kind of file.
     pub fn extra(&self) -> &[u8] {
         &self.extra
     }

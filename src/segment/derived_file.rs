@@ -202,7 +202,7 @@ impl DerivedFile {
             .map_err(|_| self.container.damaged(section, "it is not aligned"))
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
     pub fn file_bytes(&self) -> u64 {
         self.container.length()
     }

@@ -54,7 +54,7 @@ impl GraphFile {
         Graph::open(bytes).map_err(|error| self.container.damaged(GRAPH, &error.to_string()))
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
     pub fn file_bytes(&self) -> u64 {
         self.container.length()
     }

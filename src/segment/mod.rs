@@ -87,9 +87,9 @@ pub enum SegmentError {
     /// The bytes are not those that were written.
     #[error("the segment {name} is damaged: {reason}")]
     Damaged {
-        /// The file's name.
+        /// The file's name, the hash of its footer in hex.
         name: String,
-        /// What is wrong.
+        /// What is wrong, as the end of the message.
         reason: String,
     },
 }

@@ -36,7 +36,7 @@ impl RowTotals {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form: six varints, which [`RowTotals::read`] takes.
     pub fn write(&self, out: &mut Writer) {
         let mut copy = *self;
         copy.fields().into_iter().for_each(|field| {

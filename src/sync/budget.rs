@@ -26,7 +26,7 @@ use super::{Mutex, Rank};
 pub struct Budget {
     /// Bytes that all users may hold together.
     limit_bytes: AtomicU64,
-    /// Bytes that one user may hold.
+    /// Bytes that one user may hold; like that of all, the largest u64 until a limit is set.
     user_limit_bytes: AtomicU64,
     held: Mutex<Held>,
     gauge: OnceLock<Gauge>,
@@ -106,12 +106,12 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns how many bytes one user may hold.
+    /// Returns how many bytes one user may hold; the largest u64 where there is no limit.
     pub fn share(&self) -> u64 {
         self.user_limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes are held by all users.
+    /// Returns how many bytes all users hold together, as their reservations count.
     pub fn held(&self) -> u64 {
         self.held.lock().total_bytes
     }
@@ -224,7 +224,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Returns how many bytes it is.
+    /// Returns how many bytes of its user's share it takes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -12,12 +12,12 @@ use super::backend::sync;
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Wakes one who waits.
+    /// Wakes one who waits, if anybody does; the mutex need not be held.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all who wait; each looks at its condition again with the mutex held.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

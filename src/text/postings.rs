@@ -21,7 +21,7 @@ pub enum TextError {
     /// The sizes in the header do not add up to the bytes there are.
     #[error("the text index has {bytes} bytes where its header tells otherwise")]
     Size {
-        /// The bytes there are.
+        /// How many bytes were given, header included.
         bytes: usize,
     },
 }

@@ -26,7 +26,7 @@ pub struct PostingsWriter {
 }
 
 impl PostingsWriter {
-    /// Returns an empty writer.
+    /// Returns a writer without rows, which gives a valid index as it is.
     pub fn new() -> Self {
         Self::default()
     }

@@ -60,7 +60,7 @@ impl<'a> CoarseRows<'a> {
         prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS_BYTES]>::as_slice));
     }
 
-    /// Returns the code of one row, empty behind the end.
+    /// Returns the code of one row; empty behind the end, so that a damaged row number is no panic.
     #[inline]
     fn code(&self, row: u32) -> &'a [u8] {
         let at = row as usize * self.code_size;

@@ -21,7 +21,7 @@ pub struct StridedRows<'a> {
     pub data: &'a [f32],
     /// Numbers from the beginning of a row to that of the next.
     pub stride: usize,
-    /// How many rows there are.
+    /// How many rows are multiplied; `data` may hold numbers behind the last.
     pub count: usize,
 }
 

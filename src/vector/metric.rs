@@ -25,10 +25,10 @@ impl Metric {
     /// All metrics, in the order of their codes.
     pub const ALL: [Self; 3] = [Self::Cosine, Self::L2, Self::Dot];
 
-    /// All names, as a hint lists them.
+    /// All names in the order of [`Metric::ALL`], as the hint of a refused setting lists them.
     pub const NAMES: &'static str = "cosine, l2 or dot";
 
-    /// Returns the number of this metric in stored bytes.
+    /// Returns the byte that segments and graphs store, 0 to 2; a number is never given to another metric.
     #[must_use]
     pub fn to_code(self) -> u8 {
         match self {
@@ -55,7 +55,6 @@ impl Metric {
     }
 }
 
-/// What is asked of a metric.
 impl Metric {
     /// Returns whether a vector of zeros can't be compared: it has no direction.
     #[must_use]
@@ -113,7 +112,7 @@ impl Metric {
         }
     }
 
-    /// Returns the bounds that hold for every score.
+    /// Returns least and largest score, both finite: a product or distance beyond f32 is cut to them.
     pub(super) fn range(self) -> (f32, f32) {
         match self {
             Self::Cosine => (-1.0, 1.0),
@@ -249,7 +248,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that is not a metric.
+/// The text that was given as a metric's name; names are lower-case, so `L2` is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("metric {0:?} is unknown")]
 pub struct UnknownMetric(pub String);

@@ -12,13 +12,13 @@ pub use sieve::Sieve;
 /// A row that a query was compared with by their codes.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
-    /// The inner product of the two codes.
+    /// The inner product of the two codes, exact: 65,536 products of 127 by 127 fit an i32.
     pub product: i32,
-    /// What a step of the row's code is worth.
+    /// What one step of the row's code is worth, as [`Code::scale`].
     pub scale: f32,
-    /// The length of what the row's code leaves out.
+    /// The length of what the row's code leaves out, never less than the truth.
     pub residual: f32,
-    /// The row's length.
+    /// The row's euclidean length, in f32.
     pub norm: f32,
 }
 
@@ -71,25 +71,25 @@ impl PreparedVector {
         }
     }
 
-    /// Returns the metric.
+    /// Returns the metric of its scores; a graph that was built under another one finds nothing for it.
     #[must_use]
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// Returns the vector as it was given.
+    /// Returns the vector as it was given: not scaled to unit length, under no metric.
     #[must_use]
     pub fn vector(&self) -> &[f32] {
         &self.vector
     }
 
-    /// Returns the length of the vector.
+    /// Returns the euclidean length of the vector; 0 only for a vector of zeros, which has no direction.
     #[must_use]
     pub fn norm(&self) -> f32 {
         self.norm
     }
 
-    /// Returns the query as coarse rows are compared with.
+    /// Returns the query for coarse rows: a copy of its int8 code, so ask once a query and not once a row.
     #[must_use]
     pub fn coarse(&self) -> CoarseQuery {
         let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, missing: 0.0 };

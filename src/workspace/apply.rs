@@ -9,7 +9,7 @@ use crate::object::Time;
 
 /// Most names of a file, and most directories in a directory.
 pub const LINKS_MAX: u32 = 65_000;
-/// Longest target of a symbolic link.
+/// Longest target of a symbolic link, in bytes: a path of the kernel without its NUL.
 const TARGET_BYTES_MAX: usize = 4095;
 const SETGID: u32 = 0o2000;
 

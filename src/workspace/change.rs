@@ -8,9 +8,9 @@ use super::pack::Packs;
 use super::{FileContent, Tree, TreeError, TreeTotals};
 use crate::object::Time;
 
-/// Longest name of an extended attribute.
+/// Longest name of an extended attribute, in bytes: Linux's own limit.
 const XATTR_NAME_BYTES_MAX: usize = 255;
-/// Longest value of an extended attribute.
+/// Longest value of an extended attribute, in bytes: Linux's own limit.
 const XATTR_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of all extended attributes of an inode.
 const XATTRS_BYTES_MAX: usize = 1 << 20;

@@ -46,7 +46,7 @@ pub(super) struct UnsealedChunk {
 pub(super) struct PackedChunk {
     /// The pack that had it when this was written; a compaction may have moved it since.
     pub pack: Hash,
-    /// Their number in it.
+    /// Their number among the chunks of the pack, from 0.
     pub number: u32,
     /// How many there are, zeros at the end left out.
     pub stored_bytes: u32,

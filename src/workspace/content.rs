@@ -236,6 +236,7 @@ impl FileContent {
         Ok(())
     }
 
+    /// Makes holes of whole chunks; the size stays.
     pub(super) fn clear(&mut self, chunks: Range<u64>) {
         self.allocated -= self.chunks.clear(chunks);
         self.hash = OnceLock::new();

@@ -170,7 +170,7 @@ impl Tree {
     }
 }
 
-/// Changes an inode, if it is there.
+/// Changes an inode; none where it is not there.
 pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
     tree.stored_mut(inode).ok().map(change)
 }

@@ -56,12 +56,12 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Returns the number of entries.
+    /// Returns the number of entries, without `.` and `..`.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether there is no entry, as rmdir(2) asks.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -184,7 +184,7 @@ impl FileNode {
         self.xattrs.get(name).map(|value| &**value)
     }
 
-    /// Goes through the extended attributes by name.
+    /// Goes through the extended attributes of all namespaces, in bytewise order of names.
     pub fn xattrs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.xattrs.iter().map(|(name, value)| (&**name, &**value))
     }

@@ -75,6 +75,7 @@ impl Nodes {
         }
     }
 
+    /// Tells whether some node has that number, be it one without a name.
     pub fn contains(&self, inode: u64) -> bool {
         self.get(inode).is_some()
     }

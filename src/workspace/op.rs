@@ -62,7 +62,7 @@ pub struct Attrs {
     pub mode: Option<u32>,
     /// New owner; whether the caller may give it away is not asked here.
     pub uid: Option<u32>,
-    /// New group.
+    /// New group; whether the caller may give it is not asked here.
     pub gid: Option<u32>,
     /// The size of a file; mtime follows unless it is given too.
     pub size: Option<u64>,

@@ -15,7 +15,7 @@ use super::chunk::{Chunk, PackedChunk, hash_of};
 use crate::object::{BlobStore, Hash, Reader, Writer};
 use crate::segment::{Container, ContainerWriter, SegmentError};
 
-/// The kind of container that a pack is.
+/// Kind byte of a container that is a pack; one of another kind is not opened as one.
 const KIND: u8 = 0x70;
 const BYTES: usize = 0;
 const ENDS: usize = 1;
@@ -67,7 +67,7 @@ impl Pack {
         self.file.name()
     }
 
-    /// Returns the length of the file in bytes.
+    /// Returns the length of the file on disk in bytes, its footer included.
     pub fn length(&self) -> u64 {
         self.file.length()
     }

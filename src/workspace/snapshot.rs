@@ -4,7 +4,7 @@ use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
 use crate::segment::{Container, ContainerWriter};
 
-/// The kind of container that a snapshot is.
+/// Kind byte of a container that is a snapshot; one of another kind is not read as one.
 const KIND: u8 = 0x74;
 
 /// Writes a tree into a new file in the blob store and returns its name: one section, the delta from an empty tree.

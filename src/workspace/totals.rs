@@ -9,7 +9,7 @@ pub struct TreeTotals {
     pub files: u64,
     /// Directories without the root.
     pub directories: u64,
-    /// Sizes of all files.
+    /// Sizes of all files in bytes, holes included.
     pub bytes: u64,
     /// Bytes that their chunks take up.
     pub allocated: u64,
@@ -50,6 +50,7 @@ impl TreeTotals {
         self.add(after);
     }
 
+    /// Adds what other nodes add up to.
     pub(super) fn add(&mut self, other: TreeTotals) {
         self.files += other.files;
         self.directories += other.directories;

@@ -24,9 +24,9 @@ pub const ROOT: u64 = 1;
 /// inode has a name that leads to it from the root, but for the root and the orphans.
 #[derive(Clone)]
 pub struct Tree {
-    /// All inodes, by number.
+    /// All inodes by number, orphans included.
     pub(super) nodes: Nodes,
-    /// The number that the next one gets.
+    /// The number that the next one gets; it only grows.
     pub(super) next_inode: u64,
     /// Sums over what has a name.
     pub(super) totals: TreeTotals,

@@ -29,9 +29,9 @@ pub use read::StateFile;
 pub use write::{WrittenStates, write_state_file};
 
 const KIND: u8 = 0x7C;
-/// Bytes of a row of the index.
+/// Bytes of a row of the index: all are equally long, so that a search goes by halves.
 const ROW_BYTES: usize = 40;
-/// The flag of a pinned state.
+/// Set in the flags of a state that stays as long as any other does.
 const PINNED: u32 = 1;
 
 /// Codes in the bytes of a step; the drawing of the file says what follows each.
@@ -55,7 +55,7 @@ pub struct RetainedState {
     pub owner: u32,
     /// Whether the next step may be taken back as a whole, such as a merge: it stays as long as any other does.
     pub is_pinned: bool,
-    /// What the branch held.
+    /// What the branch held behind the entry.
     pub state: Arc<BranchVersion>,
     /// What its parent was when the branch was forked from it, merged or pulled last.
     pub base: Arc<BranchVersion>,

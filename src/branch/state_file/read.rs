@@ -53,6 +53,7 @@ struct HeldIndex {
     chunks: HeldChunks,
 }
 
+/// One row of the index: a state, the uid of its branch's owner then, and the step that gives it.
 pub(super) struct IndexRow {
     pub info: StateInfo,
     pub owner: u32,
@@ -90,7 +91,7 @@ impl StateFile {
         self.container.name()
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the length of the file on disk in bytes.
     pub fn length(&self) -> u64 {
         self.container.length()
     }

@@ -29,7 +29,7 @@ pub struct ModeEvaluation {
 
 /// A question whose evidence was not all among the first hits.
 pub struct MissedQuestion {
-    /// Its line in the file.
+    /// Its line in the file, from 1.
     pub line: usize,
     pub question: String,
     pub score: RetrievalScore,

@@ -14,7 +14,7 @@ const TIMEOUT_MS: u64 = 60_000;
 
 /// A question with its evidence.
 pub struct Question {
-    /// Its line in the file.
+    /// Its line in the file, from 1; lines without a question count, too.
     pub line: usize,
     /// What is asked; empty where only a vector is.
     pub text: String,

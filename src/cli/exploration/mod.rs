@@ -36,7 +36,7 @@ pub struct Exploration<'a> {
     pub timeout: Option<Duration>,
     /// The least score that is good enough; none where every score is.
     pub score_min: Option<f64>,
-    /// Whether the branches stay.
+    /// Whether branches that were not promoted stay; else they are discarded.
     pub keep: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct CandidateResult {
     /// Its score; none where it is out.
     pub score: Option<f64>,
     pub outcome: Outcome,
-    /// What is to be said about that.
+    /// What is to be said about that, such as the message of a failure; may be empty.
     pub detail: String,
 }
 

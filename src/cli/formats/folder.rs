@@ -13,9 +13,9 @@ pub struct TextFolder {
     folder: PathBuf,
     paths: std::vec::IntoIter<PathBuf>,
     row: usize,
-    /// Bytes of all of them.
+    /// Bytes of all notes, as they were when the folder was listed.
     pub total_bytes: u64,
-    /// Other files, which are no records.
+    /// Files that are no notes: neither `.md` nor `.txt`, or not regular.
     pub skipped_files: u64,
 }
 

@@ -109,7 +109,7 @@ impl InputRow {
 pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
     pub total_bytes: u64,
-    /// Files of a folder that are no notes.
+    /// Files of a folder that are no notes: neither `.md` nor `.txt`, or not regular.
     pub skipped_files: u64,
     reader: Rows,
 }

@@ -16,7 +16,7 @@ use super::{SUPERVISE, SupervisedCommand, SupervisedEnd};
 /// How long orphans are killed for, where a supervisor was.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// All supervisors of this process.
+/// All supervisors of this process, so that one interruption ends them and what they run.
 #[derive(Default)]
 pub struct SupervisorPool {
     members: Mutex<PoolMembers>,

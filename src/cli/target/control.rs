@@ -15,7 +15,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 #[derive(Debug)]
 pub struct Refused {
-    /// What the kernel said.
+    /// The error of open(2), write(2) or read(2), with its errno.
     pub error: io::Error,
     /// What the handle answers to the refused line, where it does.
     pub answer: Option<Value>,

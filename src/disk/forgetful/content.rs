@@ -25,10 +25,12 @@ enum UnsyncedChange {
 }
 
 impl SimulatedFile {
+    /// Returns a file of which a power cut takes nothing.
     pub(super) fn synced(bytes: Vec<u8>) -> Self {
         Self { live: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
+    /// Returns the bytes that a read finds, synced or not.
     pub(super) fn live(&self) -> &[u8] {
         &self.live
     }
@@ -65,6 +67,7 @@ impl SimulatedFile {
         Ok(())
     }
 
+    /// Makes all that was written so far outlive a power cut.
     pub(super) fn sync(&mut self) {
         let mut durable = std::mem::take(&mut self.durable);
         self.apply(&mut durable, &mut CutOutcome::Everything);

@@ -51,6 +51,7 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An open handle, which goes on to work when the name of its file is gone.
 pub(super) struct ForgetfulFile {
     pub(super) disk: Arc<ForgetfulShared>,
     /// Its bytes, which stay reachable when the name goes.

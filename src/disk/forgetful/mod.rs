@@ -47,7 +47,7 @@ pub struct ForgetfulDisk {
 }
 
 impl ForgetfulDisk {
-    /// Returns an empty disk.
+    /// Returns an empty disk without a limit of room, which claims to have 1 TiB.
     pub fn new() -> Self {
         Self::default()
     }

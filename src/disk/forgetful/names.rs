@@ -13,6 +13,7 @@ pub(super) type SimulatedNode = Arc<Mutex<SimulatedFile>>;
 /// Full path to what has it; the root has no entry. A folder sorts before what is in it.
 pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 
+/// What has a path; there are no links of either kind.
 #[derive(Clone)]
 pub(super) enum SimulatedEntry {
     Folder,
@@ -53,6 +54,7 @@ impl NameStep {
 }
 
 impl Names {
+    /// Returns names of which a power cut takes none.
     pub(super) fn synced(entries: Entries) -> Self {
         Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }
@@ -171,6 +173,7 @@ impl Names {
         }
     }
 
+    /// Returns the names that a power cut leaves: of the steps in each folder the first ones, as many as `outcome` says.
     pub(super) fn after_cut(&self, outcome: &mut CutOutcome) -> Entries {
         let mut left: BTreeMap<&str, usize> = BTreeMap::new();
         for folder in self.unsynced.iter().flat_map(NameStep::folders) {

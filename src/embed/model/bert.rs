@@ -103,7 +103,7 @@ impl Bert {
         Ok(Bert { hidden, heads, word_embeddings, position_embeddings, norm, layers })
     }
 
-    /// Returns how many numbers a vector has.
+    /// Returns how many numbers a vector has: `hidden_size` of `config.json`.
     pub fn dim(&self) -> usize {
         self.hidden
     }

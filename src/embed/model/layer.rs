@@ -38,6 +38,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
+    /// Normalizes rows in place, which lie one behind the other; a part of a row at the end stays as it is.
     pub fn apply(&self, rows: &mut [f32]) {
         for row in rows.chunks_exact_mut(self.weight.len()) {
             let count = row.len() as f32;
@@ -50,6 +51,7 @@ impl LayerNorm {
     }
 }
 
+/// Adds numbers one to one, up to the end of the shorter slice.
 pub fn add(sum: &mut [f32], other: &[f32]) {
     sum.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
 }

@@ -8,6 +8,7 @@ use super::files::ModelFiles;
 /// Bytes of a token at least, on average, in what is still worth tokenizing: what lies behind the last token has no say.
 const TOKEN_BYTES_MAX: usize = 64;
 
+/// The tokenizer of a model's folder, which cuts what is longer than the model's limit.
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
     max_tokens: usize,

@@ -141,7 +141,7 @@ pub(super) fn all_nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNo
     names_of(view).map(|fixed| (fixed.name, fixed.node(view)))
 }
 
-/// Returns what has a name in the directory of a view.
+/// Returns the fixed node of a name in the directory of a view; none for any other name.
 pub(super) fn find_node(view: &View, name: &str) -> Option<FsNode> {
     names_of(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
 }

@@ -38,6 +38,7 @@ pub(super) struct TreeEditor<'a, 'b> {
 }
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
+    /// Begins with the parent's tree, where new inodes get numbers that are free in the child, too.
     pub(super) fn new(resolver: &'b mut Resolver<'a>, how: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
@@ -77,7 +78,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(())
     }
 
-    /// The inode that a file has in the result.
+    /// The inode that a file has in the result; none where it is not there.
     pub(super) fn inode(&self, id: Id) -> Option<u64> {
         let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.parent_inode(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))

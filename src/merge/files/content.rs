@@ -133,6 +133,7 @@ pub struct Merged {
 }
 
 impl Merged {
+    /// Returns a merge without conflict or loss.
     pub(super) fn clean(take: ContentChoice) -> Merged {
         Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
     }
@@ -225,6 +226,7 @@ pub(super) fn decided(take: ContentChoice, winner: Side) -> Merged {
     Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
 }
 
+/// Returns the opposite side; `Both` stays `Both`.
 pub(super) fn other(side: Side) -> Side {
     match side {
         Side::Child => Side::Parent,

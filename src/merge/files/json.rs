@@ -166,6 +166,7 @@ impl<'a> Layout<'a> {
         [open, self.lead, &pieces, self.trail, close, self.end].concat()
     }
 
+    /// Returns a member as text; `value` is JSON already and stays as it is.
     pub(super) fn member(&self, name: &str, value: &str) -> String {
         format!("{}:{}{value}", Value::from(name), self.gap)
     }

@@ -14,6 +14,7 @@ pub(super) struct Items<N, V> {
 }
 
 impl<N: Hash + Eq, V> Items<N, V> {
+    /// Begins empty: what is inserted first comes first.
     pub(super) fn new() -> Items<N, V> {
         Items { by_name: HashMap::new() }
     }
@@ -91,10 +92,12 @@ pub(super) struct ItemResolver<'a> {
 }
 
 impl<'a> ItemResolver<'a> {
+    /// Begins with nothing lost and nothing undecided.
     pub(super) fn new(contents: &'a Contents<'a>, strategy: Strategy) -> ItemResolver<'a> {
         ItemResolver { contents, strategy, losers: Vec::new(), is_undecided: false, decision: Side::Both }
     }
 
+    /// Notes an item of one side, or what it had of it, that the result is without.
     pub(super) fn record_loser(&mut self, side: Side, bytes: &[u8]) {
         self.losers.push(Loser::Part { side, bytes: bytes.to_vec() });
     }

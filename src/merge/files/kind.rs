@@ -22,6 +22,7 @@ const UNIT: KindSpec =
 /// The file does not merge at all: each branch keeps its own.
 const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
 
+/// What tells a merge kind from others: rules, hints and plans know it by this alone.
 #[derive(Debug)]
 pub(super) struct KindSpec {
     pub name: &'static str,
@@ -77,6 +78,7 @@ impl FileMergeKind {
         &self.key
     }
 
+    /// Tells whether each branch keeps its own, so that plans leave such files out.
     pub(super) fn never_merges(&self) -> bool {
         matches!(self.spec.merging, Merging::Never)
     }
@@ -96,6 +98,7 @@ impl FileMergeKind {
         matches!(self.spec.merging, Merging::Inside(_))
     }
 
+    /// Returns the row of [`KINDS`] that it was made of.
     pub(super) fn spec(&self) -> &'static KindSpec {
         self.spec
     }
@@ -115,7 +118,7 @@ impl Hash for FileMergeKind {
     }
 }
 
-/// Returns what to write for a kind in a rule.
+/// Returns the hint of a refused rule: all words of [`KINDS`], each with KEY where it takes one.
 pub(super) fn hint() -> String {
     let words = KINDS.map(|spec| if spec.takes_key { format!("{} KEY", spec.name) } else { spec.name.to_owned() });
     let (last, others) = words.split_last().expect("there are kinds");

@@ -75,6 +75,7 @@ pub(super) struct NodeChange {
 }
 
 impl NodeChange {
+    /// Returns the change that leaves a file as it is, for others to be made of.
     pub(super) fn nothing(id: Id) -> NodeChange {
         NodeChange {
             id,

@@ -153,6 +153,7 @@ impl<'a> NodeMap<'a> {
         self.origin(side, inode).is_none().then_some(inode)
     }
 
+    /// Returns the id of an inode of the base. Always some, so that it can stand beside [`NodeMap::id_in_child`].
     pub(super) fn id_in_base(&self, inode: u64) -> Option<Id> {
         Some(Id::Base(inode))
     }
@@ -204,6 +205,7 @@ impl<'a> NodeMap<'a> {
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
     }
 
+    /// Returns the base's inode of a file; none where the base does not have it.
     pub(super) fn base_inode(&self, id: Id) -> Option<u64> {
         if let Id::Base(inode) = id { Some(inode) } else { None }
     }

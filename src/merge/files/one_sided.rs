@@ -19,6 +19,7 @@ pub(super) struct OneSided<'a, 'b> {
 }
 
 impl<'a, 'b> OneSided<'a, 'b> {
+    /// Begins with no directory looked at.
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'b Rules) -> OneSided<'a, 'b> {
         OneSided { trees, rules, directories: HashMap::new() }
     }

@@ -118,6 +118,7 @@ impl<'a> Resolver<'a> {
         decision
     }
 
+    /// Notes what was lost, by the path of the decision that tells of it.
     pub(super) fn record_loser(&mut self, path: Vec<u8>, what: Loser) {
         self.losers.push(FileLoser { path, what });
     }
@@ -140,6 +141,7 @@ impl<'a> Resolver<'a> {
         ConflictPolicy { strategy, times, decision: Some(Side::Both) }
     }
 
+    /// Adds a file that both sides changed, in the order in which they are met.
     pub(super) fn record(&mut self, decision: FileDecision) {
         self.both_changed.push(decision);
     }

@@ -41,6 +41,7 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Returns the rule of a pattern that says how contents merge, and nothing else.
     pub(super) fn new(pattern: &str, kind: FileMergeKind) -> Rule {
         Rule {
             pattern: pattern.into(),
@@ -93,6 +94,7 @@ pub(super) struct RuleFault {
 }
 
 impl RuleFault {
+    /// Makes a fault; `hint` begins with "write".
     pub(super) fn new(problem: impl fmt::Display, hint: impl Into<Cow<'static, str>>) -> RuleFault {
         RuleFault { problem: problem.to_string(), hint: hint.into() }
     }

@@ -41,14 +41,14 @@ pub(super) enum UnitLayout {
     Chroma,
 }
 
-/// The unit of a file in one tree.
+/// The root of the unit that a file is in, in one tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitRoot {
     pub inode: u64,
     pub layout: UnitLayout,
 }
 
-/// Finds the units of one tree.
+/// Finds the units of one tree, and looks at each directory once.
 pub(super) struct UnitFinder<'a> {
     pub tree: &'a Tree,
     rules: &'a Rules,
@@ -58,6 +58,7 @@ pub(super) struct UnitFinder<'a> {
 }
 
 impl<'a> UnitFinder<'a> {
+    /// Begins with no directory looked at.
     pub(super) fn new(tree: &'a Tree, rules: &'a Rules, packs: &'a dyn Packs) -> UnitFinder<'a> {
         UnitFinder { tree, rules, packs, directories: HashMap::new() }
     }

@@ -26,7 +26,7 @@ pub struct UnitConflict {
     pub members: BTreeSet<Vec<u8>>,
 }
 
-/// What a difference in a unit says.
+/// What a difference in a unit says of the whole unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitMember {
     /// The unit has changed.
@@ -35,6 +35,7 @@ pub(super) enum UnitMember {
     Silent,
 }
 
+/// Which side a unit is taken from, with all its members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitOutcome {
     /// The child's version is taken, and members that it lacks go.
@@ -66,6 +67,7 @@ pub(super) struct UnitPlan {
 }
 
 impl<'a, 'b> Units<'a, 'b> {
+    /// Prepares to find units in each of the three trees, and looks at none yet.
     pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
         let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
         Units { trees, finders, met_members: HashMap::new() }

@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 const BLOCK_VALUES: usize = 64;
 /// Values in a block of half bytes: the low halves hold the first 64, the high halves the rest.
 pub(super) const COARSE_BLOCK_VALUES: usize = 128;
-/// Bytes in a block of half bytes.
+/// Bytes in a block of half bytes: two values share one.
 pub(super) const COARSE_BLOCK_BYTES: usize = COARSE_BLOCK_VALUES / 2;
 
 /// Multiplies a code with those rows of codes that are named, one product each.
@@ -90,22 +90,26 @@ impl Kernels {
         found
     }
 
+    /// Returns the instruction set, as [`instruction_set`](super::instruction_set) tells it.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
+    /// Returns the inner product. Panics where the lengths differ, as the loops read both alike unchecked.
     pub(super) fn dot(&self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "both vectors have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.dot)(a, b) }
     }
 
+    /// Returns the squared distance. Panics where the lengths differ, as the loops read both alike unchecked.
     pub(super) fn l2_squared(&self, a: &[f32], b: &[f32]) -> f32 {
         assert_eq!(a.len(), b.len(), "both vectors have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
         unsafe { (self.l2_squared)(a, b) }
     }
 
+    /// Returns the exact product of two codes. Panics where the lengths differ, as [`Kernels::dot`] does.
     pub(super) fn dot_i8(&self, a: &[i8], b: &[i8]) -> i32 {
         assert_eq!(a.len(), b.len(), "both codes have one dimension");
         // SAFETY: `supported` found the instructions of this variant on this processor.
@@ -139,7 +143,7 @@ pub(super) fn best() -> &'static Kernels {
     BEST.get_or_init(|| Kernels::supported()[0])
 }
 
-/// Returns a partial block filled up with zeros.
+/// Returns a partial block filled up with zeros, which change neither a product nor a distance.
 fn padded<T: Copy + Default>(rest: &[T]) -> [T; BLOCK_VALUES] {
     let mut block = [T::default(); BLOCK_VALUES];
     block[..rest.len()].copy_from_slice(rest);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// Columns of a panel.
+/// Columns of a panel: two registers of AVX-512 hold a line of it, four of AVX2.
 pub(super) const PANEL: usize = 32;
 /// The most rows that any variant takes at a time.
 pub(super) const ROWS_MAX: usize = 8;
@@ -40,7 +40,7 @@ impl MatrixKernel {
         *BEST.get_or_init(|| MatrixKernel::supported()[0])
     }
 
-    /// Returns how many rows it takes at a time at most.
+    /// Returns the most rows at a time, 4, 6 or 8: as many as the registers have room for the sums of.
     pub fn rows(&self) -> usize {
         self.rows
     }

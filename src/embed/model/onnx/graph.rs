@@ -43,6 +43,7 @@ struct OnnxAttribute<'a> {
     tensor: Option<OnnxTensor<'a>>,
 }
 
+/// A constant with its shape; its numbers stay in the file's bytes until they are asked for.
 #[derive(Clone, Default)]
 pub struct OnnxTensor<'a> {
     name: &'a str,

@@ -24,6 +24,7 @@ const OPERATORS: &str = "Add And Cast Clip Concat Constant ConstantOfShape Dequa
     LayerNormalization Less LessOrEqual MatMul MatMulInteger Max Min Mul Neg Not Or Pow QuantizeLinear Range Reciprocal \
     ReduceL2 ReduceMean ReduceSum Reshape ScatterND Shape Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where";
 
+/// The weights of a BERT that was exported to ONNX, also where they were quantised.
 pub struct OnnxWeights<'a> {
     graph: OnnxGraph<'a>,
     /// What exporters put in front of each name of a weight; may be empty.

@@ -1,6 +1,7 @@
 //! The wire format of protocol buffers: fields of a message one behind the other, each with a number. What is read is
 //! borrowed from the file, and every length is checked against what is left of it.
 
+/// The value of a field, by its wire type; what it means is up to the field's number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WireValue<'a> {
     /// A whole number; a signed one in two's complement.
