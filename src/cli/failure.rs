@@ -9,6 +9,7 @@ use super::exit::Exit;
 use crate::fuse::MountError;
 use crate::memory::{Advice, Error, Kind};
 
+/// A failure as a command ends with it: an exit code, and what standard error says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandError {
     /// The exit code; `Done` when the reader of our output went away, which is not a failure and prints nothing.
@@ -24,6 +25,7 @@ pub struct CommandError {
 }
 
 impl CommandError {
+    /// Makes a failure; only the refusal of a merge has conflicts, which are added later.
     pub fn new(
         exit: Exit,
         code: impl Into<String>,
@@ -38,6 +40,7 @@ impl CommandError {
         CommandError::new(Exit::Usage, "usage", message, hint)
     }
 
+    /// Returns exit code 1 for a file that cannot be `what`, a participle; the hint goes by the error's kind.
     pub fn file(what: &str, path: &Path, source: &io::Error) -> CommandError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => "check the path",
@@ -48,6 +51,7 @@ impl CommandError {
         CommandError::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
     }
 
+    /// Returns the failure to write standard output; [`Exit::Done`] where its reader has gone.
     pub fn output(source: &io::Error) -> CommandError {
         // `engramfs log | head` has got what it wanted when head is gone.
         let exit = if source.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };

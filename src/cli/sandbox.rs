@@ -28,6 +28,7 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What another user gets of the environment.
 const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR"];
 
+/// Whose rights a sandboxed command has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxUser {
     pub uid: u32,
@@ -36,6 +37,7 @@ pub struct SandboxUser {
     pub is_other: bool,
 }
 
+/// What bwrap(1) is told: the branch's directory, the user, and whether there is a network.
 pub struct Sandbox {
     bwrap: PathBuf,
     directory: PathBuf,

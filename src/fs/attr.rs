@@ -98,9 +98,9 @@ pub struct EntryAttr {
 pub struct AttrChanges {
     /// Permission bits to set; like all fields, nothing where the caller leaves it.
     pub mode: Option<u32>,
-    /// Owner to set.
+    /// Owner to set; a branch's is set by root alone.
     pub uid: Option<u32>,
-    /// Group to set.
+    /// Group to set; a branch's group is always its owner's.
     pub gid: Option<u32>,
     /// Length in bytes to set.
     pub size: Option<u64>,
@@ -111,6 +111,7 @@ pub struct AttrChanges {
 }
 
 impl AttrChanges {
+    /// Tells whether no field is given, so that nothing is to be changed.
     pub(super) fn is_empty(&self) -> bool {
         let rights = self.mode.or(self.uid).or(self.gid).is_some();
         !rights && self.size.is_none() && self.accessed.or(self.modified).is_none()

@@ -13,6 +13,7 @@ use crate::memory::{FileName, Snapshot, View};
 /// How many record ids are held at a time.
 const PAGE_NAMES: usize = 1_024;
 
+/// A name of a listing that is held in memory, not read page by page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListName {
     pub name: OsString,
@@ -67,6 +68,7 @@ impl ListItem<'_> {
         }
     }
 
+    /// Returns what the name leads to; no look-up is counted by this.
     pub fn node(&self) -> &FsNode {
         match self {
             ListItem::Named(_, node) => node,

@@ -34,6 +34,7 @@ struct ErrorLine {
     text: String,
 }
 
+/// Who reads `errors`, on which depends what it shows.
 #[derive(Clone, Copy)]
 pub(super) enum ErrorReader {
     /// The branch's owner, and root.

@@ -105,6 +105,7 @@ pub(super) struct Handle {
     pub open: Open,
 }
 
+/// What a handle is open on: bytes, or names.
 pub(super) enum Open {
     File(Box<dyn File>),
     /// Its lock is held while names are given out: two readers of one handle wait for each other.

@@ -5,7 +5,7 @@ use super::handle::{File, part};
 use super::mount_context::OpenContext;
 use crate::memory::Lease;
 
-/// A handle that holds the lease.
+/// A handle that holds the lease until it is dropped; it reads as the line that says since when.
 pub(super) struct LeaseFile {
     text: String,
     _lease: Lease,

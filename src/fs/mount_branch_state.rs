@@ -28,6 +28,7 @@ impl MountBranchState {
         self.wake_calls.lock().insert(handle, call);
     }
 
+    /// Takes back the call of a handle that nobody waits with any longer; one that was made is gone already.
     pub fn remove_wake_call(&self, handle: u64) {
         self.wake_calls.lock().remove(&handle);
     }

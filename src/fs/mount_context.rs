@@ -216,10 +216,12 @@ pub(super) struct OpenContext {
 }
 
 impl OpenContext {
+    /// Returns the store that the mount shows.
     pub fn memory(&self) -> &Memory {
         &self.mount.memory
     }
 
+    /// Returns the branch that the view is of, also for a checkpoint and an earlier state.
     pub fn branch(&self) -> BranchId {
         self.view.branch()
     }
@@ -242,6 +244,7 @@ impl OpenContext {
         CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
     }
 
+    /// Returns who opened the file, as the lineage names him.
     pub fn actor(&self) -> Actor {
         self.mount.actor(self.caller)
     }

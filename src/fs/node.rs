@@ -106,6 +106,7 @@ impl SharedNode {
         LOG_FILES.into_iter()
     }
 
+    /// Tells whether it holds names; everything else in `shared/` is a file.
     pub fn is_directory(&self) -> bool {
         matches!(
             self,

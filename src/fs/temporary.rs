@@ -62,6 +62,7 @@ impl Default for Temporaries {
 }
 
 impl Temporaries {
+    /// Returns the file of a name; none where no temporary of the branch has it.
     pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().get(name).cloned()
     }
@@ -147,6 +148,7 @@ impl Temporaries {
 }
 
 impl Temporary {
+    /// Returns length, rights and time of the last write, all of one moment.
     pub fn stat(&self) -> TemporaryStat {
         self.content.lock().stat
     }
@@ -167,6 +169,7 @@ impl Temporary {
         self.content.lock().is_committed = false;
     }
 
+    /// Sets the permission bits; of `mode` the lowest 12 count.
     pub fn set_mode(&self, mode: u32) {
         self.content.lock().stat.mode = mode & 0o7777;
     }
@@ -226,6 +229,7 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| RoomRefusal::Temporaries.into())
 }
 
+/// A handle on a temporary, which keeps the file when its name goes.
 pub(super) struct TemporaryFile {
     pub context: OpenContext,
     pub file: Arc<Temporary>,

@@ -29,6 +29,7 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Takes the user from the request; `name` is the operation's, for the log.
     pub fn of(name: &'static str, request: &Request) -> Call {
         Call { name, uid: request.uid() }
     }
@@ -51,6 +52,7 @@ pub(super) fn session_threads() -> usize {
 }
 
 impl<F: Send + Sync + 'static> Dispatcher<F> {
+    /// Makes both pools, of 32 threads for those who wait and of 64 for long requests.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
         let (blocking_pool, long_pool) =
             (Pool::new("engramfs-waiting", WAITING_REQUEST_THREADS), Pool::new("engramfs-long", LONG_REQUEST_THREADS));

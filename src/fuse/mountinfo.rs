@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// Begins the source of each mount of ours, as `mount` and `df` show it; the store's path follows.
 pub const SOURCE_PREFIX: &str = "engramfs:";
 
+/// One line of the mount table, as far as anything here asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountEntry {
     /// The mount's number, given again once it is gone.

@@ -25,10 +25,12 @@ pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Err
     outcome.map_err(|errno| Errno::from_i32(errno.0))
 }
 
+/// Returns who sent a request, with the primary group alone: the protocol has no others.
 pub(super) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
+/// Returns a moment as fuser takes it, also one before 1970.
 pub(super) fn time(time: Time) -> SystemTime {
     let distance = Duration::from_nanos(time.0.unsigned_abs());
     if time.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
@@ -68,6 +70,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
+/// Returns the kind in fuser's words, of which there is one for each.
 pub(super) fn kind(kind: FileKind) -> FileType {
     match kind {
         FileKind::File => FileType::RegularFile,
@@ -100,6 +103,7 @@ pub(super) fn open_flags(fs: &fs::Filesystem, direct_write_invalidates: bool, ha
     }
 }
 
+/// Replies that all went well, with no data, or with the errno.
 pub(super) fn answer(reply: ReplyEmpty, outcome: Result<(), Errno>) {
     match outcome {
         Ok(()) => reply.ok(),
@@ -128,6 +132,7 @@ pub(super) fn answer_attr(reply: ReplyAttr, outcome: Result<Attr, Errno>) {
     }
 }
 
+/// Replies with bytes, as many as there are, or with the errno.
 pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     match outcome {
         Ok(bytes) => reply.data(&bytes),
@@ -135,6 +140,7 @@ pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
     }
 }
 
+/// Replies with how many bytes were taken, which may be fewer than came.
 pub(super) fn answer_written(reply: ReplyWrite, outcome: Result<u32, Errno>) {
     match outcome {
         Ok(taken) => reply.written(taken),

@@ -61,6 +61,7 @@ impl JsonBytes {
     }
 }
 
+/// One line of `files.jsonl`: a path with all that it has but the bytes of its content.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 pub(super) struct PathEntry {
     /// From `files/` on; empty for that folder itself.

@@ -112,6 +112,7 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
     Ok((write_values(path, signals.into_iter().map(line))?, leased))
 }
 
+/// How many signals a file of a dump had, and how many came too late to be given.
 #[derive(Default)]
 pub struct SignalsRead {
     /// All lines of the file, those that had ended included.

@@ -27,6 +27,7 @@ impl RetrievalScore {
 }
 
 impl RetrievalScore {
+    /// Adds one question's score to a sum, which [`RetrievalScore::divided_by`] makes a mean of.
     pub fn add(&mut self, other: RetrievalScore) {
         self.recall += other.recall;
         self.ndcg += other.ndcg;

@@ -11,6 +11,7 @@ use crate::cli::unique;
 const NAMES_TRIED_MAX: usize = 8;
 
 impl Exploration<'_> {
+    /// Runs and scores one candidate. A failure of its own run is its outcome, and ends no other candidate.
     pub(super) fn explore_one(&self, pool: &SupervisorPool, number: usize) -> CandidateResult {
         let (outcome, detail) = (Outcome::Failed, String::new());
         let mut explored = CandidateResult { number, branch: None, score: None, outcome, detail };

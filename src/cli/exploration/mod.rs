@@ -22,6 +22,7 @@ use super::target::Mounted;
 /// How long a branch stays that was left behind, as by kill -9.
 const TTL: &str = "24h";
 
+/// What `explore` was asked for, alike for all candidates.
 pub struct Exploration<'a> {
     /// The branch's directory that the candidates are forks of.
     pub target: &'a Path,
@@ -40,6 +41,7 @@ pub struct Exploration<'a> {
     pub keep: bool,
 }
 
+/// What became of one candidate; also one that failed before it had a branch has a result.
 pub struct CandidateResult {
     /// Its place in the order of candidates, from 0.
     pub number: usize,
@@ -52,6 +54,7 @@ pub struct CandidateResult {
     pub detail: String,
 }
 
+/// A candidate's branch and its head, by which a promotion sees whether the branch was changed since.
 pub struct CandidateBranch {
     /// Its name below the target.
     pub name: String,

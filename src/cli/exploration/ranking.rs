@@ -13,6 +13,7 @@ const NOTE_BYTES: usize = 4 << 10;
 const CANDIDATE_SHOWN: usize = 60;
 const COMMAND_SHOWN: usize = 500;
 
+/// What became of a candidate, as the table and the entry of the log say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is in the target now.
@@ -44,7 +45,7 @@ impl Outcome {
     }
 }
 
-/// The candidates, the best first.
+/// The candidates, the best first, each with its rank where it has a score.
 pub struct Ranking<'a>(Vec<(Option<usize>, &'a CandidateResult)>);
 
 impl<'a> Ranking<'a> {

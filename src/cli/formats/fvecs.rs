@@ -12,6 +12,7 @@ use crate::cli::failure::CommandError;
 const DIM_MAX: i32 = 1 << 20;
 const HINT: &str = "each vector is its length as a little-endian i32 and that many f32, and all have one length";
 
+/// The rows of an `.fvecs` file. The first one's length is that of all, or the row is refused.
 pub struct FvecsRows<R> {
     path: PathBuf,
     input: R,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::malformed;
 use crate::cli::failure::CommandError;
 
+/// Where rows of an array get their ids, as its file has none.
 pub enum IdReader {
     /// One a line.
     File(PathBuf, Lines<BufReader<File>>),

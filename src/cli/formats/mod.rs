@@ -57,6 +57,7 @@ impl Format {
     }
 }
 
+/// One row of an import, as its file has it; [`InputRow::into_line`] makes what `ingest` takes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputRow {
     /// A line of JSON, with its number from 1.
@@ -106,6 +107,7 @@ impl InputRow {
     }
 }
 
+/// The rows of a file or a folder, one after the other, whatever the format.
 pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
     pub total_bytes: u64,

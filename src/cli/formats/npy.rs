@@ -17,6 +17,7 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a, dtype='<f4'))";
 
+/// What the header of a `.npy` file says of its array, which has to be rows of floats in C order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NpyHeader {
     /// Bytes of a component: 2, 4 or 8.
@@ -50,6 +51,7 @@ impl NpyHeader {
         parse(&String::from_utf8_lossy(&text), offset).map_err(|what| malformed(path, what, CONVERT))
     }
 
+    /// Returns how many bytes one row takes in the file, before its components become f32.
     pub fn row_bytes(&self) -> usize {
         self.dim * self.width
     }
@@ -83,6 +85,7 @@ fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
     }
 }
 
+/// The rows of a `.npy` file, each read when it is asked for; doubles are rounded to f32.
 pub struct NpyRows<R> {
     path: PathBuf,
     input: R,

@@ -79,6 +79,7 @@ pub fn render_stat(diff: &[Value]) -> String {
     if files.is_empty() { records } else { records + &files.line("file") }
 }
 
+/// Returns the counts for programs: those of records and of files, also where they are 0.
 pub fn stat_json(diff: &[Value]) -> Value {
     json!({ "records": DiffCounts::of(diff, "record").to_json(), "files": DiffCounts::of(diff, "file").to_json() })
 }

@@ -11,6 +11,7 @@
 //! *
 //! ```
 
+/// The rows that one entry takes in the drawing, from top to bottom.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// Its index in `parents`.

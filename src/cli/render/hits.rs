@@ -8,6 +8,7 @@ use crate::cli::output::{Paint, paint};
 /// Characters of a hit's text.
 const TEXT_CHARS_MAX: usize = 80;
 
+/// An answer for people: its hits go to standard output, remarks do not.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RenderedHit {
     /// One line a hit: rank, score, id, entry, or path and line, the first words.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::text;
 
+/// Which entry follows which, over branches: what the columns of a drawing are made of.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
     /// For each entry the entries it follows, the one on its own branch first.

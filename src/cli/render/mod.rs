@@ -15,6 +15,7 @@ use serde_json::Value;
 /// Digits of a hash that people see: enough to be unique in a store of any size met in practice.
 const SHORT_HASH_DIGITS: usize = 10;
 
+/// Returns the first 10 digits; what is no longer than that as it is.
 pub fn short(hash: &str) -> &str {
     hash.get(..SHORT_HASH_DIGITS).unwrap_or(hash)
 }

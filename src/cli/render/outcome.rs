@@ -62,6 +62,7 @@ pub fn rolled_back(result: &Value, target: &str) -> String {
     format!("rolled back {target} to {state}: {put} put, {deleted} deleted; `engramfs undo {target}` takes it back\n")
 }
 
+/// Returns one line without its end: the item, each side's version as a short hash, and the decision, or `open`.
 pub fn conflict_line(conflict: &Value) -> String {
     let item = if text(conflict, "kind") == "file" { text(conflict, "path") } else { text(conflict, "id") };
     let version = |side: &str| match conflict.get(side) {

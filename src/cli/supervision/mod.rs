@@ -23,6 +23,7 @@ pub use supervisor::{is_asked_for, supervise};
 /// The hidden command that makes this program a supervisor. No page has it: it is of use to nobody but ourselves.
 const SUPERVISE: &str = "supervise-candidate";
 
+/// A job that a supervisor gets as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedCommand {
     /// What `sh -c` gets.
@@ -37,6 +38,7 @@ pub struct SupervisedCommand {
     pub captures: bool,
 }
 
+/// How a command ended. All that it started has ended, too, but for [`CommandEnd::Lingers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// By itself, with this status.
@@ -51,6 +53,7 @@ pub enum CommandEnd {
     Lingers,
 }
 
+/// What a supervisor answers to a job, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedEnd {
     pub end: CommandEnd,

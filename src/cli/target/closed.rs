@@ -21,6 +21,7 @@ use crate::verb::{Verb, VerbAnswer, VerbContext};
 /// Bytes that one commit of an import takes at the most.
 const BATCH_BYTES: usize = 64 << 20;
 
+/// A branch of a store that this process has opened by itself.
 pub struct Closed {
     memory: Arc<Memory>,
     branch: BranchId,

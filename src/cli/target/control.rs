@@ -13,6 +13,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
+/// The refusal of a control file: the errno alone, or with what its handle says of it.
 #[derive(Debug)]
 pub struct Refused {
     /// The error of open(2), write(2) or read(2), with its errno.

@@ -30,6 +30,7 @@ use lineage::Lineage;
 /// The root branch that every store has.
 const MAIN: &str = "main";
 
+/// The branch that a command is for, by the way that leads to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The branch's directory under a mount, absolute and without links.
@@ -87,6 +88,7 @@ pub trait BranchAccess {
     fn batch_bytes(&self) -> usize;
 }
 
+/// Several exports of one state, although the branch may change while they are read.
 pub struct StateExports {
     /// In the order in which they were asked for.
     pub readers: Vec<Box<dyn Read>>,
@@ -213,6 +215,7 @@ impl Target {
         }
     }
 
+    /// Returns the target of a child branch; whether there is one is not looked at.
     pub fn child(&self, name: &str) -> Target {
         match self {
             Target::Mounted(directory) => Target::Mounted(directory.join("branches").join(name)),

@@ -34,11 +34,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What to do where a mount answers with something else than expected.
 const VERSIONS: &str = "check that mount and program are of one version";
 
+/// A branch as the files of its mount show it; nothing of the store is opened.
 pub struct Mounted<'a> {
     directory: &'a Path,
 }
 
 impl<'a> Mounted<'a> {
+    /// Takes the directory of a branch and looks at nothing yet.
     pub fn new(directory: &'a Path) -> Mounted<'a> {
         Mounted { directory }
     }

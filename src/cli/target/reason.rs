@@ -25,6 +25,7 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
+    /// Begins an attempt: only lines of `errors` from now on explain it. `path` is as `errors` shows it.
     pub fn new(branch: &'a Path, path: &str, what: impl Into<String>) -> Attempt<'a> {
         Attempt { error_logs: vec![(branch, path.to_owned())], action: what.into(), started: Timestamp::now() }
     }

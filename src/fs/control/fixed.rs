@@ -152,6 +152,7 @@ impl ControlDirectory {
         row_of(FixedEntry::Directory(self)).name
     }
 
+    /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
         row_of(FixedEntry::Directory(self)).mode
     }
@@ -163,10 +164,12 @@ impl ControlFile {
         row_of(FixedEntry::File(self)).name
     }
 
+    /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
         row_of(FixedEntry::File(self)).mode
     }
 
+    /// Tells whether its permission bits let anybody write, if only the owner.
     pub(super) fn is_writable(self) -> bool {
         self.mode() & 0o222 != 0
     }

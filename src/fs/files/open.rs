@@ -124,10 +124,12 @@ impl OpenInode {
         self.mount.tree(&self.key.0)
     }
 
+    /// Returns the tree that the inode is in; a handle keeps it when the inode has lost its names.
     pub fn of(&self) -> &FilesOf {
         &self.key.0
     }
 
+    /// Returns the inode's number in its tree, which is not the one that the kernel has.
     pub fn inode(&self) -> u64 {
         self.key.1
     }
