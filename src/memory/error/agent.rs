@@ -7,10 +7,10 @@ use super::{Advice, Kind};
 /// Why `config/agent` keeps its value, or a name its holder.
 #[derive(Debug, Clone, Error)]
 pub enum AgentError {
-    /// Another user has the name.
+    /// Another user has the name. Kind `NotPermitted`.
     #[error("the agent {0} is another user's below this root branch")]
     Taken(String),
-    /// Nobody may use the name, or the user may use none.
+    /// Nobody may use the name, or the user may use none. Kind `NotPermitted`.
     #[error("uid {uid} may not be called {name} below this root branch: one of them is barred")]
     Barred {
         /// The name. It may be free: then the user is barred.
@@ -18,19 +18,19 @@ pub enum AgentError {
         /// The uid that wanted it.
         uid: u32,
     },
-    /// A user has as many names as one may.
+    /// A user has as many names as one may. Kind `Quota`.
     #[error("uid {0} has 100 names of agents below this root branch, which is the most")]
     TooMany(u32),
-    /// No user has that name, and it is not barred.
+    /// No user has that name, and it is not barred. Kind `NotFound`.
     #[error("no user has the agent's name {0} below this root branch")]
     Unknown(String),
-    /// Names are freed and barred at root branches.
+    /// Names are freed and barred at root branches. Kind `Invalid`.
     #[error("{0} is no root branch")]
     NotRoot(String),
 }
 
 impl AgentError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             AgentError::Taken(_) => Advice::new(

@@ -8,22 +8,22 @@ use crate::merge::files::RuleError;
 /// Why a branch or a checkpoint is not made, renamed or discarded.
 #[derive(Debug, Clone, Error)]
 pub enum BranchError {
-    /// A sibling, another root branch or a closed log has the name.
+    /// A sibling, another root branch or a closed log has the name. Kind `Exists`.
     #[error("there is a branch {0} already")]
     Exists(String),
-    /// The label is taken.
+    /// The label is taken. Kind `Exists`.
     #[error("the branch has a checkpoint {0} already")]
     CheckpointExists(String),
-    /// The branch `main` was to be discarded, which every store has.
+    /// The branch `main` was to be discarded, which every store has. Kind `NotPermitted`.
     #[error("main was made with the store and can't be discarded")]
     MainStays,
-    /// A root branch was to be renamed, by whose name all paths below it begin.
+    /// A root branch was to be renamed, by whose name all paths below it begin. Kind `Invalid`.
     #[error("{0} is a root branch and keeps its name")]
     RootName(String),
-    /// A root branch was to be merged, promoted or proposed, or was to pull.
+    /// A root branch was to be merged, promoted or proposed, or was to pull. Kind `Invalid`.
     #[error("{0} is a root branch and has no parent")]
     NoParent(String),
-    /// The branch was to end while it has child branches.
+    /// The branch was to end while it has child branches. Kind `NotEmpty`.
     #[error("{path} has {count} child branches")]
     HasChildren {
         /// Name path of the branch.
@@ -31,25 +31,25 @@ pub enum BranchError {
         /// How many it has itself, without those below them.
         count: usize,
     },
-    /// A fork was to belong to another user from the beginning.
+    /// A fork was to belong to another user from the beginning. Kind `NotPermitted`.
     #[error("only root gives a branch to another user")]
     OnlyRootGives,
-    /// A fork was to begin with two states.
+    /// A fork was to begin with two states. Kind `Invalid`.
     #[error("a fork begins with one state, not with two")]
     TwoSources,
-    /// No branch of that name was discarded or merged, as far as the caller may know.
+    /// No branch of that name was discarded or merged, as far as the caller may know. Kind `NotFound`.
     #[error("no branch {0} was discarded or merged here that is still kept")]
     NoEnded(String),
-    /// A branch that seemed expired was written to.
+    /// A branch that seemed expired was written to. Kind `Busy`.
     #[error("the branch was written to")]
     InUse,
-    /// The branch was changed whenever something had been worked out for it.
+    /// The branch was changed whenever something had been worked out for it. Kind `Busy`.
     #[error("the branch changes faster than this can be worked out")]
     Moves,
 }
 
 impl BranchError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             BranchError::Exists(_) => Advice::new(Kind::Exists, "exists", "choose another name"),
@@ -82,7 +82,7 @@ impl BranchError {
 /// Why a setting keeps its value.
 #[derive(Debug, Clone, Error)]
 pub enum SettingError {
-    /// The setting has no such value.
+    /// The setting has no such value. Kind `Invalid`.
     #[error("'{shown}' is no value for config/{setting}")]
     Value {
         /// Its name in `config/`.
@@ -92,13 +92,13 @@ pub enum SettingError {
         /// What to write instead, for the hint.
         expected: &'static str,
     },
-    /// The rules can't be read.
+    /// The rules can't be read. Kind `Invalid`.
     #[error(transparent)]
     Rules(#[from] RuleError),
-    /// Vectors were written under the present value.
+    /// Vectors were written under the present value. Kind `Busy`.
     #[error("{0} is fixed since the first vector was written")]
     Fixed(&'static str),
-    /// A branch can't keep for longer than its parent.
+    /// A branch can't keep for longer than its parent. Kind `Invalid`.
     #[error("config/{setting} is at most that of the parent, {most}")]
     AboveParent {
         /// Its name in `config/`.
@@ -106,13 +106,13 @@ pub enum SettingError {
         /// The parent's value, as it was written.
         most: String,
     },
-    /// The store sets it itself, as what its vectors were made by.
+    /// The store sets it itself, as what its vectors were made by. Kind `NotPermitted`.
     #[error("config/{0} is set by the store, and read-only")]
     Derived(&'static str),
 }
 
 impl SettingError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             SettingError::Value { expected, .. } => {

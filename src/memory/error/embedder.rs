@@ -7,13 +7,13 @@ use super::{Advice, Kind};
 /// Why vectors are not made anew.
 #[derive(Debug, Clone, Error)]
 pub enum EmbedderError {
-    /// The store is mounted without an embedder.
+    /// The store is mounted without an embedder. Kind `Unsupported`.
     #[error("no embedder is set")]
     NotSet,
-    /// The embedder does not answer, for this reason.
+    /// The embedder does not answer, for this reason. Kind `Busy`.
     #[error("the embedder does not answer: {0}")]
     NotReached(String),
-    /// Its vectors would fit none of those that were written.
+    /// Its vectors would fit none of those that were written. Kind `Invalid`.
     #[error("vectors of the embedder have {found} numbers, and vectors here have {expected}")]
     Dimension {
         /// Numbers in a vector of the embedder.
@@ -24,7 +24,7 @@ pub enum EmbedderError {
 }
 
 impl EmbedderError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             EmbedderError::NotSet => {

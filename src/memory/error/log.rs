@@ -9,28 +9,28 @@ use super::{Advice, Kind};
 /// Why an entry is not appended, or a log not changed.
 #[derive(Debug, Clone, Error)]
 pub enum SharedLogError {
-    /// An entry is longer than 64 KiB.
+    /// An entry is longer than 64 KiB. Kind `TooLarge`.
     #[error("the entry has {0} bytes, and 64 KiB is the most")]
     TooLong(usize),
-    /// One write brings more than a batch may have.
+    /// One write brings more than a batch may have. Kind `Invalid`.
     #[error("one write brings {0} entries, and 1000 is the most")]
     TooMany(usize),
-    /// The line begins with `{` and is not JSON.
+    /// The line begins with `{` and is not JSON. Kind `Invalid`.
     #[error("the entry is no JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
-    /// The line is JSON with other keys, or values of other types.
+    /// The line is JSON with other keys, or values of other types. Kind `Invalid`.
     #[error("it is no entry: {0}")]
     NotAnEntry(#[source] Arc<serde_json::Error>),
-    /// The entry has no text, or a blank one.
+    /// The entry has no text, or a blank one. Kind `Invalid`.
     #[error("the entry has no text")]
     NoText,
-    /// A label of an entry is empty, too long, or more than a line.
+    /// A label of an entry is empty, too long, or more than a line. Kind `Invalid`.
     #[error("'{0}' is no line of 1 to 200 bytes")]
     Label(&'static str),
-    /// A key of the metadata is one of the log's own.
+    /// A key of the metadata is one of the log's own. Kind `Invalid`.
     #[error("metadata of an entry has no key that begins with @, and there is {0:?}")]
     Key(String),
-    /// Only the owner of a branch writes through it.
+    /// Only the owner of a branch writes through it. Kind `Denied`.
     #[error("uid {uid} does not own {path}, through which the entry would come")]
     NotOwner {
         /// The uid that wanted to append.
@@ -38,7 +38,7 @@ pub enum SharedLogError {
         /// The branch's name path.
         path: String,
     },
-    /// There is no such entry yet.
+    /// There is no such entry yet. Kind `Invalid`.
     #[error("the log ends with entry {entries}, and {asked} lies behind it")]
     Beyond {
         /// The number of the last entry; 0 where there is none.
@@ -46,7 +46,7 @@ pub enum SharedLogError {
         /// What was asked for, as it was written.
         asked: String,
     },
-    /// The log of a branch is that of one above it.
+    /// The log of a branch is that of one above it. Kind `Invalid`.
     #[error("{path} has no log of its own: it has that of {owner}")]
     NotOwn {
         /// The branch's name path.
@@ -54,7 +54,7 @@ pub enum SharedLogError {
         /// Name path of the branch whose log it is.
         owner: String,
     },
-    /// A root branch is to go whose log has entries that were not archived.
+    /// A root branch is to go whose log has entries that were not archived. Kind `NotEmpty`.
     #[error("the shared log of {path} has {entries} entries that were not archived")]
     NotArchived {
         /// The branch's name path.
@@ -62,22 +62,22 @@ pub enum SharedLogError {
         /// How many, those of logs that were closed into it included.
         entries: u64,
     },
-    /// Whose log a branch has is to change while others depend on it.
+    /// Whose log a branch has is to change while others depend on it. Kind `Busy`.
     #[error("{0} has child branches, or entries in its log, so that whose log it has can't change")]
     InUse(String),
-    /// A root branch always has a log of its own.
+    /// A root branch always has a log of its own. Kind `Invalid`.
     #[error("a root branch has a log of its own")]
     OfRoot,
-    /// No closed log can have that name: it is not `NAME@SEQ` in its one form.
+    /// No closed log can have that name: it is not `NAME@SEQ` in its one form. Kind `Invalid`.
     #[error("'{0}' can't be the name of a closed log")]
     ClosedName(String),
-    /// There is no closed log of that name.
+    /// There is no closed log of that name. Kind `NotFound`.
     #[error("no log called '{0}' was closed here")]
     NoClosed(String),
 }
 
 impl SharedLogError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         let shape =
             "write {\"text\":\"…\"}, with \"vector\", \"metadata\", \"kind\" or \"event_id\" if you like, or bare text";

@@ -8,7 +8,7 @@ use crate::object::Hash;
 /// Why a merge is not done, or a conflict not resolved.
 #[derive(Debug, Clone, Error)]
 pub enum MergeError {
-    /// Both sides changed something, and nobody decided.
+    /// Both sides changed something, and nobody decided. Kind `Conflict`.
     #[error("{count} records or files were changed on both sides and wait for a decision: {shown}")]
     Conflicts {
         /// How many wait; those that a strategy decided are not counted.
@@ -16,19 +16,19 @@ pub enum MergeError {
         /// The first five of them, by id or path.
         shown: String,
     },
-    /// What was to be resolved is not in conflict.
+    /// What was to be resolved is not in conflict. Kind `NotFound`.
     #[error("{0} is not in conflict")]
     NoConflict(String),
-    /// The side that was chosen needs the place of a directory.
+    /// The side that was chosen needs the place of a directory. Kind `Invalid`.
     #[error("{0} can't be resolved so: the other side has a directory there that holds something")]
     FolderInTheWay(String),
-    /// A process has a file of a unit open for writing in the branch that would get another version of it.
+    /// A process has a file of a unit open for writing in the branch that would get another version of it. Kind `Busy`.
     #[error("files/{0} is open for writing in the branch that would get another version of it")]
     UnitInUse(String),
-    /// The parent was changed whenever the merge had been worked out.
+    /// The parent was changed whenever the merge had been worked out. Kind `Busy`.
     #[error("the parent changes faster than the merge can be worked out")]
     ParentMoves,
-    /// It would do something else than what was agreed to.
+    /// It would do something else than what was agreed to. Kind `Busy`.
     #[error("the plan is no longer {wanted}: it is {found}")]
     PlanChanged {
         /// The hash of the plan that was asked for.
@@ -36,25 +36,25 @@ pub enum MergeError {
         /// The hash of the plan of this moment.
         found: Hash,
     },
-    /// Names can't be looked up while a rename takes place, so it may not take long.
+    /// Names can't be looked up while a rename takes place, so it may not take long. Kind `Busy`.
     #[error("the merge takes more than a rename may take: meanwhile no name could be looked up beside it")]
     TooLong,
-    /// The entry did not change the content of the branch.
+    /// The entry did not change the content of the branch. Kind `Invalid`.
     #[error("{0} is no entry that changed records or files of this branch")]
     NotRevertible(String),
-    /// The caller has done nothing in the branch that is not undone yet.
+    /// The caller has done nothing in the branch that is not undone yet. Kind `Invalid`.
     #[error("there is nothing left to undo: you changed nothing in this branch that is kept and not undone yet")]
     NothingToUndo,
-    /// The caller has undone nothing in the branch that is not redone yet.
+    /// The caller has undone nothing in the branch that is not redone yet. Kind `Invalid`.
     #[error("there is nothing to redo: you have undone nothing in this branch that is kept and not redone yet")]
     NothingToRedo,
-    /// No pattern of what to roll back.
+    /// No pattern of what to roll back. Kind `Invalid`.
     #[error("'{0}' is no pattern of files to roll back")]
     Pattern(String),
 }
 
 impl MergeError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             MergeError::Conflicts { .. } => Advice::new(
@@ -112,7 +112,7 @@ impl MergeError {
 /// Which rule of a branch forbids an operation on its files.
 #[derive(Debug, Clone, Error)]
 pub enum RuleRefusal {
-    /// The rule names who may write, and not them.
+    /// The rule names who may write, and not them. Kind `Denied`.
     #[error("uid {uid} may not write files/{path}: the rule '{pattern}' names others")]
     Writer {
         /// The uid that wanted to write.
@@ -122,7 +122,7 @@ pub enum RuleRefusal {
         /// The rule's pattern.
         pattern: String,
     },
-    /// The rule lets files grow only.
+    /// The rule lets files grow only. Kind `NotPermitted`.
     #[error("files/{path} may only be appended to: the rule '{pattern}' says so")]
     Append {
         /// The file, below `files/`.
@@ -133,7 +133,7 @@ pub enum RuleRefusal {
 }
 
 impl RuleRefusal {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             RuleRefusal::Writer { .. } => {

@@ -108,49 +108,49 @@ impl Advice {
 /// Those who wait for one plan of a merge all get its error, so errors can be cloned.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// No branch is at that name path.
+    /// No branch is at that name path. Kind `NotFound`.
     #[error("there is no branch {0}")]
     NoBranch(String),
-    /// The branch has no checkpoint of that label.
+    /// The branch has no checkpoint of that label. Kind `NotFound`.
     #[error("the branch has no checkpoint {0}")]
     NoCheckpoint(String),
-    /// The branch never had the state that this revision names.
+    /// The branch never had the state that this revision names. Kind `NotFound`.
     #[error("the branch has no state {0}")]
     NoState(String),
-    /// The branch had that state, and `config/keep` or a full disk has let go of it.
+    /// The branch had that state, and `config/keep` or a full disk has let go of it. Kind `NotFound`.
     #[error("the state {0} is not kept any longer")]
     NotKept(String),
-    /// Nothing that the viewer may see has this hash.
+    /// Nothing that the viewer may see has this hash. Kind `NotFound`.
     #[error("nothing readable has the hash {0}")]
     NoHash(Hash),
-    /// No entry has that number.
+    /// No entry has that number. Kind `NotFound`.
     #[error("there is no entry {0}")]
     NoEntry(u64),
-    /// The entry was moved out of the store.
+    /// The entry was moved out of the store. Kind `NotFound`.
     #[error("entry {0} was moved out by `engramfs archive`")]
     EntryArchived(u64),
-    /// There is nothing of that name to search.
+    /// There is nothing of that name to search. Kind `Invalid`.
     #[error("there is nothing called '{0}' to search")]
     NoScope(String),
-    /// The branch was merged or discarded.
+    /// The branch was merged or discarded. Kind `Gone`.
     #[error("the branch was merged or discarded")]
     Gone,
-    /// This thread must not wait for another one; the request is repeated on one that may.
+    /// This thread must not wait for another one; the request is repeated on one that may. Kind `WouldWait`.
     #[error("somebody else is writing")]
     WouldWait,
-    /// Nothing can be written, for this reason.
+    /// Nothing can be written, for this reason. Kind `ReadOnly`.
     #[error("nothing can be written: {0}")]
     ReadOnly(String),
-    /// The file was changed since it was looked at.
+    /// The file was changed since it was looked at. Kind `Busy`.
     #[error("the file was changed meanwhile")]
     FileChanged,
-    /// The file is too large to be shown through a mount.
+    /// The file, of this many bytes, is too large to be shown through a mount. Kind `TooLarge`.
     #[error("the file has {0} bytes, more than can be shown through a mount")]
     TooLargeToShow(u64),
-    /// More differs than one answer may hold, which is this many.
+    /// More differs than one answer may hold, which is this many. Kind `Invalid`.
     #[error("more than {0} records or files differ")]
     TooManyChanges(usize),
-    /// A thread of the server panicked while it did this.
+    /// A thread of the server panicked while it did this. Kind `Io`.
     #[error("{0} ended in an internal error")]
     Internal(&'static str),
     /// The disk refused; `ENOSPC`, `EDQUOT` and too many open files have kinds of their own.
@@ -164,10 +164,10 @@ pub enum Error {
     /// Stored bytes are wrong, and which; no answer is made of them.
     #[error("{0}")]
     Damaged(String),
-    /// Stored bytes are not of the form they should be.
+    /// Stored bytes are not of the form they should be, though their hash may be right. Kind `Damaged`.
     #[error("stored bytes are not of the expected form: {0}")]
     Codec(#[from] CodecError),
-    /// A segment that is needed is not there.
+    /// A segment that is needed is not there, as where somebody removed its file. Kind `Damaged`.
     #[error("the segment {name} could not be {what}: it is missing")]
     NoSegment {
         /// Name of its file.
@@ -187,58 +187,58 @@ pub enum Error {
     /// The signing key can't be used, without which no entry can be checked or made.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A name is refused.
+    /// A name is refused for its characters or its length, or as one that is reserved. Kind `Invalid`.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A query is not understood, which its hint corrects.
+    /// A query is not understood, which its hint corrects. Kind `Invalid`.
     #[error(transparent)]
     Query(Arc<QueryError>),
     /// A query is understood and has no answer, such as beyond its time limit.
     #[error(transparent)]
     Search(Arc<SearchError>),
-    /// A record is not taken.
+    /// A record is not taken, nor any other of its batch. Kinds as of [`RecordError::advice`].
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A branch or checkpoint is not made, renamed or discarded.
+    /// A branch or checkpoint is not made, renamed or discarded. Kinds as of [`BranchError::advice`].
     #[error(transparent)]
     Branch(#[from] BranchError),
-    /// A setting keeps its value.
+    /// A setting keeps its value. Kinds as of [`SettingError::advice`].
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// A merge is not done.
+    /// A merge, a revert or a resolution is not done. Kinds as of [`MergeError::advice`].
     #[error(transparent)]
     Merge(#[from] MergeError),
-    /// Something is not done to a shared log.
+    /// Something is not done to a shared log. Kinds as of [`SharedLogError::advice`].
     #[error(transparent)]
     Log(#[from] SharedLogError),
-    /// Something is not done to a signal.
+    /// Something is not done to a signal. Kinds as of [`SignalError::advice`].
     #[error(transparent)]
     Signal(#[from] SignalError),
     /// A state is not proposed, nothing is said of it, or a gate does not let it pass.
     #[error(transparent)]
     Proposal(#[from] ProposalError),
-    /// An agent can't have a name.
+    /// An agent can't have a name. Kinds as of [`AgentError::advice`].
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A purge is not done.
+    /// A purge is not done: nothing of what was named has gone. Kinds as of [`PurgeError::advice`].
     #[error(transparent)]
     Purge(#[from] PurgeError),
-    /// A rule forbids it.
+    /// A rule of `config/rules` forbids it. Kinds `Denied` and `NotPermitted`.
     #[error(transparent)]
     Rule(#[from] RuleRefusal),
-    /// A store is not opened.
+    /// A store is not opened or made. Kinds as of [`OpenError::advice`].
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A store is not copied or verified.
+    /// A store is not copied or verified. Kinds as of [`CopyError::advice`].
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// Disk, memory or a quota has run out.
+    /// Disk, memory or a quota has run out. Kinds `Full` and `Quota`.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The clock can't be trusted to give entries their time.
+    /// The clock can't be trusted to give entries their time. Kind `Invalid`.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// Vectors are not made anew.
+    /// Vectors are not made anew. Kinds as of [`EmbedderError::advice`].
     #[error(transparent)]
     Embedder(#[from] EmbedderError),
 }
@@ -257,17 +257,16 @@ impl Error {
         self.advice().kind
     }
 
-    /// Returns a stable word for programs, such as `wrong_dimension`.
+    /// Returns a word for programs, such as `wrong_dimension`, which later versions keep whatever the text says.
     pub fn code(&self) -> &'static str {
         self.advice().code
     }
 
-    /// Returns what to do next.
+    /// Returns what to do next, a phrase in the imperative; the error's own text never says it.
     pub fn hint(&self) -> Cow<'static, str> {
         self.advice().hint
     }
 
-    /// Returns how to react to what is too much to be shown.
     fn too_much(&self) -> Advice {
         if let Error::TooManyChanges(_) = self {
             let hint = "compare states closer together, or exports of both";
@@ -277,7 +276,7 @@ impl Error {
         Advice::new(Kind::TooLarge, "too_large_to_show", hint)
     }
 
-    /// Returns kind, code and hint.
+    /// Returns kind, code and hint, all out of one match, so that they can't disagree.
     pub fn advice(&self) -> Advice {
         match self {
             Error::NoBranch(_) => {

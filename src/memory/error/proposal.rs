@@ -7,13 +7,13 @@ use super::{Advice, Kind};
 /// Why something about a proposal is not done.
 #[derive(Debug, Clone, Error)]
 pub enum ProposalError {
-    /// The branch proposes nothing.
+    /// The branch proposes nothing. Kind `NotFound`.
     #[error("{0} proposes nothing")]
     Missing(String),
-    /// The caller owns the branch, and nobody approves of what is their own.
+    /// The caller owns the branch, and nobody approves of what is their own. Kind `NotPermitted`.
     #[error("{0} is your own: somebody else has to say whether it may be merged")]
     Own(String),
-    /// The caller is not in `config/approvers` of the branch that would receive the merge.
+    /// The caller is not in `config/approvers` of the branch that would receive the merge. Kind `Denied`.
     #[error("uid {uid} is none of the approvers of {path}")]
     NotApprover {
         /// The uid that wanted to review it.
@@ -21,10 +21,10 @@ pub enum ProposalError {
         /// Name path of the branch that would receive the merge.
         path: String,
     },
-    /// What was said is longer than this many bytes.
+    /// What was said is longer than this many bytes. Kind `TooLarge`.
     #[error("the text is longer than {0} bytes")]
     Text(usize),
-    /// The gate waits for something that can still be given.
+    /// The gate waits for something that can still be given. Kind `Refused`.
     #[error("the gate of {path} is not passed yet: {missing}")]
     Pending {
         /// Name path of the branch whose gate it is.
@@ -34,7 +34,7 @@ pub enum ProposalError {
         /// What to do about it: who approves where, or that a proposal is needed first.
         hint: String,
     },
-    /// The gate does not let this merge pass.
+    /// The gate does not let this merge pass. Kind `Refused`.
     #[error("the gate of {path} refuses this merge: {reasons}")]
     Refused {
         /// Name path of the branch whose gate it is.
@@ -42,7 +42,7 @@ pub enum ProposalError {
         /// The conditions that do not hold, each with its line of the gate, and rejections.
         reasons: String,
     },
-    /// The caller may not see what is proposed.
+    /// The caller may not see what is proposed. Kind `Denied`.
     #[error(
         "what {path} proposes is shown to its owner, and to the owner and the approvers of the branch above, and uid {uid} is none of them"
     )]
@@ -55,7 +55,7 @@ pub enum ProposalError {
 }
 
 impl ProposalError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             ProposalError::Missing(_) => Advice::new(

@@ -7,10 +7,10 @@ use super::{Advice, Kind};
 /// Why nothing is purged.
 #[derive(Debug, Clone, Error)]
 pub enum PurgeError {
-    /// It names neither a record nor a file, nor an entry of a shared log or a signal.
+    /// It names neither a record nor a file, nor an entry of a shared log or a signal. Kind `Invalid`.
     #[error("'{0}' names neither a record nor a file, nor an entry or signal that is shared")]
     Item(String),
-    /// It names more than an entry may hold.
+    /// It names more than an entry may hold. Kind `TooLarge`.
     #[error("{named} names are more than the {limit} that one purge takes")]
     TooMany {
         /// How many were named.
@@ -18,22 +18,22 @@ pub enum PurgeError {
         /// The most that one purge takes.
         limit: usize,
     },
-    /// No state has any of it, and no entry quotes it.
+    /// No state has any of it, and no entry quotes it. Kind `NotFound`.
     #[error("nothing in the store is called {0}")]
     NothingFound(String),
-    /// Branches of other owners have some of it.
+    /// Branches of other owners have some of it. Kind `NotPermitted`.
     #[error("versions of it are in branches of other owners: {branches}")]
     NotOwner {
         /// Name paths of some of those that are open to everybody, or that there are none.
         branches: String,
     },
-    /// Another purge is under way; there is one at a time.
+    /// Another purge is under way; there is one at a time. Kind `Busy`.
     #[error("another purge of this store is under way")]
     Running,
 }
 
 impl PurgeError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             PurgeError::Item(_) => Advice::new(

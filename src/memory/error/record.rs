@@ -14,37 +14,37 @@ const SAME_MODEL: &str = "use the embedding model that the memory was made with"
 /// Why a record is not taken.
 #[derive(Debug, Clone, Error)]
 pub enum RecordError {
-    /// The document is longer than 16 MiB.
+    /// The document is longer than 16 MiB. Kind `TooLarge`.
     #[error("the document has {0} bytes, and 16 MiB is the most")]
     TooLarge(usize),
-    /// More bytes could make the document right.
+    /// More bytes could make the document right. Kind `Invalid`.
     #[error("the document ends in the middle")]
     Incomplete,
-    /// The document is not JSON.
+    /// The document is not JSON. Kind `Invalid`.
     #[error("the document is not JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
-    /// The document is JSON of another shape.
+    /// The document is JSON of another shape. Kind `Invalid`.
     #[error("the document is no record: {0}")]
     NotARecord(#[source] Arc<serde_json::Error>),
-    /// A list, which a bare vector may have been meant as.
+    /// A list, which a bare vector may have been meant as. Kind `Invalid`.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
     List,
-    /// What should be a time in RFC 3339 is none.
+    /// What should be a time in RFC 3339 is none. Kind `Invalid`.
     #[error("{0:?} is no time")]
     NotATime(String),
-    /// Bare text is no UTF-8 from this byte on.
+    /// Bare text is no UTF-8 from this byte on. Kind `Invalid`.
     #[error("the text is no UTF-8 at byte {0}")]
     NotUtf8(usize),
-    /// A document holds the key `delete`, which is for lines of `ingest`.
+    /// A document holds the key `delete`, which is for lines of `ingest`. Kind `Invalid`.
     #[error("'delete' belongs into ingest; here, remove the file")]
     Delete,
-    /// A line deletes and holds a content, so that one of the two is a mistake.
+    /// A line deletes and holds a content, so that one of the two is a mistake. Kind `Invalid`.
     #[error("a line that deletes holds more than the id")]
     DeleteWithContent,
-    /// A line deletes and names no record.
+    /// A line deletes and names no record. Kind `Invalid`.
     #[error("a line that deletes names no id")]
     NoId,
-    /// The document names another record than its file.
+    /// The document names another record than its file. Kind `Invalid`.
     #[error("the document says id '{said}', and the file is {id}.json")]
     OtherId {
         /// What the document says, cut to 80 characters.
@@ -52,19 +52,19 @@ pub enum RecordError {
         /// The id that the file's name gives.
         id: String,
     },
-    /// Neither a vector nor a text.
+    /// Neither a vector nor a text. Kind `Invalid`.
     #[error("neither a vector nor a text is left, and a record needs one")]
     Empty,
-    /// The vector is something else than an array of numbers.
+    /// The vector is something else than an array of numbers. Kind `Invalid`.
     #[error("the vector is no array of numbers")]
     NotNumbers,
-    /// No memory has vectors of that length.
+    /// No memory has vectors of that length. Kind `Invalid`.
     #[error("the vector has {0} numbers, and 1 to 65536 are possible")]
     Length(usize),
-    /// A number is NaN or infinite as an f32; its place, from 0.
+    /// A number is NaN or infinite as an f32; its place, from 0. Kind `Invalid`.
     #[error("number {0} of the vector is not finite as an f32")]
     NotFinite(usize),
-    /// The vector is of another length than those of the memory.
+    /// The vector is of another length than those of the memory. Kind `Invalid`.
     #[error("the vector has {found} numbers, and vectors here have {expected}")]
     Dimension {
         /// How many numbers it has.
@@ -72,7 +72,7 @@ pub enum RecordError {
         /// How many the vectors of the memory have.
         expected: usize,
     },
-    /// The same, of all vectors of a bulk commit.
+    /// The same, of all vectors of a bulk commit. Kind `Invalid`.
     #[error("the vectors have {found} numbers, and vectors here have {expected}")]
     BulkDimension {
         /// How many numbers they have.
@@ -80,10 +80,10 @@ pub enum RecordError {
         /// How many the vectors of the memory have.
         expected: usize,
     },
-    /// A vector of zeros under cosine, which compares directions.
+    /// A vector of zeros under cosine, which compares directions. Kind `Invalid`.
     #[error("a vector of zeros has no direction to compare by cosine")]
     ZeroVector,
-    /// There is no such record.
+    /// There is no such record. Kind `NotFound`.
     #[error("there is no record {0}")]
     Missing(String),
     /// The id is not allowed.
@@ -108,7 +108,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         let invalid = |code, hint| Advice::new(Kind::Invalid, code, hint);
         match self {
@@ -137,7 +137,7 @@ impl RecordError {
         }
     }
 
-    /// Says in which line of a batch it is.
+    /// Wraps it with its line of a batch, counted from 1; kind, code and hint stay those of the reason.
     pub fn at_line(self, number: usize) -> RecordError {
         RecordError::Line { number, source: Box::new(self) }
     }

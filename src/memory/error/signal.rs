@@ -10,19 +10,19 @@ pub enum SignalError {
     /// The key is empty, longer than 200 bytes, or has other characters than letters, digits and `_.-:@`.
     #[error("'{0}' can't be the key of a signal")]
     Key(String),
-    /// A value is longer than 64 KiB.
+    /// A value is longer than 64 KiB. Kind `TooLarge`.
     #[error("the signal has {0} bytes, and 64 KiB is the most")]
     TooLong(u64),
-    /// There is a signal of that key.
+    /// There is a signal of that key. Kind `Exists`.
     #[error("there is a signal {0} already")]
     Exists(String),
-    /// There is no signal of that key.
+    /// There is no signal of that key. Kind `NotFound`.
     #[error("there is no signal {0}")]
     Missing(String),
-    /// The signal that was opened has ended since.
+    /// The signal that was opened has ended since. Kind `Gone`.
     #[error("the signal {0} has ended, and what was written to it counts no more")]
     Ended(String),
-    /// Only the owner of a branch writes through it.
+    /// Only the owner of a branch writes through it. Kind `Denied`.
     #[error("uid {uid} does not own {path}, through which the signal would be written")]
     NotOwner {
         /// The uid that wanted to write.
@@ -30,7 +30,7 @@ pub enum SignalError {
         /// The branch's name path.
         path: String,
     },
-    /// The key belongs to an agent of another name.
+    /// The key belongs to an agent of another name. Kind `NotPermitted`.
     #[error("{key} belongs to the agent {agent}, and this branch is at work for {other}")]
     OfAgent {
         /// The key, which begins with `agent:NAME:`.
@@ -40,19 +40,19 @@ pub enum SignalError {
         /// The agent of the branch through which it would be written.
         other: String,
     },
-    /// A signal is to last as long as a lease that nobody holds.
+    /// A signal is to last as long as a lease that nobody holds. Kind `Invalid`.
     #[error("nobody holds the lease of {0}, with which the signal would end")]
     NoLease(String),
-    /// The text is no lifetime: no duration, not `lease`, and not empty.
+    /// The text is no lifetime: no duration, not `lease`, and not empty. Kind `Invalid`.
     #[error("'{0}' is no lifetime of a signal")]
     Lifetime(String),
-    /// So many bytes of events were dropped before a reader came to them.
+    /// So many bytes of events were dropped before a reader came to them. Kind `Gone`.
     #[error("{0} bytes of events were dropped before they were read")]
     EventsDropped(u64),
 }
 
 impl SignalError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             SignalError::Key(_) => {

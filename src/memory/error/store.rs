@@ -10,10 +10,10 @@ use crate::sync::OverBudget;
 /// Why a store is not opened.
 #[derive(Debug, Clone, Error)]
 pub enum OpenError {
-    /// There is no store at that path.
+    /// There is no store at that path. Kind `NotFound`.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
-    /// This user may not look into its folder, or reach it.
+    /// This user may not look into its folder, or reach it. Kind `Denied`.
     #[error("permission denied: uid {uid} may not look into {}", path.display())]
     Denied {
         /// The store's folder.
@@ -21,7 +21,7 @@ pub enum OpenError {
         /// The uid that wanted to.
         uid: u32,
     },
-    /// Another process has it, as its lock says.
+    /// Another process has it, as its lock says. Kind `Locked`.
     #[error("the store {} is in use by another engramfs process ({holder})", store.display())]
     Locked {
         /// The store's folder.
@@ -29,22 +29,22 @@ pub enum OpenError {
         /// What that process says of itself.
         holder: String,
     },
-    /// A store was to be made where there is one.
+    /// A store was to be made where there is one. Kind `Exists`.
     #[error("there is a store at {} already", .0.display())]
     Exists(PathBuf),
-    /// A store was to be made in a folder that is used for something else.
+    /// A store was to be made in a folder that is used for something else. Kind `Invalid`.
     #[error("the folder is no store and holds {0}")]
     NotAStore(String),
-    /// The store is of version 0.1.0, of which nothing is read.
+    /// The store is of version 0.1.0, of which nothing is read. Kind `Unsupported`.
     #[error("the store was made by engramfs 0.1.0, whose format this version does not read")]
     OldFormat,
-    /// The store is of a later version, of which this one may misread something.
+    /// The store is of a later version, of which this one may misread something. Kind `Unsupported`.
     #[error("the store was made by a newer version of engramfs")]
     NewerFormat,
 }
 
 impl OpenError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             OpenError::Missing(_) => {
@@ -74,13 +74,13 @@ impl OpenError {
 /// Why a store is not copied or verified.
 #[derive(Debug, Clone, Error)]
 pub enum CopyError {
-    /// There is no store at that path.
+    /// There is no store at that path. Kind `NotFound`.
     #[error("there is no store at {}", .0.display())]
     Missing(PathBuf),
-    /// The folder for the copy holds something.
+    /// The folder for the copy holds something. Kind `Exists`.
     #[error("{} is there and not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// The folder for the copy lies in a store.
+    /// The folder for the copy lies in a store. Kind `Invalid`.
     #[error("{} lies in the store {}", dest.display(), store.display())]
     Inside {
         /// The folder for the copy.
@@ -88,16 +88,16 @@ pub enum CopyError {
         /// The store in which it lies.
         store: PathBuf,
     },
-    /// The path has `..` below a folder that is not there, so where it leads can't be known.
+    /// The path has `..` below a folder that is not there, so where it leads can't be known. Kind `Invalid`.
     #[error("{} leads back out of a folder that is not there", .0.display())]
     LeadsBack(PathBuf),
-    /// A seal replaced files each time the store was copied, for as many tries as there are.
+    /// A seal replaced files each time the store was copied, for as many tries as there are. Kind `Busy`.
     #[error("the store was sealed again and again while it was copied")]
     Busy,
 }
 
 impl CopyError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             CopyError::Missing(_) => {
@@ -112,10 +112,10 @@ impl CopyError {
     }
 }
 
-/// What there is no more of.
+/// What has run out: a branch's quota, room or inodes on the disk, or memory.
 #[derive(Debug, Clone, Error)]
 pub enum LimitError {
-    /// A branch has a quota.
+    /// A branch with a quota and all below it would hold more than that allows. Kind `Quota`.
     #[error(
         "{path} and the branches below it hold {held} {what}, and with {more} more it would be over the {limit} of its \
          config/quota"
@@ -132,7 +132,7 @@ pub enum LimitError {
         /// What the quota allows.
         limit: u64,
     },
-    /// The disk has no room beside the reserve.
+    /// The disk has no room beside the reserve. Kind `Full`.
     #[error(
         "the store's disk is full: {} KiB are missing, beside the {kept_kib} KiB that are kept for deletes and gc",
         missing_kib
@@ -143,7 +143,7 @@ pub enum LimitError {
         /// KiB of a whole reserve, which deletes and gc alone may use.
         kept_kib: u64,
     },
-    /// The disk can take no more files.
+    /// The disk can take no more files. Kind `Full`.
     #[error(
         "the store's disk is full: it has no inodes left, beside the {kept_kib} KiB that are kept for deletes and gc"
     )]
@@ -154,19 +154,19 @@ pub enum LimitError {
     /// Earlier states had to make room on the disk or in memory. Nothing was refused: this tells owners of it.
     #[error("earlier states went, the oldest first: the store's disk is full, or their files took too much memory")]
     KeptDropped,
-    /// Names and attributes of files are kept in memory, where they may take this many MiB.
+    /// Names and attributes of files are kept in memory, where they may take this many MiB. Kind `Full`.
     #[error("names and attributes of files take {0} MiB of memory, which is all they may")]
     FileNames(u64),
-    /// A buffer was not admitted, for want of the user's share or of the memory of all.
+    /// A buffer was not admitted: kind `Quota` for want of the user's share, `Full` for want of the memory of all.
     #[error(transparent)]
     Memory(#[from] OverBudget),
-    /// The edits of a batch were not admitted.
+    /// The edits of a batch were not admitted. Kind and code as of `Memory`, with another hint.
     #[error(transparent)]
     Batch(OverBudget),
 }
 
 impl LimitError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
             LimitError::Quota { .. } => {
@@ -209,7 +209,7 @@ impl LimitError {
 /// Why the clock can't give an entry its time.
 #[derive(Debug, Clone, Error)]
 pub enum ClockError {
-    /// The clock was set by more than a day since the last write.
+    /// The clock was set by more than a day since the last write. Kind `Invalid`.
     #[error("the machine's clock was set {way} by {days} days since the last write")]
     Set {
         /// Where to: forward or back.
@@ -217,13 +217,13 @@ pub enum ClockError {
         /// By how many whole days.
         days: i64,
     },
-    /// The last entry left no later time.
+    /// The last entry left no later time. Kind `Invalid`.
     #[error("the last entry has the last time that can be stored")]
     Ended,
 }
 
 impl ClockError {
-    /// Returns kind, code and hint, which every variant has to have.
+    /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         let hint = match self {
             ClockError::Set { .. } => "set the clock right; if it is right now, unmount and mount again",
