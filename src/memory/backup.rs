@@ -18,7 +18,7 @@ use crate::journal::{Journal, JournalError, JournalFiles};
 
 /// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
-/// How the file `format` begins in stores of all versions.
+/// How the file `format` begins in stores of all versions, also those that this one can't open.
 const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
 
 /// Copies the store at `store` to `dest`, which must not exist or be an empty folder.

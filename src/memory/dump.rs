@@ -50,7 +50,7 @@ impl StampedRecord {
         Ok(StampedRecord(Version::new(id, content, provenance)))
     }
 
-    /// Returns the id.
+    /// Returns the record's id, without `.json`.
     pub fn id(&self) -> &Arc<str> {
         &self.0.id
     }
@@ -62,7 +62,7 @@ impl StampedRecord {
 }
 
 impl Snapshot {
-    /// Returns the tree of files of the same moment as the records.
+    /// Returns the tree of files of the same moment as the records; contents are read with [`Memory::packs`].
     pub fn files(&self) -> &Tree {
         self.state.files()
     }
@@ -146,7 +146,7 @@ pub struct SharedLogImport<'a> {
     batch: Vec<StampedRecord>,
 }
 
-/// Entries and events of one commit, together.
+/// Entries and events of one commit, together: so many are held in memory.
 const ENTRIES_AT_ONCE: usize = 16_384;
 
 impl SharedLogImport<'_> {

@@ -50,7 +50,7 @@ pub struct Environment {
     /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
     /// eighth at most. 0 for none.
     pub reserve_bytes: u64,
-    /// Who makes a store that is not there yet.
+    /// Who makes a store that is not there yet, and in whose name threads write entries of their own.
     pub owner: Actor,
 }
 

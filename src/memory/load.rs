@@ -21,12 +21,12 @@ use crate::lineage::{Entry, MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
 
-/// Where a store is read from.
+/// Where a store is read from, and with which keys.
 pub(super) struct LoadSource<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public_key: &'a PublicKey,
-    /// The key of the codes of operations on files.
+    /// The key of the codes of operations on files, derived from the signing key.
     pub mac_key: &'a MacKey,
     pub segments: &'a Segments,
     pub trees: &'a TreeStore,
@@ -40,11 +40,11 @@ pub(super) struct Loaded {
     pub history: History,
     /// The end of the chain, without a journal to go on with.
     pub log_tail: LogTail,
-    /// The journal files that were replayed, and what is torn at their end.
+    /// The journal files that were replayed, and what is torn at their end: `resume` cuts that.
     pub journal: Replayed,
-    /// Older files are not in use any more.
+    /// Number of the first journal file in use; a crash may have left older ones.
     pub first_journal: u64,
-    /// Segments that commands in the journal name.
+    /// Segments that commands in the journal name, which no manifest names before the next seal.
     pub journal_segments: HashSet<Hash>,
     pub stored: Stored,
     pub file_index: Vec<Hash>,
@@ -114,7 +114,7 @@ struct JournalReading<'a> {
     history: History,
     log_tail: LogTail,
     journal_segments: HashSet<Hash>,
-    /// The newest entry of the journal.
+    /// The newest entry of the journal, whose signature vouches for all before it; none in an empty journal.
     last: Option<SignedEntry>,
     /// Number of the last entry before the journal.
     sealed: u64,

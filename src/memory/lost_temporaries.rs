@@ -16,19 +16,19 @@ pub(in crate::memory) const PATH: &str = "temporaries.lost";
 pub(in crate::memory) const NEW_PATH: &str = "temporaries.lost.new";
 const MAGIC: &[u8; 8] = b"engrLST1";
 static CONTEXT: Context = Context::new("engramfs 2026 lost temporaries v1");
-/// Most that are kept; the later ones are.
+/// Most that are kept, of all branches together; the oldest go first.
 const KEPT_MAX: usize = 10_000;
 
 /// A file in `vectors/` that was no record and is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTemporary {
-    /// The branch that it was in; it may have ended since.
+    /// The branch in whose `vectors/` it was; it may have ended since.
     pub branch: BranchId,
     /// Uid of its owner, whom the next mount tells.
     pub uid: u32,
-    /// When the mount ended.
+    /// When the mount ended, by which it was lost.
     pub time: Time,
-    /// Its name in `vectors/`.
+    /// Its name in `vectors/`, as it was created there.
     pub name: String,
 }
 

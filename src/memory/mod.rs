@@ -112,14 +112,14 @@ pub struct Actor {
     pub name: Arc<str>,
 }
 
-/// What a listener is told after something changed.
+/// What a listener is told after something changed: the change is in the catalog by then.
 #[derive(Clone)]
 pub struct BranchEvent {
     /// The branch that was changed; after a merge or discard it has ended.
     pub branch: BranchId,
-    /// The parent of that branch; nothing for a root branch.
+    /// The parent of that branch, which a merge changed, too; nothing for a root branch.
     pub parent: Option<BranchId>,
-    /// The word of the lineage for what was done.
+    /// What was done, in the word of the lineage; `signal` for a change of signals, which has no entry.
     pub op: &'static str,
     /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
     pub files: Vec<Replaced>,
@@ -145,11 +145,11 @@ impl BranchEvent {
 /// A branch's files before and after.
 #[derive(Clone)]
 pub struct Replaced {
-    /// The branch whose files they are.
+    /// The branch that the files are of; it may have ended since.
     pub branch: BranchId,
     /// Its files as they were; a mount has the kernel forget what differs.
     pub before: Tree,
-    /// Its files as they are.
+    /// Its files as they were right after the change.
     pub after: Tree,
 }
 
@@ -201,7 +201,7 @@ pub struct Memory {
     maintenance: maintenance::Maintenance,
     leases: transaction::leases::Leases,
     events: transaction::shared_events::SharedEvents,
-    /// Itself, for what goes on in the background.
+    /// Itself, for threads and leases that must not keep it open.
     weak_self: Weak<Memory>,
     listeners: Mutex<Vec<Listener>>,
     _lock: Option<Lock>,
@@ -218,7 +218,7 @@ impl Memory {
         (self.environment.clock)()
     }
 
-    /// Returns who holds how much memory, and how much each may.
+    /// Returns who holds how much memory, and how much each may; without a limit before [`Memory::limit_memory`].
     pub fn budget(&self) -> &Arc<Budget> {
         &self.admission.budget
     }

@@ -35,17 +35,17 @@ use crate::sync::{Mutex, Rank, RwLock};
 
 /// What the file `format` says; it is read first.
 pub(super) const FORMAT: &str = "engramfs store, format 2\n";
-/// What stores of version 0.1.0 say.
+/// What the file `format` says in stores of version 0.1.0, which are refused.
 const FIRST_FORMAT: &str = "engramfs store, format 1\n";
 
-/// How a store is opened.
+/// How a store is opened: whether it may be made, and whether its lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
-    /// For writing; it is made if it is not there.
+    /// For writing; it is made if it is not there, or was not finished.
     Create,
-    /// For writing; it is made, and must not be there.
+    /// For writing; it is made, and [`OpenError::Exists`] where it is there.
     CreateNew,
-    /// For writing; it must be there.
+    /// For writing; [`OpenError::Missing`] where it is not there.
     Existing,
     /// For reading, without the lock: also while another process writes.
     ReadOnly,
@@ -153,7 +153,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// What is done once, before others write.
+    /// Finishes what an earlier process left, then starts the threads that write.
     fn begin_writing(self: &Arc<Memory>, fresh: bool) -> Result<(), Error> {
         if fresh || self.root("main").is_none() {
             self.make_main()?;
@@ -181,7 +181,7 @@ impl Memory {
     }
 }
 
-/// Returns what is to be said of a store that is opened at `now`.
+/// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.
 fn warnings(loaded: &Loaded, now: Time) -> Vec<String> {
     let clock = clock::warning(loaded.log_tail.time, now);
     let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);

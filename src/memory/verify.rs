@@ -35,7 +35,7 @@ use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
 /// What a store is checked against beside itself.
 #[derive(Clone, Copy, Default)]
 pub struct VerifyOptions<'a> {
-    /// The text of a public key file from elsewhere.
+    /// The text of a public key file from elsewhere, with which the store's own has to agree.
     pub public_key: Option<&'a str>,
     /// A tip noted earlier: it must be in the chain, or the store was cut or put back.
     pub expect_tip: Option<Hash>,
@@ -105,7 +105,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
 #[derive(Default)]
 struct ArchivedEntries {
     entries: u64,
-    /// Ranges of numbers that no file has.
+    /// Ranges of entry numbers that no file has, first and last.
     missing: Vec<[u64; 2]>,
     has_tip: bool,
 }
@@ -194,7 +194,7 @@ fn check_history(
     }
 }
 
-/// The entry that the next one has to follow.
+/// Number and hash of the entry that the next one has to follow.
 #[derive(Clone, Copy)]
 struct ChainLink {
     seq: u64,
@@ -226,7 +226,7 @@ fn check_chain(entries: &[Arc<SignedEntry>], before: &ChainLink, public: &Public
     Err(Error::damaged(format!("entry {seq} ({op} {branch}) is not signed by the store's key")))
 }
 
-/// Recomputes the sum of every state out of its records.
+/// Recomputes the sum of every state out of its records; returns how many states there are.
 fn check_states(loaded: &Loaded) -> Result<usize, Error> {
     let mut seen: HashSet<*const BranchVersion> = HashSet::new();
     let mut wrong = Ok(());
@@ -266,7 +266,7 @@ fn check_recent(loaded: &Loaded, seen: &mut HashSet<*const BranchVersion>) -> Re
     Ok(())
 }
 
-/// Checks a state by what it has other than one that was checked.
+/// Checks a state by what it has other than one that was checked, so that what both share is not read again.
 fn check_change(before: &BranchVersion, state: &BranchVersion) -> Result<(), Error> {
     let (mut sum, mut records, mut blocks) = (before.sum().clone(), before.totals().records, Blocks::default());
     for id in touched_at_most(before, state, usize::MAX)?.unwrap_or_default() {
@@ -319,7 +319,7 @@ fn check_state(state: &BranchVersion) -> Result<(), Error> {
     check_sum(state, &sum, records)
 }
 
-/// Looks for files that should not be there, or should be.
+/// Fails at a file that is not of a store, and at one that is named and missing; files that nothing names must be whole.
 fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", error);
     let known = [

@@ -7,15 +7,15 @@ use crate::memory::{Error, Revision, check_name};
 pub struct Argument {
     /// Its placeholder in usage lines, such as `LABEL`; of a flag the flag itself. Unique within a verb.
     pub name: &'static str,
-    /// What it is for, as the help of the command says.
+    /// What it is for, as the help of the command says, without a period.
     pub help: &'static str,
-    /// How it is written.
+    /// How it is written in a line; the command's options follow from it.
     pub form: Form,
-    /// Whether it is the name of a branch or a checkpoint.
+    /// Whether it is the name of a branch or a checkpoint, which [`Arguments::check_names`] checks.
     pub is_name: bool,
     /// Whether it names a state of the branch: a label, an entry or a time.
     pub is_revision: bool,
-    /// Whether the command takes it, too, and not `ctl` alone.
+    /// Whether the command takes it, too, and not `ctl` alone; by default it does.
     pub in_command: bool,
     accepts: fn(&str) -> bool,
     /// What a value is that is not accepted, and what to write instead.
@@ -25,17 +25,17 @@ pub struct Argument {
 /// How an argument is written: first the words, then options, then what goes to the line's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One word.
+    /// One word, which has to be there.
     Word,
     /// One word that does not begin with two dashes, or nothing.
     MaybeWord,
-    /// Words up to those that the arguments behind it take.
+    /// All words but those that the arguments behind it take, one each; at least one.
     Phrase,
     /// Nothing, or all words up to the end.
     Text,
     /// This word and one more, or neither. The command has it as an option, two dashes in front.
     Option(&'static str),
-    /// Its name, or nothing.
+    /// The argument's name, or nothing.
     Flag,
     /// One word or more; one with blanks is a JSON string.
     Words,
@@ -49,57 +49,57 @@ impl Argument {
         Argument { name, help, form, is_name: false, is_revision: false, in_command: true, accepts, otherwise }
     }
 
-    /// Returns an argument of one word.
+    /// Returns an argument of one word, without which the verb is refused. Any value is accepted.
     pub const fn word(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Word, help)
     }
 
-    /// Returns an argument of one word or none.
+    /// Returns an argument of one word or none; a word with two dashes in front is left to options.
     pub const fn maybe_word(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::MaybeWord, help)
     }
 
-    /// Returns an argument that may have blanks in it, with others behind it.
+    /// Returns an argument of words up to those behind it, each of which must be [`Argument::word`].
     pub const fn phrase(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Phrase, help)
     }
 
-    /// Returns what goes to the end of the line.
+    /// Returns an argument that goes to the end of the line, blanks included; it may be empty.
     pub const fn text(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Text, help)
     }
 
-    /// Returns an argument of one word behind a word that introduces it.
+    /// Returns an argument of one word behind `word`; both may be left out.
     pub const fn option(word: &'static str, name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Option(word), help)
     }
 
-    /// Returns a flag, which is given or not and has no value.
+    /// Returns a flag, given by its name, such as `--dry-run`, and without a value.
     pub const fn flag(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Flag, help)
     }
 
-    /// Returns words, at least one.
+    /// Returns an argument of at least one word, up to the next option; one with blanks is a JSON string.
     pub const fn words(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::Words, help)
     }
 
-    /// Returns a list of words behind `--`.
+    /// Returns an argument of words behind `--`, to the end of the line; none where there is no `--`.
     pub const fn list(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, Form::List, help)
     }
 
-    /// Says that it is the name of a branch or a checkpoint.
+    /// Says that it is the name of a branch or a checkpoint, so that anything else is refused as [`Error::Name`].
     pub const fn naming(self) -> Argument {
         Argument { is_name: true, ..self }
     }
 
-    /// Says that it names a state of the branch.
+    /// Says that it names a state of the branch, so that what is no revision is refused as [`Error::Name`].
     pub const fn naming_a_state(self) -> Argument {
         Argument { is_revision: true, ..self }
     }
 
-    /// Says that the command lacks it.
+    /// Says that the command lacks it, for what a command line says in another way.
     pub const fn in_ctl_alone(self) -> Argument {
         Argument { in_command: false, ..self }
     }
@@ -133,13 +133,13 @@ pub struct ArgumentError {
 }
 
 impl ArgumentError {
-    /// Returns what to write instead.
+    /// Returns what to write instead, a phrase in the imperative.
     pub fn hint(&self) -> &'static str {
         self.hint
     }
 }
 
-/// The arguments that a verb was given, by their names.
+/// The arguments that a verb was given, by their names; not checked before [`Verb::new`](super::Verb::new).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments(Vec<(&'static str, Vec<String>)>);
 
@@ -150,12 +150,12 @@ impl Arguments {
         self.0.push((argument.name, values));
     }
 
-    /// Returns all values of an argument; empty where it was not given.
+    /// Returns all values of an argument, several for words and lists; empty where it was not given.
     pub fn list(&self, argument: &Argument) -> &[String] {
         self.0.iter().find(|(name, _)| *name == argument.name).map_or(&[], |(_, values)| values)
     }
 
-    /// Returns the value of an argument; none where it was not given.
+    /// Returns the first value of an argument; none where it was not given.
     pub fn get(&self, argument: &Argument) -> Option<&str> {
         self.list(argument).first().map(String::as_str)
     }

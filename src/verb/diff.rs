@@ -10,7 +10,7 @@ pub const OLD: Argument = Argument::maybe_word("A", "A label, an entry, a time, 
 /// The newer state; nothing for the present one.
 pub const NEW: Argument = Argument::maybe_word("B", "The same; the present state where nothing is said");
 
-/// Answers in lines of JSON.
+/// Answers in lines of JSON, one for each record and file that differs.
 pub const DIFF: VerbSpec = VerbSpec {
     arguments: &[OLD, NEW],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },

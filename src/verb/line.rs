@@ -3,7 +3,7 @@
 use super::fork::FROM_DISCARDED;
 use super::{Argument, Arguments, Form, VerbSpec};
 
-/// Parses the rest of a line behind its verb; none where that is not what it takes.
+/// Parses the rest of a line behind its verb; none where it lacks an argument or has more than that.
 pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Arguments> {
     let mut found = Arguments::default();
     for (at, argument) in arguments.iter().enumerate() {
@@ -93,7 +93,7 @@ fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Takes all but the last `words` words.
+/// Takes all but the last `words` words, and leaves those in `rest`; none where nothing would be taken.
 fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
     let mut phrase = *rest;
     for _ in 0..words {

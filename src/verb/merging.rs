@@ -6,7 +6,7 @@ use super::{
 };
 use crate::memory::{Error, Hash, MergeKind, MergeOptions};
 
-/// A dry run tells of the parent.
+/// A dry run tells what the parent has, so its caller must be able to read that; it need not be the owner.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
 
 pub(super) const IF_PLAN: Argument = Argument::option(

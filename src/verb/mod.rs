@@ -61,31 +61,31 @@ pub const VERBS: &[&VerbSpec] = &[
     &gc::GC,
 ];
 
-/// A verb with arguments that fit it.
+/// A verb with arguments that fit it: [`Verb::new`] and [`Verb::parse`] refuse all others.
 #[derive(Clone, Debug)]
 pub struct Verb {
     spec: &'static VerbSpec,
     arguments: Arguments,
 }
 
-/// What a verb is run with.
+/// What a verb is run with; whoever fills it has checked the caller's rights.
 pub struct VerbContext<'a> {
-    /// The store.
+    /// The store that has the branch.
     pub memory: &'a Memory,
     /// Who asks for it, and is named in the entry that comes of it.
     pub actor: &'a Actor,
-    /// The branch that it is asked of.
+    /// The branch that it is asked of, in whose `ctl` the line was written.
     pub branch: BranchId,
-    /// What the caller may be shown.
+    /// What the caller may be shown, for verbs that only look.
     pub viewer: Viewer<'a>,
 }
 
-/// What a verb that was done answers.
+/// What a verb answers that was done, or that a dry run has tried.
 #[derive(Clone, Debug)]
 pub enum VerbAnswer {
     /// A JSON object in one line, without its end.
     Line(String),
-    /// What `show` found.
+    /// What `show` found, or the lines of `diff`.
     Object(ShownObject),
 }
 
@@ -135,7 +135,7 @@ impl Verb {
         (self.spec.run)(context, &self.arguments)
     }
 
-    /// Reads the line back that `ctl` answered with; none where it can't be this verb's.
+    /// Reads the line back that `ctl` answered with, for a command that asks a mount; none where it can't be this verb's.
     pub fn answer_of_line(&self, line: &str) -> Option<VerbAnswer> {
         match self.spec.report {
             Report::Object => ShownObject::of_line(line).map(VerbAnswer::Object),
@@ -143,17 +143,17 @@ impl Verb {
         }
     }
 
-    /// Returns its line of the table.
+    /// Returns its line of [`VERBS`].
     pub fn spec(&self) -> &'static VerbSpec {
         self.spec
     }
 
-    /// Returns what it was given.
+    /// Returns what it was given, checked against its spec.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// Tells whether it only says what it would do.
+    /// Tells whether it only says what it would do: it was given `--dry-run`.
     pub fn is_dry_run(&self) -> bool {
         self.arguments.is_set(&spec::DRY_RUN)
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Argument, Arguments, CliForm, CliHelp, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, Side};
 
-/// An id may have blanks in it.
+/// A phrase and no word, since an id or path may have blanks in it.
 const ID: Argument = Argument::phrase("ID", "The record or the path in conflict");
 const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").accepting(
     |side| side_of(side).is_some(),

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::memory::{Error, RevertVerb, Revision};
 
-/// A dry run tells of the branch alone.
+/// A dry run tells of the branch alone, so the parent is not asked.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Own, parent: ParentRight::Nothing });
 
 const TARGET: &str = "The branch: its directory under a mount, or STORE:NAME-PATH";
@@ -48,7 +48,7 @@ pub(super) const REDO: VerbSpec = counted(
     |context, arguments| undo(context, arguments, RevertVerb::Redo),
 );
 
-/// Returns a verb that takes back a number of entries.
+/// Returns a verb that takes back, or does again, a number of entries: one where nothing is said.
 const fn counted(name: &'static str, about: &'static str, examples: &'static str, run: Run) -> VerbSpec {
     VerbSpec {
         arguments: &[COUNT, DRY_RUN],

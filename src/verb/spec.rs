@@ -13,43 +13,43 @@ pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what woul
 pub struct VerbSpec {
     /// The word, in `ctl` and on the command line.
     pub name: &'static str,
-    /// Its arguments, in the order in which they are written.
+    /// Its arguments, in the order in which they are written; empty by default.
     pub arguments: &'static [Argument],
-    /// What its caller has to be allowed.
+    /// What its caller has to be allowed; by default to own the branch.
     pub rights: Rights,
-    /// The same for a dry run, where that asks for something else.
+    /// What the caller of a dry run has to be allowed; none, the default, for the same as `rights`.
     pub dry_run: Option<Rights>,
-    /// Whether it changes the store, but for a dry run.
+    /// Whether it changes the store, but for a dry run; true by default.
     pub changes: bool,
-    /// Whether the branch is gone afterwards, but for a dry run.
+    /// Whether the branch is gone afterwards, but for a dry run; false by default.
     pub ends_branch: bool,
     /// Whether it is asked for at root branches alone, since it concerns the whole store.
     pub root_only: bool,
-    /// How it is asked for in a mount.
+    /// How it is asked for in a mount; by default a line of `ctl`.
     pub channel: Channel,
-    /// Whether it is a command of the program, too, and with which help.
+    /// Whether it is a command of the program, too, and with which help; by default it is none.
     pub command: CliForm,
-    /// What its command prints.
+    /// What its command prints; by default the members of its answer.
     pub report: Report,
     /// Does it, for a caller whose rights were checked.
     pub run: Run,
 }
 
-/// How a verb is asked for in a mount.
+/// How a verb is asked for in a mount; [`Verb::parse`](super::Verb::parse) knows those of `Ctl` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// By a line of `ctl`.
+    /// By a line of the branch's `ctl`, whose reader gets the answer.
     Ctl,
-    /// By rmdir(2) of the branch's directory.
+    /// By rmdir(2) of the branch's directory; `ctl` does not know the word.
     Rmdir,
 }
 
-/// Whether a verb is a command, too.
+/// Whether a verb is a command of the program, too, and who makes it.
 #[derive(Clone, Copy, Debug)]
 pub enum CliForm {
     /// It is none: only a mount has it.
     Lacking,
-    /// It takes a branch and the verb's arguments.
+    /// It takes a branch and the verb's arguments, and is made from the table.
     OfTable(CliHelp),
     /// It takes something else, and has a file of its own in `cli/commands/`.
     OwnFile,
@@ -72,15 +72,15 @@ pub type Run = fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>;
 /// What a command prints when its verb was done.
 #[derive(Clone, Copy, Debug)]
 pub enum Report {
-    /// The answer's members.
+    /// The members of the answer's object; for programs the object itself.
     Facts,
     /// The result of a merge with its conflicts; exit code 3 where it is blocked.
     Merge,
     /// The state that the branch has again, and how that is taken back.
     Rollback,
-    /// The target of the child branch of that name.
+    /// The target of the child branch whose name that argument has.
     Child(Argument),
-    /// What was found.
+    /// What was found: the bytes of a file as they are, else lines of JSON.
     Object,
     /// The target that is gone, and how it comes back.
     Discard,
@@ -88,42 +88,42 @@ pub enum Report {
     Silent(fn(target: &str, &Arguments) -> Value),
 }
 
-/// What a caller has to be allowed at the time of the call.
+/// What a caller has to be allowed at the time of the call: a mount asks for it before it runs the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// At the branch that it is asked of.
+    /// What it takes at the branch that it is asked of.
     pub branch: BranchRight,
-    /// At its parent; a root branch has none to ask.
+    /// What it takes at the parent, too; a root branch has none to ask.
     pub parent: ParentRight,
 }
 
-/// What a caller has to be allowed at a branch.
+/// What a caller has to be allowed at a branch, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchRight {
-    /// To enter its directory.
+    /// To enter its directory (execute).
     Enter,
-    /// To read its directory.
+    /// To enter and read its directory (execute and read).
     Read,
-    /// To own it.
+    /// To own it, or to be root.
     Own,
-    /// To own it or its parent.
+    /// To own it or its parent, or to be root.
     OwnEither,
 }
 
-/// What a caller has to be allowed at a parent.
+/// What a caller has to be allowed at the branch's parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentRight {
     /// Nothing is asked of the mount; the memory may refuse for reasons of its own.
     Nothing,
-    /// To read its directory.
+    /// To enter and read its directory (execute and read).
     Read,
-    /// To write to its directory.
+    /// To write to its directory, as rename(2) into it takes.
     Write,
-    /// Both.
+    /// To enter and read its directory and to write to it.
     ReadWrite,
     /// To write to its directory, or to own the branch where the parent has a gate that is not open.
     WriteOrGate,
-    /// The same, and to read its directory.
+    /// What `WriteOrGate` asks for, and to read its directory.
     ReadWriteOrGate,
 }
 

@@ -25,9 +25,9 @@ const SEAL_AMPLIFICATION: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
 const COMMAND_COST_BYTES: u64 = 2 << 10;
 
-/// What is known of the room on the disk.
+/// What is known of the room on the disk, in counters: a small write costs some loads and no statfs(2).
 pub(in crate::memory) struct DiskRoom {
-    /// What only giving back may use.
+    /// Room that only what gives back may use: deletes, gc and seals on a full disk.
     pub reserve: Reserve,
     /// What may be written before the disk is asked again.
     credit_bytes: AtomicI64,
@@ -45,7 +45,7 @@ pub(in crate::memory) struct DiskRoom {
     last_collection: Mutex<LastCollection>,
 }
 
-/// The end of the journal after a collection.
+/// The end of the journal after a collection: until it has grown another one frees nothing.
 #[derive(Clone, Copy, Default)]
 struct LastCollection {
     journal_number: u64,
@@ -88,13 +88,13 @@ pub(in crate::memory) fn cost_of(unsealed: u64, long: u64) -> u64 {
     COMMAND_COST_BYTES + (1 + SEAL_AMPLIFICATION) * unsealed + 2 * long
 }
 
-/// Returns what a record costs that goes straight into a segment.
+/// Returns the disk bytes that a record of so many bytes counts which goes straight into a segment, never through the journal.
 pub(in crate::memory) fn bulk_cost_of(bytes: u64) -> u64 {
     SEAL_AMPLIFICATION * (bytes + BULK_ROW_BYTES)
 }
 
 impl DiskRoom {
-    /// Begins with nothing known but the reserve, and the length of the manifest in bytes.
+    /// Begins without credit, so that the first write asks the disk; `manifest` is the manifest's length in bytes.
     pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
         DiskRoom {
             reserve,
@@ -113,20 +113,20 @@ impl DiskRoom {
         self.seal_debt_bytes.fetch_add(needs, Ordering::AcqRel);
     }
 
-    /// Notes that all is sealed that was waiting, with a manifest of so many bytes.
+    /// Notes that all is sealed that was waiting, with a manifest of so many bytes. The next write asks the disk again.
     pub fn note_seal(&self, manifest: u64) {
         self.manifest_bytes.store(manifest, Ordering::Release);
         self.seal_debt_bytes.store(0, Ordering::Release);
         self.credit_bytes.store(0, Ordering::Release);
     }
 
-    /// Returns whether the disk had too little room when it was asked last.
+    /// Returns whether the disk had too little room when it was asked last: then gc compacts by `CompactionPolicy::TIGHT`.
     pub fn is_tight(&self) -> bool {
         self.is_tight.load(Ordering::Acquire)
     }
 }
 
-/// Returns whether a disk had no room for something.
+/// Returns whether a disk had no room for something, or a user no share of it left: kinds `Full` and `Quota`.
 pub(in crate::memory) fn is_full(error: &Error) -> bool {
     matches!(error.kind(), Kind::Full | Kind::Quota)
 }
@@ -192,7 +192,7 @@ impl Memory {
         waiting + self.admission.room.manifest_bytes.load(Ordering::Acquire)
     }
 
-    /// Returns the most that a seal writes of what has come since the last one.
+    /// Returns the most bytes that a seal writes of what has come since the last one, beside the manifest.
     pub(in crate::memory) fn waiting_needs(&self) -> u64 {
         SEAL_AMPLIFICATION * self.unsealed_bytes() + self.written_bytes()
     }
@@ -201,7 +201,7 @@ impl Memory {
         self.disk.space().map_or(0, |space| space.available_bytes)
     }
 
-    /// Returns how much more a seal may write than it has to.
+    /// Returns the bytes that a seal may write beyond what it has to; 0 where the disk can't be asked.
     pub(in crate::memory) fn spare_bytes(&self) -> u64 {
         self.free_bytes().saturating_sub(self.seal_needs() + FREE_MARGIN_BYTES)
     }
@@ -296,7 +296,7 @@ impl Memory {
         }
     }
 
-    /// Notes where the disk had no room after all, and returns the error, whatever it is.
+    /// Notes where the disk had no room after all, so that the next write asks it again; returns the error, whatever it is.
     pub(in crate::memory) fn note_full(&self, error: JournalError) -> Error {
         if error.is_full() {
             self.admission.room.has_refused.store(true, Ordering::Release);

@@ -23,7 +23,6 @@ pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Fil
     Ok(())
 }
 
-/// An operation and the tree it is about to change.
 struct TouchedPaths<'a> {
     tree: &'a Tree,
     op: &'a FileOp<'a>,
@@ -113,7 +112,7 @@ impl TouchedPaths<'_> {
     }
 }
 
-/// A branch that receives a merge, and its files before and after.
+/// A branch that receives a merge, and what its rules are checked against.
 pub(in crate::memory) struct Received<'a> {
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
@@ -139,7 +138,7 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
     Ok(())
 }
 
-/// Returns whether all bytes that a file has are where they are afterwards.
+/// Returns whether all bytes that a file has stay where they are; it may have to read contents.
 fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error> {
     let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
     let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };

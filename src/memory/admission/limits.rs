@@ -10,18 +10,18 @@ use crate::memory::{Error, LimitError, Memory};
 use crate::sync::{Measure, Mutex, OverBudget, Reservation};
 use crate::workspace::Tree;
 
-/// What a command takes in memory beside its bytes.
+/// Bytes that a command is taken to need in memory beside those of its log record.
 const COMMAND_BYTES: u64 = 1024;
 /// Earlier states may take one in so many of the bytes that names and attributes of files may.
 const KEPT_SHARE: u64 = 4;
 
-/// What the names and attributes of files take, as it counts for each user.
+/// The memory that names and attributes of files take, in the share of each user.
 #[derive(Default)]
 pub(in crate::memory) struct FilesHeld {
     users: Mutex<HashMap<u32, Reservation>>,
     /// Bytes of it that only checkpoints, proposals and bases of forks hold, as of the last seal.
     frozen_bytes: Mutex<HashMap<u32, u64>>,
-    /// Bytes that those of all users may take.
+    /// Bytes that those of all users may take: half of `--memory`. Without a limit it is never set.
     limit_bytes: OnceLock<u64>,
 }
 
@@ -39,7 +39,7 @@ impl FilesHeld {
     }
 }
 
-/// What signals take, as it counts for each user.
+/// The memory that signals take, in the share of each user, by uid.
 pub(in crate::memory) type SignalsHeld = Mutex<HashMap<u32, Reservation>>;
 
 impl Memory {

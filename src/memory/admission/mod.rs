@@ -19,13 +19,13 @@ pub(in crate::memory) struct Admission {
     /// Memory that callers hold, by user. It has no limit until
     /// [`Memory::limit_memory`](crate::memory::Memory::limit_memory) sets one.
     pub budget: Arc<Budget>,
-    /// What names and attributes of files take up, by user.
+    /// Memory that names and attributes of files take, by uid: in the user's share, and half of `--memory` for all.
     pub files_held: limits::FilesHeld,
-    /// What signals take up, by user.
+    /// Memory that signals take, by uid: in the user's share, like what callers hold.
     pub signals_held: limits::SignalsHeld,
-    /// What branches with a quota hold.
+    /// What branches with a quota hold, brought up to date by the next check.
     pub quotas: quota::Quotas,
-    /// The room on the disk, and the reserve.
+    /// The room on the disk, which is found before anything is written, and the reserve that only what gives back may use.
     pub room: disk_room::DiskRoom,
 }
 

@@ -15,12 +15,12 @@ use crate::segment::SegmentError;
 use crate::sync::{Mutex, Rank, may_wait};
 use crate::workspace::{Attrs, FileNode, FileOp, Tree};
 
-/// What branches hold of their own, or what something adds to that.
+/// What branches hold of their own, or what something adds to that; negative for what it gives back.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(in crate::memory) struct Usage {
     /// Logical bytes of records and files that differ from the base, and of states that are kept.
     pub bytes: i64,
-    /// Records that differ from the base.
+    /// Records that differ from the base, deleted ones among them.
     pub records: i64,
     /// Branches below, at any depth; those that hold a shared log do not count.
     pub branches: i64,
@@ -44,7 +44,7 @@ impl Usage {
     }
 }
 
-/// What is known of usage, as of one version of the catalog.
+/// Usage as of one version of the catalog: a check counts only what has changed since that one.
 pub(in crate::memory) struct Quotas(Mutex<KnownUsage>);
 
 impl Default for Quotas {
@@ -56,9 +56,9 @@ impl Default for Quotas {
 #[derive(Default)]
 struct KnownUsage {
     catalog: Catalog,
-    /// What each branch below a quota holds itself.
+    /// What each branch that a quota governs holds itself, without those below it.
     own_usage: HashMap<BranchId, Usage>,
-    /// What each branch with a quota holds with all below it.
+    /// What each branch with a quota holds with all below it, kept so that a check reads one sum for each.
     total_usage: HashMap<BranchId, Usage>,
 }
 
@@ -155,7 +155,7 @@ impl KnownUsage {
         Ok(())
     }
 
-    /// Counts a branch; returns it where it has a quota of its own.
+    /// Counts a branch below some quota; returns it where it has one of its own, whose sum is then made anew.
     fn add(&mut self, now: &Catalog, new: &Branch) -> Result<Option<BranchId>, Error> {
         if is_governed(now, new) {
             let own = usage(new)?;
@@ -200,7 +200,7 @@ impl KnownUsage {
         }
     }
 
-    /// What a branch and all below it hold.
+    /// What a branch and all below it hold. Its own number of branches begins at -1, as it is not below itself.
     fn sum(&mut self, now: &Catalog, top: BranchId) -> Result<Usage, Error> {
         let (mut sum, mut left) = (Usage { branches: -1, ..Usage::default() }, vec![top]);
         while let Some(id) = left.pop() {
@@ -251,7 +251,7 @@ fn usage(branch: &Branch) -> Result<Usage, Error> {
     Ok(own)
 }
 
-/// The same, from what it held before a change.
+/// The same, from what it held before a change: it costs what changed, unless the base is another.
 fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error> {
     let same_base = old.base_seq == new.base_seq;
     if !same_base {
@@ -268,7 +268,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
     Ok(own)
 }
 
-/// What a record counts where it differs from the base.
+/// What a record counts: one and its bytes where it differs from the base, no bytes where it was deleted, else nothing.
 fn record(state: &BranchVersion, base: &BranchVersion, id: &str) -> Result<Usage, SegmentError> {
     let (mine, bases) = (state.find(id)?, base.find(id)?);
     let hash = |row: &Option<crate::segment::Row>| row.as_ref().map(|row| row.hash()).transpose();

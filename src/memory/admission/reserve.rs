@@ -13,14 +13,14 @@ use crate::disk::{Disk, FILLER_BYTES, filler};
 use crate::memory::Error;
 use crate::sync::Mutex;
 
-/// The folder below the store's root.
+/// The folder below the store's root, made by the first fill.
 pub const FOLDER: &str = "reserve";
 /// Files of a whole reserve: more than a seal makes.
 const PIECES: u64 = 16;
 /// The reserve takes at most one part in this many of the disk's bytes and inodes.
 const DISK_FRACTION: u64 = 8;
 
-/// The reserve of an open store.
+/// The reserve of an open store: files that only take up room, given up one by one where what frees room finds the disk full.
 pub(in crate::memory) struct Reserve {
     disk: Arc<dyn Disk>,
     /// How many files a whole reserve has; 0 where the store keeps none.
@@ -35,7 +35,7 @@ pub(in crate::memory) struct Reserve {
     short_is_told: AtomicBool,
 }
 
-/// How much of the reserve is there, in bytes.
+/// How much of the reserve is there, in bytes, and how much a whole one has.
 #[derive(Clone, Copy, Default, serde::Serialize)]
 pub(in crate::memory) struct ReserveFill {
     bytes: u64,
@@ -71,7 +71,7 @@ impl Reserve {
         }
     }
 
-    /// Returns whether nothing of it is missing; a reserve of no files is whole.
+    /// Returns whether nothing of it is missing, without its lock; a reserve of no files is whole.
     pub fn is_whole(&self) -> bool {
         self.present_count.load(Ordering::Acquire) == self.pieces
     }
@@ -88,7 +88,7 @@ impl Reserve {
         ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }
 
-    /// Returns a number that grows when more or less of it is there.
+    /// Returns a number that grows when more or less of it is there, by which a cached `status` is told to be outdated.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
@@ -164,7 +164,7 @@ impl Reserve {
         false
     }
 
-    /// Gives up all of it; returns whether there was any.
+    /// Gives up all of it, for a seal that the disk had no room for; returns whether there was any.
     pub fn release_all(&self) -> bool {
         let had = self.release_piece();
         while self.release_piece() {}

@@ -15,10 +15,10 @@ pub const AGENT_NAMES_MAX: usize = 100;
 /// The names of agents below a root branch, and who may use them.
 pub type AgentNames = OrdMap<Arc<str>, AgentHolder>;
 
-/// Who may use a name.
+/// Who may use a name; one that is in no [`AgentNames`] is free for whoever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentHolder {
-    /// The user of that uid alone.
+    /// The user of that uid alone, until the name is freed.
     User(u32),
     /// Nobody, until the name is freed.
     Barred,

@@ -37,26 +37,26 @@ pub struct Checkpoint {
     pub base: Arc<BranchVersion>,
     /// `seq` of the entry that took it; 0 until that entry is applied.
     pub seq: u64,
-    /// Time of that entry.
+    /// Time of that entry, which the label's directory in `checkpoints/` has, too.
     pub time: Time,
-    /// What was said about it; empty for nothing.
+    /// What was said about it when it was taken; empty for nothing.
     pub text: Arc<str>,
     /// How far the branch had read the shared log, to where a rollback sets it back.
     pub cursor: SharedLogCursor,
 }
 
-/// Where a rollback or a fork takes a state from.
+/// Where a rollback or a fork takes a state from; the log names this, and not the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSource {
     /// The checkpoint of that label, which the branch has to have.
     Checkpoint(Arc<str>),
-    /// What the branch was behind an entry, where that is kept.
+    /// What the branch was behind the entry of that number; `config/keep` may have let go of it.
     Entry(u64),
     /// The last state of a child that ended by that entry.
     Ended(u64),
 }
 
-/// A state that a rollback or a fork takes.
+/// A state that a rollback or a fork takes, looked up in one version of the catalog.
 pub struct SourceState {
     /// The state, its files as the branch's present owner has them.
     pub state: Arc<BranchVersion>,
@@ -117,9 +117,9 @@ impl PartialEq for Checkpoint {
 pub struct Resolution {
     /// The side chosen: the child's or the parent's, never both.
     pub side: Side,
-    /// The child's version then; none where it was deleted there.
+    /// The child's version then, with any other the resolution counts for nothing; none where it was deleted there.
     pub child: Option<Hash>,
-    /// The parent's version then; none where it was deleted there.
+    /// The parent's version then, likewise.
     pub parent: Option<Hash>,
 }
 
@@ -145,12 +145,12 @@ impl Resolution {
 /// Whether somebody holds a branch's lease, as of the last frame or entry about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LeaseState {
-    /// Nobody ever has.
+    /// Nobody ever has; `config/ttl` counts from the last change.
     #[default]
     Free,
-    /// Somebody does, or did when the server ended.
+    /// Somebody does, or did when the server ended. Such a branch never expires.
     Held,
-    /// Nobody has since that time.
+    /// Nobody has since that time, from which `config/ttl` counts where no change is later.
     Lost(Time),
 }
 
@@ -175,7 +175,7 @@ impl LeaseState {
     }
 }
 
-/// One branch, as one version of the catalog has it.
+/// One branch, as one version of the catalog has it; a clone shares records, files and maps.
 #[derive(Clone)]
 pub struct Branch {
     /// Its number, which no other branch ever has.
@@ -187,15 +187,15 @@ pub struct Branch {
     /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
     /// tells it, and putting it together at depth 64 takes some 3 µs.
     pub path: Arc<str>,
-    /// Its parent; none for a root branch.
+    /// Its parent; none for a root branch. Of a branch that holds a log, the one that has that.
     pub parent: Option<BranchId>,
-    /// The root branch above it, or itself.
+    /// The root branch above it, by which agents and settings for all are found; itself where it is one.
     pub root: BranchId,
     /// Who owns it: who made it, until it is given to another user.
     pub uid: u32,
-    /// Mode bits of its directory, the lower 12.
+    /// Mode bits of its directory, the lower 12; all rights to a branch follow from these and `uid`.
     pub mode: u32,
-    /// Time of the entry that made it.
+    /// Time of the entry that made it; no later one changes it.
     pub created: Time,
     /// When its content last changed: the time of that entry or operation on files.
     pub changed: Time,
@@ -205,7 +205,7 @@ pub struct Branch {
     pub state_entry: u64,
     /// What it holds now, with pending operations on files.
     pub state: Arc<BranchVersion>,
-    /// What it began with, or last merged with.
+    /// What it began with, or last merged with: what differs from it are its own edits.
     pub base: Arc<BranchVersion>,
     /// Its own, those that it inherited when it was forked among them.
     pub settings: Settings,
@@ -215,18 +215,18 @@ pub struct Branch {
     pub children: OrdMap<Arc<str>, BranchId>,
     /// Conflicts resolved manually, by record id or `files/PATH`; forgotten with the next base.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
-    /// Operations on its files since the store was opened.
+    /// Operations on its files since the store was opened; not stored, so that it begins with 0 again.
     pub edits: u64,
     /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
     /// state's address, this stays when the state moves into new segments.
     pub state_seq: u64,
-    /// The same of its base.
+    /// `seq` of the last entry since the store was opened that gave it another base.
     pub base_seq: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
     /// The branch that holds the entries of its own shared log, once there are some.
     pub log: Option<BranchId>,
-    /// What it holds, where it is itself that branch.
+    /// How much it holds, where it is itself such a branch; none for all others, by which they are told apart.
     pub log_totals: Option<SharedLogTotals>,
     /// The logs of branches below it that have ended, by `NAME@SEQ`, where it has a log of its own.
     pub closed_logs: OrdMap<Arc<str>, BranchId>,
@@ -236,9 +236,9 @@ pub struct Branch {
     pub signals: Signals,
     /// Whether somebody works in it, which an opening after a crash looks at.
     pub lease: LeaseState,
-    /// Of a root branch: the names of agents below it.
+    /// Of a root branch: the names of agents below it, each of one user. Empty for all others.
     pub agents: AgentNames,
-    /// What it proposes to its parent; none where that is nothing.
+    /// What it proposes to its parent, frozen; none where that is nothing, and after a rename.
     pub proposal: Option<Arc<Proposal>>,
     /// The last entry of its shared log when it got its base: a gate may ask for a summary behind it.
     pub log_at_base: u64,

@@ -31,7 +31,7 @@ pub(in crate::memory) fn with_owner(state: &Arc<BranchVersion>, from: u32, to: u
     Arc::new(given)
 }
 
-/// A file without a name, and who lets go of it.
+/// A file without a name that handles held, and the user whose operation lets go of it.
 pub(in crate::memory) struct OrphanFile {
     pub who: Actor,
     pub branch: BranchId,
@@ -46,7 +46,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Returns how many bytes a user holds, and how many all do.
+    /// Returns how many bytes a user holds, 0 for an unknown one, and how many all do.
     pub fn of(&self, uid: u32) -> (u64, u64) {
         (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
     }

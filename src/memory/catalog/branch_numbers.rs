@@ -2,7 +2,7 @@
 
 use imbl::OrdSet;
 
-/// The numbers of branches are below this one.
+/// The numbers of branches are below this one; `fs` gives those behind it to views that are no branches.
 pub const BRANCH_NUMBERS: u32 = 1 << 21;
 
 /// The numbers of all branches, from 1 on.
@@ -33,7 +33,7 @@ impl BranchNumbers {
         number == 0 || (number < BRANCH_NUMBERS && self.taken.insert(number).is_none())
     }
 
-    /// Takes the next number; 0 where none is free.
+    /// Takes the next free number behind the last one, from 1 again after the largest; 0 where none is free.
     pub fn take(&mut self) -> u32 {
         let Some(number) =
             self.first_free(self.last_number + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last_number + 1))
@@ -45,7 +45,7 @@ impl BranchNumbers {
         number
     }
 
-    /// Frees the number of a branch that ends.
+    /// Frees the number of a branch that ends, for when `take` comes round to it.
     pub fn free(&mut self, number: u32) {
         self.taken.remove(&number);
     }

@@ -20,11 +20,11 @@ pub enum CatalogChange {
     Add(Box<Branch>),
     /// A branch ends, with its signals. Its log stays with the log above, or goes where there is none.
     Remove(BranchId),
-    /// A branch's records and files become these.
+    /// A branch's records and files become these; its base stays.
     State(BranchId, Arc<BranchVersion>),
     /// A branch's base becomes this; what was resolved against the one before is forgotten.
     Base(BranchId, Arc<BranchVersion>),
-    /// A checkpoint appears, with the `seq` of the entry.
+    /// A checkpoint appears; it gets the `seq` of the entry when that is applied.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
     Uncheckpoint(BranchId, Arc<str>),
     /// A child branch gets another name, by which its proposal ends.
@@ -49,13 +49,13 @@ pub enum CatalogChange {
     PurgedStates(Vec<(StateKey, RetainedState)>, Vec<Hash>),
     /// The clock went back: branches changed later than this time count as changed at this time.
     Clock(Time),
-    /// A branch that holds the entries of a log holds these from now on.
+    /// A branch that holds the entries of a log has these totals from now on.
     Log(BranchId, SharedLogTotals),
     /// Somebody works in a branch, or nobody does any longer.
     Lease(BranchId, LeaseState),
-    /// A name of an agent below a root branch has that holder, or none.
+    /// A name of an agent below a root branch has that holder, or none and is free.
     Agent(BranchId, Arc<str>, Option<AgentHolder>),
-    /// A branch proposes its state to its parent, or nothing any longer.
+    /// A branch proposes its state to its parent, with no review yet, or nothing any longer.
     Proposal(BranchId, Option<Checkpoint>),
     /// An approver said something of what a branch proposes.
     Review(BranchId, u32, Review),
@@ -63,13 +63,13 @@ pub enum CatalogChange {
     CloseLog(BranchId, Arc<str>),
     /// The last entry of a branch's shared log when it got its base.
     LogAtBase(BranchId, u64),
-    /// A branch has read its shared log so far.
+    /// A branch has read its shared log so far; a rollback to a checkpoint sets it back.
     Cursor(BranchId, SharedLogCursor),
     /// The lineage begins behind entries that were moved out.
     Begin(LineageStart),
 }
 
-/// Returns the branches that an entry changes, each once.
+/// Returns the branches whose records, files or base an entry changes, each once and in order of their ids.
 fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
     let changed = |step: &CatalogChange| match step {
         CatalogChange::Add(branch) => branch.log_totals.is_none().then_some(branch.id),
@@ -89,7 +89,7 @@ fn is_revertible(op: EntryOp) -> bool {
 }
 
 impl Catalog {
-    /// Carries out the steps of an entry about `branch` with that `seq` and time.
+    /// Carries out the steps of an entry about `branch` in their order, keeps the states that they leave, and can't fail.
     pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
         let mut changed = changed_by(branch, op, &steps);
         // What was appended to a log stays: it has no earlier states.
@@ -209,7 +209,7 @@ impl Catalog {
         });
     }
 
-    /// Moves times of change that are in the future back to `now`.
+    /// Moves times of change that are in the future back to `now`, or such branches would not expire for as long.
     fn follow_clock(&mut self, now: Time) {
         let ahead = self.branches.values().filter(|branch| branch.changed > now).map(|branch| branch.id);
         for id in ahead.collect::<Vec<BranchId>>() {
@@ -249,7 +249,7 @@ impl Catalog {
         }
     }
 
-    /// As [`Catalog::touch`], for what may change how much a branch takes up.
+    /// As `touch`, for what may change how much memory a branch's files take: the owner's sum follows.
     fn touch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
         self.touch(id, seq, change);

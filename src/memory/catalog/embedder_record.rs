@@ -17,7 +17,7 @@ static SET: Context = Context::new("engramfs 2026 derived set v1");
 pub struct EmbedderRecord {
     /// What people call it: at most 200 characters, no control characters.
     pub name: Arc<str>,
-    /// Numbers in a vector, from 1.
+    /// Numbers in each vector of the set, at least 1.
     pub dim: usize,
     /// Hash of the dimension, and of all else that decides its vectors.
     pub identity: Hash,
@@ -55,7 +55,7 @@ impl EmbedderRecord {
         text
     }
 
-    /// Reads a stored value; nothing where it is none.
+    /// Reads a stored value, probes included; nothing where it is none.
     pub fn parse(text: &str) -> Option<EmbedderRecord> {
         let mut record = EmbedderRecord::parse_head(text)?;
         let hex = text.rsplit('\t').next()?;
@@ -71,7 +71,7 @@ impl EmbedderRecord {
         Some(record)
     }
 
-    /// Reads all but the probes; nothing where it is none.
+    /// Reads all but the probes, which are most of its bytes; nothing where it is none.
     pub fn parse_head(text: &str) -> Option<EmbedderRecord> {
         let mut fields = text.split('\t');
         let (name, dim) = (fields.next()?.into(), fields.next()?.parse().ok().filter(|dim| *dim > 0)?);

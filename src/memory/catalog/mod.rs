@@ -55,13 +55,13 @@ pub struct Catalog {
     pub users: OrdMap<u32, Arc<str>>,
     /// Bytes of memory that names and attributes of files take beyond those of the bases, by who owns the branches.
     pub held: Holdings,
-    /// Bytes of memory that signals take, by the owners of the signals.
+    /// Bytes of memory that signals take, by the owners of the signals, who need not own the branch.
     pub signals_held: Holdings,
     /// The small numbers of the living branches, and which one comes next.
     pub numbers: BranchNumbers,
     /// Where the lineage begins: behind the last entry that was moved out.
     pub start: LineageStart,
-    /// Earlier states, and branches that have ended.
+    /// Earlier states of branches, and branches that have ended and can be brought back.
     pub retained: RetainedStates,
     /// How often compaction or a purge has rewritten sealed rows, chunks or earlier states since the store was opened. A state
     /// that was made of states of an earlier count may name files that are gone, or hold what was purged.
@@ -73,7 +73,7 @@ pub struct Catalog {
 pub struct LineageStart {
     /// Its number; 1 where none was moved out.
     pub first: u64,
-    /// Hash of the entry before, zeros for none.
+    /// Hash of the entry before, which the first one has as `prev`; zeros for none.
     pub prev: Hash,
 }
 

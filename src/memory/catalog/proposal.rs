@@ -9,7 +9,7 @@ use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint};
 use crate::memory::{Error, ProposalError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
-/// A state of a branch that is proposed for merging into its parent.
+/// A state of a branch that is proposed for merging into its parent; later edits are not in it.
 #[derive(Clone, PartialEq)]
 pub struct Proposal {
     /// What is proposed, as it was then; its text is what was said about it.
@@ -29,7 +29,7 @@ pub struct Review {
     pub heads: [Hash; 2],
     /// The time of its entry, from which it counts for 24 hours.
     pub time: Time,
-    /// What was said; may be empty.
+    /// The reason that was given; may be empty.
     pub text: Arc<str>,
 }
 

@@ -5,11 +5,11 @@ use super::settings::parse_size;
 /// What `config/quota` allows; nothing where it does not speak of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Quota {
-    /// Logical bytes of records and files that differ from the base.
+    /// Logical bytes of records and files that differ from the base, and of earlier states that are kept.
     pub bytes: Option<u64>,
-    /// Records that differ from the base.
+    /// Records that differ from the base, deleted ones among them.
     pub records: Option<u64>,
-    /// Branches below, at any depth.
+    /// Branches below it, at any depth, without itself.
     pub branches: Option<u64>,
 }
 

@@ -40,7 +40,7 @@ const MANY_DELETES: u32 = 100;
 pub struct RetainedStates {
     /// Those that are in no file yet, by branch and entry.
     pub recent: OrdMap<(BranchId, u64), RecentState>,
-    /// The files of all others, oldest first.
+    /// The files of all others, oldest first: one is read when a state of it is asked for.
     pub files: Arc<Vec<Arc<StateFile>>>,
     /// Those that need not stay. Nobody finds them any more, and a seal that begins after that lets go of them: so an opening finds
     /// all that the log names, since what is named after a seal's beginning is in what it writes.
@@ -65,7 +65,7 @@ struct DeleteRun {
     count: u32,
 }
 
-/// A state that is in no file yet.
+/// A state that is in no file yet: the next seal writes it to one if it is to stay.
 #[derive(Clone)]
 pub struct RecentState {
     /// The state with its base, its owner then, and when the branch got it.
@@ -84,7 +84,7 @@ pub struct EndedBranch {
     pub name: Arc<str>,
     /// Its name path at its end, which begins with the name of its root branch.
     pub path: Arc<str>,
-    /// The branch above it; none for a root branch.
+    /// The branch above it, below which it is looked for; none for a root branch.
     pub parent: Option<BranchId>,
     /// Who owned it, and may bring it back.
     pub uid: u32,
@@ -92,9 +92,9 @@ pub struct EndedBranch {
     pub mode: u32,
     pub created: Time,
     pub ended: Time,
-    /// Whether it was merged; else it was discarded.
+    /// Whether it was merged; else it was discarded, or expired.
     pub is_merged: bool,
-    /// The entry that gave it its last state.
+    /// The entry that gave it its last state, by which that is found.
     pub last_entry: u64,
     /// Its settings at its end, which it gets back.
     pub settings: Settings,
@@ -108,7 +108,7 @@ impl PartialEq for EndedBranch {
 }
 
 impl EndedBranch {
-    /// Appends the stored form, without the settings.
+    /// Appends the stored form without the settings, which are stored by number among those of all branches.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         out.number(self.id.0).text(&self.name).text(&self.path).number(self.parent.map_or(0, |id| id.0));
         out.number(u64::from(self.uid)).number(u64::from(self.mode)).signed(self.created.0).signed(self.ended.0);
@@ -129,7 +129,7 @@ impl EndedBranch {
     }
 }
 
-/// How long states of a branch stay.
+/// How long states of a branch stay, by `config/keep` and `config/keep_every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Nanoseconds that a state stays readable after it was left.
@@ -164,7 +164,7 @@ impl Retention {
 }
 
 impl RetainedStates {
-    /// Notes what a branch is behind an entry.
+    /// Keeps what a branch is behind an entry; nothing where its `config/keep` is 0.
     pub(super) fn push(&mut self, branch: &Branch, entry: u64, time: Time, is_pinned: bool) {
         let retention = branch.settings.retention();
         if retention.keep_nanos <= 0 {

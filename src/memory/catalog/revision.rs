@@ -13,16 +13,16 @@ pub struct Revision {
     point: Option<RevisionPoint>,
 }
 
-/// What a revision other than a label names.
+/// What a revision names that is not a label alone; `17` may still be a label of an earlier version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionPoint {
-    /// The state after the entry of that number.
+    /// The state after the entry of that number, which has to be one of the branch's lineage.
     Number(u64),
     /// The state after the entry of that hash.
     Entry(Hash),
     /// The newest state at or before that moment.
     At(Time),
-    /// The same, this many nanoseconds before now.
+    /// The newest state at or before this many nanoseconds ago.
     Before(i64),
 }
 
@@ -48,12 +48,12 @@ impl Revision {
         Ok(Revision { text: text.into(), point })
     }
 
-    /// Returns the label that it is if there is such a checkpoint.
+    /// Returns its text, which counts as a label where there is such a checkpoint, whatever else it reads as.
     pub fn label(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// Returns the time that it names, unless it is a label.
+    /// Returns the time that it names; none for a label, and for an entry's number or hash.
     pub fn time(&self, now: Time) -> Option<Time> {
         match self.point? {
             RevisionPoint::At(time) => Some(time),
@@ -62,7 +62,7 @@ impl Revision {
         }
     }
 
-    /// Returns what it names, unless that is a label.
+    /// Returns what it names; none where it can only be a label.
     pub fn point(&self) -> Option<RevisionPoint> {
         self.point
     }

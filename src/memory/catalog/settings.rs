@@ -75,12 +75,11 @@ stored_codes! {
 }
 
 impl Setting {
-    /// Returns the place of its value among those of all settings.
     fn place(self) -> usize {
         usize::from(self.code()) - 1
     }
 
-    /// Returns the file's name in `config/`.
+    /// Returns the file's name in `config/`, which the files of an export have, too.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Strategy => "strategy",
@@ -121,7 +120,6 @@ impl Setting {
         matches!(self, Setting::Rules | Setting::Gate | Setting::Approvers)
     }
 
-    /// Returns the value a new root branch has.
     fn default_value(self) -> &'static str {
         match self {
             Setting::Strategy => Strategy::NewestWins.name(),
@@ -166,14 +164,14 @@ pub const INHERITED_LOG: &str = "inherit";
 const STORE_SCOPE: &str = "store";
 /// Longest agent, session or task, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
-/// Most that `scratch/` may hold, in bytes.
+/// Most that `config/scratch_size` allows, in bytes: what is in `scratch/` is held in memory.
 const SCRATCH_BYTES_MAX: u64 = 1 << 30;
 /// Added to the stored code of a value that nobody wrote to the branch itself.
 const INHERITED: u8 = 0x80;
-/// Longest rules, in bytes.
+/// Longest `config/rules`, in bytes.
 const RULES_BYTES_MAX: usize = 64 * 1024;
 
-/// The values of all settings; cheap to clone.
+/// The values of all settings, with what was parsed of them; a clone is one reference.
 #[derive(Clone, Debug)]
 pub struct Settings(Arc<Values>);
 
@@ -184,7 +182,7 @@ struct Values {
     rules_inherited: bool,
     /// The rules for files, parsed at first use.
     rules: OnceLock<Arc<Rules>>,
-    /// What merges have to pass, likewise.
+    /// What merges have to pass, parsed at first use.
     gate: OnceLock<Arc<Gate>>,
     /// How long states stay, likewise: each entry asks.
     retention: OnceLock<Retention>,
@@ -230,7 +228,7 @@ impl Settings {
         (!self.0.rules_inherited).then(|| self.rules()).filter(|rules| rules.restrict_writes())
     }
 
-    /// Returns whether files are written by the same rules.
+    /// Returns whether files are written by the same rules, so that what one has let pass the other would.
     pub fn binds_like(&self, other: &Settings) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.rules_inherited == other.0.rules_inherited
@@ -255,7 +253,7 @@ impl Settings {
         Settings::of(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
-    /// Returns the settings of a branch to which nobody wrote rules.
+    /// Returns the same settings, their rules marked as inherited: they no longer say who may write to the branch.
     pub fn with_inherited_rules(&self) -> Settings {
         Settings::of(self.0.texts.clone(), true).sharing(self)
     }
@@ -280,7 +278,7 @@ impl Settings {
         Settings::of(Setting::ALL.map(|setting| value(setting).clone()), true).sharing(self)
     }
 
-    /// Takes over what others that have the same values parsed.
+    /// Takes over what others with the same values have parsed, so that a change of one setting leaves the rest parsed.
     fn sharing(self, other: &Settings) -> Settings {
         let same = |setting| self.get(setting) == other.get(setting);
         if let Some(rules) = other.0.rules.get().filter(|_| same(Setting::Rules)) {
@@ -311,7 +309,7 @@ impl Settings {
         self.get(Setting::Metric).parse().unwrap_or_default()
     }
 
-    /// Returns a duration setting in nanoseconds; none where it is unset.
+    /// Returns a duration setting in nanoseconds; none where it is unset or no duration.
     pub fn duration(&self, setting: Setting) -> Option<i64> {
         parse_duration(self.get(setting)).ok()
     }

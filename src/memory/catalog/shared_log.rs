@@ -22,11 +22,11 @@ pub const OWN_LOG: &str = "own";
 pub struct SharedLogTotals {
     /// Its entries, which have the numbers from 1 to this one.
     pub entries: u64,
-    /// Bytes of their lines in `entries.jsonl`.
+    /// Bytes of their lines in `entries.jsonl`, those of archived ones included.
     pub bytes: u64,
     /// Entries up to this one were archived: queries look at them only where they are asked to.
     pub archived: u64,
-    /// Bytes of the lines of those.
+    /// Bytes of the lines of those entries, which `bytes` counts, too.
     pub archived_bytes: u64,
 }
 
@@ -43,10 +43,10 @@ impl SharedLogTotals {
     }
 }
 
-/// How far a branch has read a log.
+/// How far a branch has read a log; with another log it begins at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedLogCursor {
-    /// The branch whose log it is, 0 for none.
+    /// Id of the branch whose log it is, 0 for none.
     pub owner: u64,
     /// The last entry that was read; 0 for none.
     pub entry: u64,
@@ -179,7 +179,7 @@ impl Catalog {
         name.closed.map_or_else(|| self.log_of(branch), |closed| self.closed_log(branch, closed))
     }
 
-    /// Tells whether a branch holds the entries of a log.
+    /// Tells whether a branch holds the entries of a log: such a one is nobody's child and has no directory.
     pub fn is_log(&self, branch: BranchId) -> bool {
         self.branches.get(&branch).is_some_and(|branch| branch.log_totals.is_some())
     }
@@ -200,7 +200,7 @@ impl Catalog {
         Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
     }
 
-    /// Returns how many entries a branch's log has, 0 where its log can't be found.
+    /// Returns how many entries a branch's log has, archived ones included; 0 where its log can't be found.
     pub(super) fn log_entries(&self, branch: &Branch) -> u64 {
         self.log_progress(branch).map_or(0, |(totals, _)| totals.entries)
     }

@@ -11,11 +11,11 @@ use super::{Branch, BranchId, Catalog};
 use crate::memory::SignalError;
 use crate::object::{CodecError, Reader, Time, Writer};
 
-/// Bytes of the longest value.
+/// Bytes of the longest value; more is refused with `SignalError::TooLong`.
 pub const SIGNAL_BYTES_MAX: usize = 64 << 10;
-/// Bytes of the longest key.
+/// Bytes of the longest key, which is a file name in `shared/signals/`.
 const KEY_BYTES_MAX: usize = 200;
-/// What a signal takes in memory beside its value.
+/// Bytes that a signal is taken to need in memory beside its value.
 const SIGNAL_BYTES: u64 = 512;
 
 /// The value of `config/signal_ttl` and of the attribute by which a signal lasts as long as its writer's lease.
@@ -23,7 +23,7 @@ pub const LEASE: &str = "lease";
 /// The value of `config/signal_scope` by which a signal ends with its writer's session.
 pub const SESSION_SCOPE: &str = "session";
 
-/// The signals of a shared log by key.
+/// The signals of a shared log by key, those that have ended and were not removed yet among them.
 pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 
 /// A signal by its key and by when that was claimed: one that was claimed anew has another id.
@@ -31,7 +31,7 @@ pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 pub struct SignalId<'a> {
     /// The key, which is the name of its file.
     pub key: &'a Arc<str>,
-    /// When the key was claimed, as in [`Signal::created`].
+    /// When the key was claimed, as in [`Signal::created`]; no two signals of a key have the same.
     pub created: Time,
 }
 
@@ -42,7 +42,7 @@ pub struct Signal {
     pub value: Arc<[u8]>,
     /// Whose file it is, in whose share of memory it counts.
     pub owner: u32,
-    /// Permission bits, the lower 9.
+    /// Permission bits, the lower 9, as chmod(2) sets them.
     pub mode: u32,
     /// When its key was claimed: tells it from a later one of the same key.
     pub created: Time,
@@ -56,12 +56,12 @@ pub struct Signal {
     pub ends_with_session: bool,
 }
 
-/// Who wrote a signal last.
+/// Who wrote a signal last, through which branch: its end may depend on that branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
     /// The uid of who wrote it, which need not be the owner's.
     pub uid: u32,
-    /// The agent for which the branch was at work.
+    /// The agent of that branch then, as its entries name it.
     pub agent: Arc<str>,
     /// The session of that branch; empty for none.
     pub session: Arc<str>,
@@ -83,9 +83,9 @@ pub enum SignalLifetime {
 /// A change of a signal, as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalChange {
-    /// The signal of a key is this one.
+    /// The key has this signal from now on, in place of any other.
     Set(Arc<str>, Arc<Signal>),
-    /// The key has no signal any more.
+    /// The key has no signal any more, and is free to be claimed.
     Remove(Arc<str>),
 }
 
@@ -96,7 +96,7 @@ impl Signal {
         [0, self.owner, log_owner].contains(&uid)
     }
 
-    /// Returns when its time is over, if it has one.
+    /// Returns when its time is over, counted from its last write; none without a time, and for a lease's.
     pub fn end(&self) -> Option<Time> {
         match self.lifetime {
             SignalLifetime::For(nanos) => Some(self.written.after(nanos)),
@@ -104,12 +104,12 @@ impl Signal {
         }
     }
 
-    /// Returns how many bytes of its owner's share of memory it takes.
+    /// Returns how many bytes of its owner's share of memory it takes: its value and 512 more.
     pub fn bytes(&self) -> u64 {
         self.value.len() as u64 + SIGNAL_BYTES
     }
 
-    /// Appends the stored form.
+    /// Appends the stored form, without the key: value, attributes, publisher, lifetime.
     pub fn write(&self, out: &mut Writer) {
         out.bytes(&self.value).number(u64::from(self.owner)).number(u64::from(self.mode));
         out.signed(self.created.0).signed(self.written.0);
@@ -184,7 +184,7 @@ pub fn key_agent(key: &str) -> Option<&str> {
 }
 
 impl Catalog {
-    /// Changes signals of the branch whose shared log they belong to.
+    /// Changes signals of `owner`, whose shared log they belong to, and the sums of their owners.
     pub fn change_signals(&mut self, owner: BranchId, changes: &[SignalChange]) {
         for change in changes {
             let mut before = None;
@@ -213,7 +213,7 @@ impl Catalog {
         self.change_signals(owner, &over);
     }
 
-    /// No longer counts the signals of a branch that has ended.
+    /// Takes the signals of a branch that has ended out of the sums of their owners.
     pub(super) fn drop_signals(&mut self, ended: &Branch) {
         for signal in ended.signals.values() {
             self.signals_held.replace(signal.owner, signal.bytes(), 0);

@@ -11,7 +11,7 @@ use crate::memory::Error;
 pub enum View {
     /// A branch as it is at the moment of reading.
     Branch(BranchId),
-    /// The checkpoint of that label.
+    /// The checkpoint of that label; it may be deleted and taken anew under the same view.
     Checkpoint(BranchId, Arc<str>),
     /// What the branch was behind the entry of that number, which gave it that state.
     At(BranchId, u64),
@@ -34,7 +34,7 @@ impl View {
 pub(in crate::memory) struct ResolvedView<'a> {
     pub branch: &'a Branch,
     pub state: Arc<BranchVersion>,
-    /// What `diff` compares it with.
+    /// What `diff` compares it with: the branch's base of that moment.
     pub base: Arc<BranchVersion>,
     /// The number of the last entry before it, unless it is the present one.
     pub last_seq: Option<u64>,

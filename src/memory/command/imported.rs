@@ -9,7 +9,7 @@ use crate::object::{CodecError, Reader, Writer};
 /// One thing that a branch had in the store that it comes from.
 #[derive(Clone, Debug)]
 pub enum ImportedState {
-    /// Its settings, whoever wrote them.
+    /// Its settings, whoever wrote them; no session of signals ends by that.
     Settings(Settings),
     /// The name of an agent below it, a root branch, and who may use that; nothing for a name that is free.
     Agent(Arc<str>, Option<AgentHolder>),

@@ -23,7 +23,7 @@ pub(in crate::memory) const BULK_ROW_BYTES: u64 = 256;
 pub struct CommandSpec {
     /// The first byte of its log record. No code is used again for something else.
     pub code: u8,
-    /// Its name in docs/FORMAT.md.
+    /// Its name in docs/FORMAT.md, where its fields are listed.
     pub name: &'static str,
     /// Reads the fields that [`Command::write`] wrote.
     pub read: fn(&mut Reader<'_>) -> Result<Box<dyn Command>, CodecError>,
@@ -60,7 +60,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the segment that this log record alone names.
+    /// Returns the segment that this log record alone names, which no sweep may remove before the next seal.
     fn segment(&self) -> Option<Hash> {
         None
     }
@@ -70,20 +70,20 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns what it is to those who share a log, if it is anything to them.
+    /// Returns what it is to those who share a log; none, as for most, where `events` get no line of it.
     fn shared_event(&self) -> Option<SharedEvent<'_>> {
         None
     }
 }
 
-/// What a command is to those who share a log.
+/// What a command is to those who share a log, from which the lines of `events` are made.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedEvent<'a> {
-    /// Entries come through a branch.
+    /// Entries come through a branch: a line for each.
     Appended(BranchId, &'a [RecordChange]),
-    /// A branch is merged into its parent, which is told by a word.
+    /// A branch is merged into its parent: a line of that word, `merge` or `promote`, with the counts.
     Merged(BranchId, &'static str),
-    /// Signals that depend on a branch may end.
+    /// Signals that depend on a branch may end: a line for each that does.
     Changed(BranchId),
 }
 
@@ -95,7 +95,7 @@ pub struct LogRecord {
     /// When its outcome was worked out: not later than `time`, so that what was planned before the clock was set back is
     /// planned again. Times in the outcome are this one, also when it is applied again.
     pub planned: Time,
-    /// The uid of who did it.
+    /// The uid of who did it, stored as a varint.
     pub uid: u32,
     /// What was done, with its outcome as far as it can't be derived.
     pub command: Box<dyn Command>,
@@ -136,7 +136,7 @@ pub(in crate::memory) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecEr
     u32::try_from(input.number()?).map_err(|_| CodecError::Number)
 }
 
-/// Appends how many texts there are, and the texts.
+/// Appends how many texts there are, and the texts, each behind its length.
 pub(in crate::memory) fn write_texts<'a>(texts: &[Arc<str>], out: &'a mut Writer) -> &'a mut Writer {
     texts.iter().fold(out.number(texts.len() as u64), |out, text| out.text(text))
 }

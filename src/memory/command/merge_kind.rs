@@ -10,7 +10,7 @@ pub enum MergeKind {
     Merge,
     /// Into the parent, and the branch lives on.
     Promote,
-    /// The parent's state into the branch.
+    /// The parent's state into the branch, which receives; the parent stays as it is.
     Pull,
     /// The branch's own state before some entries into its present one, with the state after them as the base.
     Revert(RevertedEntries),
@@ -27,7 +27,7 @@ impl MergeKind {
         }
     }
 
-    /// Returns whether it takes back what entries did.
+    /// Returns whether it takes back what entries did, so that parent and child are states of one branch.
     pub fn is_revert(self) -> bool {
         matches!(self, MergeKind::Revert(_))
     }
@@ -38,7 +38,7 @@ impl MergeKind {
 pub struct RevertedEntries {
     /// The entry that gave the branch the state it had before the first of them.
     pub before: u64,
-    /// The first of them.
+    /// The number of the first of them.
     pub first: u64,
     /// The last of them, which is the first where one is taken back alone.
     pub last: u64,
@@ -46,7 +46,7 @@ pub struct RevertedEntries {
     pub verb: RevertVerb,
 }
 
-/// What a revert was asked for as.
+/// What a revert was asked for as. The numbers are stored, so none may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RevertVerb {
     /// An entry that the caller named.
@@ -61,12 +61,12 @@ impl RevertVerb {
     const ALL: [(RevertVerb, &'static str); 3] =
         [(RevertVerb::Revert, "revert"), (RevertVerb::Undo, "undo"), (RevertVerb::Redo, "redo")];
 
-    /// Returns the word for it, as it is in the text of the entry.
+    /// Returns the word for it, as it is in the text of the entry, where `redo` looks for it.
     pub fn name(self) -> &'static str {
         RevertVerb::ALL[self as usize].1
     }
 
-    /// Returns the verb of a name; none where no verb has it.
+    /// Returns the verb of a name, as entries have it; none for any other text.
     pub fn parse(name: &str) -> Option<RevertVerb> {
         RevertVerb::ALL.iter().find(|(_, known)| *known == name).map(|(verb, _)| *verb)
     }

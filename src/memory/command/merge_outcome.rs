@@ -19,7 +19,7 @@ pub enum RecordOutcome {
     Alike = 1,
     /// Both changed it; the branch's version is taken.
     Child = 2,
-    /// Both changed it; the parent's version stays.
+    /// Both changed it; the parent's version stays, so a replay does nothing.
     Parent = 3,
     /// Both added it; the parent's stays, and the branch's gets another id.
     Both = 4,
@@ -71,7 +71,7 @@ impl RecordOutcomes {
         self.kept_as.extend(kept_as);
     }
 
-    /// Goes through the outcomes, one for each record.
+    /// Goes through the outcomes, one for each record, in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = RecordOutcome> + '_ {
         self.runs.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
     }
@@ -116,7 +116,7 @@ pub struct StoredDecision {
     at_path: [bool; 3],
 }
 
-/// How a version of a decision is stored: 2 bits.
+/// How a version of a decision is stored: 2 bits each for base, child and parent.
 mod version {
     pub const NONE: u8 = 0;
     pub const HASH: u8 = 1;
@@ -183,13 +183,13 @@ impl StoredDecision {
     }
 }
 
-/// Returns the hash of the node in a tree at the path that the id of a decision names.
+/// Returns the hash of the node at the path that the id of a decision names; none for a record or a missing path.
 fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
     let path = id.strip_prefix("files/")?;
     tree.hash_of(tree.resolve(path.as_bytes()).ok()?)
 }
 
-/// What a merge, promote or pull came to.
+/// What a merge, promote, pull or revert came to: all that was decided, so that a replay decides nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeOutcome {
     /// The head that results in the branch that receives, with which a replay is compared.
@@ -200,7 +200,7 @@ pub struct MergeOutcome {
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
-    /// What was said about it; empty for nothing.
+    /// What the caller said about it, which the entry has; empty for nothing.
     pub note: Arc<str>,
     /// The first records and files that change in the branch that receives, as many as an entry names.
     pub items: Vec<Arc<str>>,
@@ -216,13 +216,13 @@ pub struct MergeOutcome {
     pub base: BaseOutcome,
 }
 
-/// What a revert makes of the branch's base.
+/// What a revert makes of the branch's base; a merge that is taken back gives back the base, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BaseOutcome {
-    /// It stays: what is taken back did not change it.
+    /// It stays, as after all that is no revert.
     #[default]
     Stays,
-    /// It is what it was before.
+    /// It is what it was before the entries that are taken back.
     AsBefore,
     /// Later entries changed it, too: its records become what they were, and this is done to its files, with nodes of the base
     /// before.
@@ -289,7 +289,7 @@ impl MergeOutcome {
     }
 }
 
-/// What a rollback of some files came to.
+/// What a rollback of some files came to, as the log holds it; one of the whole branch has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackOutcome {
     /// The branch's head that results, with which a replay is compared.

@@ -10,11 +10,11 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::object::Hash;
 
-/// A command that is allowed, with all that follows from it.
+/// A command that has passed every check, with all that follows from it; nothing is written yet.
 pub struct PreparedCommand {
     /// What the entry says was done, which also says what label and text of the detail mean.
     pub op: EntryOp,
-    /// The branch it is about; the new one for a fork.
+    /// The branch it is about; the new one for a fork, 0 for what concerns no branch.
     pub branch: BranchId,
     /// Its name path; empty for what concerns no branch.
     pub path: Arc<str>,
@@ -22,7 +22,7 @@ pub struct PreparedCommand {
     pub parent: Option<(BranchId, Arc<str>)>,
     /// Head of its base; zeros for what concerns no branch.
     pub base: Hash,
-    /// Head that results, which the entry names.
+    /// Head of the branch that results, which the entry names and a replay must lead to.
     pub head: Hash,
     /// Head that resulted when it was done, where the log holds it: at a replay it has to be [`PreparedCommand::head`].
     pub recorded_head: Option<Hash>,
@@ -36,7 +36,7 @@ pub struct PreparedCommand {
     pub steps: Vec<CatalogChange>,
 }
 
-/// The entry of a command on a branch that changes nothing yet.
+/// Returns the entry of a command on a branch, without a change of the catalog; its head is the branch's present one.
 pub(in crate::memory) fn about(
     catalog: &Catalog,
     log_record: &LogRecord,
@@ -60,7 +60,7 @@ pub(in crate::memory) fn about(
     }
 }
 
-/// The entry of a command that concerns no branch.
+/// Returns the entry of a command that concerns no branch: ids, hashes and path are empty, the agent is the user.
 pub(in crate::memory) fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) -> PreparedCommand {
     PreparedCommand {
         op,
@@ -78,13 +78,13 @@ pub(in crate::memory) fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, s
 }
 
 impl PreparedCommand {
-    /// Gives the entry its particulars, in the place of others.
+    /// Sets what the entry says beside its counts, in place of what was set before.
     pub(in crate::memory) fn with_detail(mut self, detail: Detail) -> PreparedCommand {
         self.detail = detail;
         self
     }
 
-    /// Adds a change of the catalog behind the others.
+    /// Adds a change of the catalog, carried out behind the others.
     pub(in crate::memory) fn step(mut self, step: CatalogChange) -> PreparedCommand {
         self.steps.push(step);
         self

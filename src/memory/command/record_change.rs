@@ -13,32 +13,32 @@ pub enum RecordChange {
     Put {
         /// The record's id, a new one or that of an older version.
         id: Arc<str>,
-        /// Vector, text and metadata.
+        /// Vector, text and metadata of the whole version, also where little of it changed.
         content: RecordContent,
-        /// Whether its text is newer than its vector.
+        /// Whether its text is newer than its vector, so that a reader knows that the vector may not fit it.
         vector_stale: bool,
         /// The record whose `created` it keeps, beside its own.
         from: Option<Arc<str>>,
     },
-    /// The record goes, if it is there.
+    /// The record goes; where there is none of that id nothing changes.
     Delete {
-        /// The id, under which nothing need be.
+        /// The id, under which there may be nothing.
         id: Arc<str>,
     },
-    /// The branch has read its shared log so far from then on.
+    /// The branch has read its shared log so far from then on, by the same entry as the records.
     Cursor(SharedLogCursor),
 }
 
 #[derive(Clone, Debug)]
 pub struct SharedLogAppend {
-    /// What the log holds with them.
+    /// What the log holds with them, counted when they were appended; a replay takes it as it is.
     pub totals: SharedLogTotals,
     /// The entries, and what is remembered of their `event_id`s.
     pub changes: Vec<RecordChange>,
 }
 
 impl RecordChange {
-    /// Returns the id of the record that it is about, if any.
+    /// Returns the id of the record that it is about; none for a cursor.
     pub fn id(&self) -> Option<&Arc<str>> {
         match self {
             RecordChange::Put { id, .. } | RecordChange::Delete { id } => Some(id),

@@ -9,7 +9,7 @@ use crate::memory::RecordError;
 use crate::record::RecordContent;
 use crate::vector::{DIM_MAX, Metric};
 
-/// Largest document of a record, in bytes.
+/// Largest document of a record, in bytes; a longer one is [`RecordError::TooLarge`].
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A record as its writer gave it; not yet checked against the memory's dimension.
@@ -33,7 +33,7 @@ pub enum RecordEdit {
         /// Vector, text and metadata; what is none goes.
         input: RecordInput,
     },
-    /// A record is corrected, or made.
+    /// A record is corrected: the patch is applied to the version of the commit. Where there is none it is made.
     Correct {
         /// Id of the record, without `.json`.
         id: Arc<str>,
@@ -101,12 +101,12 @@ impl RecordInput {
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }
 
-    /// Returns the input with that metadata in place of any other.
+    /// Returns the input with that metadata, in canonical form, in place of any other.
     pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
         RecordInput { metadata: canonical(metadata), ..self }
     }
 
-    /// Returns how many bytes it takes, 4 for each number.
+    /// Returns how many bytes it takes: 4 for each number, the text and the metadata.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.as_ref().map_or(0, |vector| size_of_val(&**vector));
         vector + self.text.as_ref().map_or(0, |text| text.len()) + self.metadata.len()

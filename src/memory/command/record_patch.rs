@@ -17,9 +17,9 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A correction of a record: what is left out keeps the value that it has at the commit, and what is there as nothing goes.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPatch {
-    /// The vector: left out, removed, or finite numbers.
+    /// The vector: left out (outer none), removed (inner none), or finite numbers.
     pub vector: Option<Option<Arc<[f32]>>>,
-    /// The text: left out, removed, or a new one.
+    /// The text: left out (outer none), removed (inner none), or a new one.
     pub text: Option<Option<Arc<str>>>,
     /// The metadata as a whole, canonical JSON; `{}` where it goes.
     pub metadata: Option<Arc<str>>,
@@ -65,7 +65,7 @@ fn deserialize_present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D)
     T::deserialize(input).map(Some)
 }
 
-/// What was written, by its first letter.
+/// What was written, told by its first letter: `{` begins a document.
 enum Shape<'a> {
     Blank,
     Document(&'a [u8]),
@@ -175,12 +175,11 @@ fn parse_text(bytes: &[u8]) -> Result<&str, RecordError> {
 }
 
 impl RecordPatch {
-    /// Sets the text, and leaves the rest.
     fn of_text(text: &str) -> RecordPatch {
         RecordPatch { text: Some(Some(text.into())), ..RecordPatch::default() }
     }
 
-    /// Says all that a record says.
+    /// Returns the patch that leads to that record, whatever was there before.
     pub(in crate::memory) fn whole(record: &RecordInput) -> RecordPatch {
         RecordPatch {
             vector: Some(record.vector.clone()),
@@ -238,7 +237,7 @@ impl RecordPatch {
         !matches!(self.vector, Some(Some(_))) && !self.text.as_ref().is_some_and(says_something)
     }
 
-    /// Returns whether it says all that counts as content.
+    /// Returns whether it says all that counts as content, so that the version before need not be read.
     pub(in crate::memory) fn is_whole(&self) -> bool {
         self.replaces || (self.vector.is_some() && self.text.is_some() && self.metadata.is_some())
     }
@@ -256,7 +255,7 @@ impl RecordPatch {
         if is_empty { Err(RecordError::Empty) } else { Ok(content) }
     }
 
-    /// Returns how many bytes it takes, 4 for each number.
+    /// Returns how many bytes it takes: 4 for each number, the text and the metadata, as far as they are there.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.iter().flatten().map(|vector| size_of_val(&**vector));
         let text = self.text.iter().flatten().map(|text| text.len());

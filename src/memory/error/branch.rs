@@ -40,7 +40,7 @@ pub enum BranchError {
     /// No branch of that name was discarded or merged, as far as the caller may know. Kind `NotFound`.
     #[error("no branch {0} was discarded or merged here that is still kept")]
     NoEnded(String),
-    /// A branch that seemed expired was written to. Kind `Busy`.
+    /// A branch that seemed expired was written to before it was discarded. Kind `Busy`.
     #[error("the branch was written to")]
     InUse,
     /// The branch was changed whenever something had been worked out for it. Kind `Busy`.
@@ -92,7 +92,7 @@ pub enum SettingError {
         /// What to write instead, for the hint.
         expected: &'static str,
     },
-    /// The rules can't be read. Kind `Invalid`.
+    /// The text of `config/rules` does not parse. Kind `Invalid`, with the hint of the rule that is wrong.
     #[error(transparent)]
     Rules(#[from] RuleError),
     /// Vectors were written under the present value. Kind `Busy`.

@@ -33,7 +33,7 @@ pub enum MergeError {
     PlanChanged {
         /// The hash of the plan that was asked for.
         wanted: Hash,
-        /// The hash of the plan of this moment.
+        /// The hash of the plan as it is now, which can be asked for next.
         found: Hash,
     },
     /// Names can't be looked up while a rename takes place, so it may not take long. Kind `Busy`.

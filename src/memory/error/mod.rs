@@ -156,7 +156,7 @@ pub enum Error {
     /// The disk refused; `ENOSPC`, `EDQUOT` and too many open files have kinds of their own.
     #[error("{what}: {source}")]
     Disk {
-        /// What could not be done.
+        /// What could not be done, with which the message begins.
         what: String,
         /// The disk's own error.
         source: Arc<io::Error>,

@@ -100,7 +100,7 @@ pub enum RecordError {
     /// One record of a batch is wrong, and none of it is taken.
     #[error("record {id}: {source}")]
     Record {
-        /// Its id.
+        /// Its id, since a batch need not have lines.
         id: String,
         /// What is wrong, whose advice counts for this error, too.
         source: Box<RecordError>,

@@ -129,7 +129,7 @@ pub enum LimitError {
         held: i64,
         /// How much was to be added.
         more: i64,
-        /// What the quota allows.
+        /// How much the quota allows, of the same.
         limit: u64,
     },
     /// The disk has no room beside the reserve. Kind `Full`.

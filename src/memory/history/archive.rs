@@ -23,7 +23,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, CodecError, Hash, Reader};
 use crate::segment::{Blocks, Container};
 
-/// Kind byte of the file.
+/// Kind byte of the file, by which a container of another kind is refused.
 pub(super) const KIND: u8 = 10;
 pub(super) const ENTRIES: usize = 0;
 pub(super) const CHUNKS: usize = 1;
@@ -31,14 +31,14 @@ pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
 pub(super) const BEFORE: usize = 5;
-/// Bytes of a row in sections 1 to 5.
+/// Bytes of a row in section 1, and of one in sections 2 to 5 below.
 pub(super) const CHUNK_ROW_BYTES: u64 = 16;
 pub(super) const HASH_ROW_BYTES: u64 = 12;
 pub(super) const BRANCH_ROW_BYTES: u64 = 32;
 pub(super) const STEP_ROW_BYTES: u64 = 40;
 pub(super) const BEFORE_ROW_BYTES: u64 = 24;
 
-/// How an archive is named in the manifest.
+/// How an archive is named in the manifest: by the hash of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveName {
     pub name: Hash,
@@ -49,7 +49,7 @@ pub struct ArchiveName {
 /// An archive; its file is opened when something of it is first needed.
 pub struct Archive {
     pub name: Hash,
-    /// Number of its first entry.
+    /// Number of its first entry; the others follow without a gap.
     pub first: u64,
     pub count: u64,
     file: OnceLock<OpenArchive>,
@@ -61,20 +61,20 @@ struct OpenArchive {
     step_count: u64,
 }
 
-/// The steps of one branch in an archive.
+/// Where the steps of one branch are in an archive: one row of section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchRow {
     pub branch: u64,
     /// Where its steps begin in section 4, in steps.
     pub start: u64,
-    /// Behind the last of them.
+    /// Behind the last of them, in steps, too.
     pub end: u64,
     /// What was known of it behind the last entry of the archive.
     pub facts: BranchFacts,
 }
 
 impl Archive {
-    /// Names an archive; nothing is opened yet.
+    /// Names an archive; nothing is opened or checked yet.
     pub fn new(name: Hash, first: u64, count: u64) -> Archive {
         Archive { name, first, count, file: OnceLock::new() }
     }
@@ -92,7 +92,7 @@ impl Archive {
         Ok(Container::open(blobs, name, KIND)?)
     }
 
-    /// Returns the number of its last entry.
+    /// Returns the number of its last entry, computed without the file.
     pub fn last(&self) -> u64 {
         self.first + self.count - 1
     }
@@ -287,7 +287,7 @@ fn facts(parent: u64, rights: u64) -> BranchFacts {
     BranchFacts { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
 }
 
-/// Returns the key of a hash in the sorted hashes: it sorts as the whole hash does.
+/// Returns the first 8 bytes of a hash, big-endian, so that keys sort as the whole hashes do.
 pub(super) fn prefix(hash: &Hash) -> u64 {
     u64::from_be_bytes(hash.0[..8].try_into().unwrap_or_default())
 }

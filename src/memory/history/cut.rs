@@ -17,14 +17,14 @@ use crate::sync::{Rank, RwLock};
 
 /// Entries of each archive that is written here; no more than the steps of so many are held in memory.
 const BATCH_ENTRIES: u64 = 1 << 16;
-/// Lengths of lines that are not shown any more.
+/// Lengths of lines that are not shown any more: entries that move out count no bytes.
 const NO_LINES: LineLengths = LineLengths { lineage_bytes: 0, events_bytes: 0 };
 
-/// The standings of all branches on the way through the entries.
+/// Where all branches stand on the way through the entries, counted anew from the first that stays.
 #[derive(Default)]
 struct BranchTimelines {
     standings: BTreeMap<u64, TimelinePoint>,
-    /// The steps since they were last taken.
+    /// Steps by branch since they were last taken for an archive.
     steps: BTreeMap<u64, Vec<TimelineStep>>,
 }
 

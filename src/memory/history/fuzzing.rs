@@ -8,7 +8,7 @@ use crate::memory::catalog::LineageStart;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 
-/// Rows of a kind that are looked at.
+/// Rows of a kind that are looked at, so that a long file does not slow the fuzzer down.
 const ROWS: u64 = 20;
 
 /// Reads the archive of that name in the folder of moved entries as `verify` does, and as those do that are shown a history.

@@ -8,7 +8,7 @@ use crate::lineage::SignedEntry;
 use crate::memory::catalog::{BranchId, View};
 use crate::memory::{Error, Memory};
 
-/// A file of a branch that grows with its history.
+/// A file of a branch that only grows, by a line for each entry that it shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HistoryFile {
     /// `lineage`: the branch's own lines, those of branches merged into it, and those it has from its parent.
@@ -101,7 +101,7 @@ impl Memory {
 struct LineageAccess<'a> {
     memory: &'a Memory,
     reader: &'a HistoryReader<'a>,
-    /// The branch whose history is read: the reader is there.
+    /// The branch whose history is read: the reader is there already, so it is not asked for.
     home: BranchId,
     may_enter: &'a dyn Fn(u32, u32) -> bool,
     may_enter_by_branch: RefCell<HashMap<u64, bool>>,

@@ -48,9 +48,9 @@ use write::FreshEntries;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
 pub(super) struct HistorySnapshot {
-    /// Where the entries here begin.
+    /// The first entry here; those before it were moved out.
     pub start: LineageStart,
-    /// Oldest first.
+    /// Oldest first, each beginning behind the one before it.
     pub archives: Vec<Arc<Archive>>,
     tail: RwLock<HistoryTail>,
 }
@@ -86,7 +86,7 @@ impl History {
         self.0.read().clone()
     }
 
-    /// Returns the names of all archives, oldest first.
+    /// Returns the names of all archives, oldest first, for the next manifest.
     pub fn archives(&self) -> Vec<ArchiveName> {
         names(&self.snapshot().archives)
     }
@@ -155,7 +155,7 @@ impl History {
     }
 }
 
-/// Returns how the manifest names archives.
+/// Returns the form in which the manifest names archives, oldest first: no number is stored but their counts.
 pub(super) fn names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
     archives.iter().map(|archive| ArchiveName { name: archive.name, count: archive.count }).collect()
 }

@@ -17,14 +17,14 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::Blocks;
 
-/// The folder of a store that they are in.
+/// The folder of a store that they are in; a user may take files of it away.
 pub(in crate::memory) const FOLDER: &str = "archive";
 
 /// The files of entries that were moved out, as far as they are there.
 pub(in crate::memory) struct MovedEntries {
     disk: Arc<dyn Disk>,
     blobs: BlobStore,
-    /// By the numbers of their entries.
+    /// By the number of the first entry, then by how many they have.
     files: Vec<Archive>,
 }
 

@@ -15,7 +15,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::{Blocks, ContainerWriter};
 
-/// Bytes that are copied at a time.
+/// Bytes that are copied at a time, so that a section of any length takes little memory.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// A decision of an entry whose lost lines go: the entry's number, and which of its decisions.

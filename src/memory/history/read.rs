@@ -17,10 +17,9 @@ use crate::segment::Blocks;
 /// Branches that lie between a line and the branch in whose history it is; more are a sign of damage.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// Where steps of a branch are.
 #[derive(Clone, Copy)]
 enum StepLocation {
-    /// In the archive of that number, from a place on.
+    /// In the archive of that index among the snapshot's, from a step of its section 4 on.
     Archive(usize, u64),
     /// In the tail, where a branch's steps count from 0.
     Tail,
@@ -33,7 +32,6 @@ struct HistoryPiece {
     facts: BranchFacts,
 }
 
-/// Entries of a chunk, from a number on.
 #[derive(Default)]
 struct DecodedChunk {
     first: u64,
@@ -66,7 +64,7 @@ enum LineList {
 }
 
 impl<'a> HistoryReader<'a> {
-    /// Opens no file yet.
+    /// Opens no file yet; archives are opened by the look-ups that need them.
     pub fn of(blobs: &'a BlobStore, snapshot: Arc<HistorySnapshot>) -> HistoryReader<'a> {
         HistoryReader {
             blobs,
@@ -82,7 +80,7 @@ impl<'a> HistoryReader<'a> {
         self.snapshot.start.first
     }
 
-    /// Returns the number of the newest entry, which grows as others are written.
+    /// Returns the number of the newest entry, which grows as others are written, until a seal.
     pub fn newest(&self) -> u64 {
         self.snapshot.newest()
     }
@@ -289,12 +287,12 @@ impl<'a> HistoryReader<'a> {
     }
 }
 
-/// The line at an offset of a history.
+/// The line at an offset of a history, with the entry that it is of.
 pub(super) struct FoundEntry {
     pub signed: Arc<SignedEntry>,
     /// The whole line, also the bytes before the offset.
     pub line: Vec<u8>,
-    /// Bytes of the line before the offset.
+    /// Bytes of the line before the offset: less than the line has.
     pub line_offset: u64,
 }
 

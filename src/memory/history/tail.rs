@@ -15,9 +15,9 @@ const CHUNK_ENTRIES: usize = 16;
 /// Up to 16 consecutive entries, each without the hash of the one before, which follows from that one.
 #[derive(Clone)]
 pub(super) struct TailChunk {
-    /// Hash of the entry before the first.
+    /// Hash of the entry before the first, which its own `prev` follows from.
     prev_hash: Hash,
-    /// What some of them have in common.
+    /// What some of them have in common, such as branch and agent, held once.
     shared_fields: Vec<Arc<SharedFields>>,
     /// For each the number of its [`SharedFields`], and the rest.
     rows: Vec<u8>,
@@ -54,15 +54,15 @@ impl TailChunk {
     }
 }
 
-/// What seldom changes from step to step.
+/// What seldom changes from step to step, held once for all steps that have it.
 #[derive(Clone, Copy)]
 struct TimelineTurn {
-    /// The first step that has it.
+    /// The first step that has it, from 0; the turn holds up to the next one.
     first_step: u32,
-    /// What the totals of its steps count from.
+    /// What the totals of its steps count from, so that those fit 32 bits.
     own_bytes: u64,
     event_bytes: u64,
-    /// Bytes of `lineage` from the parent.
+    /// Bytes of `lineage` from the parent, which come before the branch's own.
     ahead_bytes: u64,
     merged_bytes: u64,
     facts: BranchFacts,
@@ -91,7 +91,7 @@ impl TimelineTurn {
     }
 }
 
-/// Adds a value in a vector that has little room to spare.
+/// Adds a value, and an eighth of room at a time: vectors double else, and there are several for each branch.
 fn push<T>(vec: &mut Vec<T>, value: T) {
     if vec.len() == vec.capacity() {
         vec.reserve_exact(vec.len() / 8 + 1);
@@ -203,7 +203,7 @@ impl HistoryTail {
         tail
     }
 
-    /// Returns the number of the next entry.
+    /// Returns the number that the next entry gets.
     pub fn next(&self) -> u64 {
         self.first + self.prints.len() as u64
     }
@@ -213,7 +213,7 @@ impl HistoryTail {
         self.timelines.contains_key(&branch)
     }
 
-    /// Notes the standing that a branch had before the first entry here.
+    /// Notes the standing that a branch had before the first entry here; a later call for it changes nothing.
     pub fn begin(&mut self, branch: u64, standing: TimelinePoint) {
         self.timelines.entry(branch).or_insert_with(|| Timeline::new(standing));
     }
@@ -282,7 +282,7 @@ impl HistoryTail {
         places.map(|(place, _)| self.first + place as u64).collect()
     }
 
-    /// Returns how many steps a branch has here.
+    /// Returns how many steps a branch has here, 0 for one without any.
     pub fn steps(&self, branch: u64) -> u64 {
         self.timelines.get(&branch).map_or(0, |timeline| timeline.tail_indexes.len() as u64)
     }
@@ -294,7 +294,7 @@ impl HistoryTail {
         Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.timeline_point(at).totals })
     }
 
-    /// Returns what is known of a branch that has steps here.
+    /// Returns what is known of a branch behind its last step here; none for one without steps.
     pub fn facts(&self, branch: u64) -> Option<BranchFacts> {
         self.timelines
             .get(&branch)

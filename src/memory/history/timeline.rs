@@ -18,20 +18,20 @@
 use crate::lineage::{Entry, EntryOp};
 use crate::memory::catalog::Branch;
 
-/// Bytes of a branch's histories up to some entry.
+/// Bytes of a branch's two history files up to some entry, by which a line is found at an offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTotals {
     /// Its own lines in `lineage`: what its parent gets of it.
     pub own_bytes: u64,
-    /// How much of `own_bytes` its parent has got.
+    /// How much of `own_bytes` its parent has got by merges and promotes.
     pub merged_bytes: u64,
-    /// All of `lineage`.
+    /// All of `lineage`: its own lines, and those it has from its parent.
     pub lineage_bytes: u64,
-    /// All of `events.jsonl`.
+    /// All of `events.jsonl`: its own lines, and those of children that concern it.
     pub events_bytes: u64,
 }
 
-/// One entry in the timeline of a branch.
+/// One entry in the timeline of a branch. A search for an offset compares its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineStep {
     pub seq: u64,
@@ -42,15 +42,15 @@ pub struct TimelineStep {
 /// Where a branch belongs and who may enter it; of one that has ended, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchFacts {
-    /// Number of its parent, 0 for none.
+    /// Id of its parent, 0 for none.
     pub parent: u64,
-    /// Uid of its owner.
+    /// Uid of who owns it then.
     pub uid: u32,
-    /// Permission bits of its directory.
+    /// Permission bits of its directory then.
     pub mode: u32,
 }
 
-/// A branch as an entry leaves it.
+/// Totals and facts of a branch as an entry leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelinePoint {
     pub totals: LineTotals,
@@ -69,7 +69,7 @@ pub fn tells_parent(entry: &Entry) -> bool {
     entry.parent_id != 0 && entry.op.tells_parent()
 }
 
-/// Returns whether the parent has to be known to tell what the entry leads to.
+/// Returns whether the parent's standing has to be known before the entry is added: it shows the entry, or its lines are taken.
 pub fn needs_parent(entry: &Entry) -> bool {
     tells_parent(entry) || takes_from_parent(entry)
 }

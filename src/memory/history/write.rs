@@ -20,9 +20,9 @@ const MERGE_FANOUT: usize = 4;
 #[derive(Default)]
 pub(super) struct FreshEntries {
     pub first: u64,
-    /// Number of the last one, which is among them.
+    /// Number of the last one, inclusive.
     pub last: u64,
-    /// Of each branch what is known of it, and its steps in order.
+    /// By branch, what is known of it behind its last step, and its steps in order.
     pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
     /// What was known of branches before the first entry, where entries before it were moved out.
     pub facts_before: BTreeMap<u64, BranchFacts>,
@@ -134,7 +134,7 @@ impl Sources<'_> {
         }
     }
 
-    /// Writes the branches' rows; returns how many there are, and steps.
+    /// Writes section 3, a row for each branch in order; returns how many there are, and how many steps.
     fn branches(&self, out: &mut ContainerWriter<'_>) -> Result<(u64, u64), Error> {
         out.begin()?;
         let (mut branches, mut steps) = (0, 0);
@@ -178,7 +178,7 @@ impl Sources<'_> {
         })
     }
 
-    /// Merges the branches' rows by number.
+    /// Calls `each` with the steps of every branch in order of numbers, whichever archives have some.
     fn each_branch(&self, mut each: impl FnMut(&BranchSteps<'_>) -> Result<(), Error>) -> Result<(), Error> {
         let mut at = vec![0; self.older.len()];
         let mut fresh = self.fresh.branches.iter().peekable();

@@ -44,7 +44,7 @@ impl Memory {
         Ok(report)
     }
 
-    /// Makes the entry that says where the lineage begins.
+    /// Makes the entry that says where the lineage begins; the entries before it are in a file by then.
     fn begin_lineage(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;

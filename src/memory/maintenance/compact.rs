@@ -30,7 +30,7 @@ use crate::object::Hash;
 const STEPS_MAX: usize = 32;
 /// What one step in the background writes, beside a file that is larger.
 const STEP_BYTES: u64 = 64 << 20;
-/// Packs below this length are combined where there are many.
+/// Packs below this length in bytes are combined where there are more than `small_packs`.
 const SMALL_PACK_BYTES: u64 = 1 << 20;
 /// Bytes nobody needs that are left alone while the store is written to.
 const DEAD_BYTES_MIN: u64 = 16 << 20;
@@ -42,9 +42,9 @@ pub(in crate::memory) struct CompactionPolicy {
     dead_one_in: u64,
     /// Fewer bytes of a file are not worth a seal.
     freed_bytes_min: u64,
-    /// What a step writes.
+    /// The most that a step writes, one larger file aside.
     step_bytes: u64,
-    /// Small packs that may stay beside each other.
+    /// Packs below 1 MiB that may stay beside each other; where there are more, all are combined.
     small_packs: usize,
 }
 
@@ -52,18 +52,18 @@ impl CompactionPolicy {
     /// While the store is written to: few and large.
     pub const BUSY: CompactionPolicy =
         CompactionPolicy { dead_one_in: 2, freed_bytes_min: 1 << 20, step_bytes: STEP_BYTES, small_packs: 32 };
-    /// While nothing else is to be done.
+    /// While nothing else is to be done: a fourth of a file is enough, in steps of 64 MiB.
     pub const IDLE: CompactionPolicy =
         CompactionPolicy { dead_one_in: 4, freed_bytes_min: 16 << 10, step_bytes: STEP_BYTES, small_packs: 4 };
-    /// When garbage is collected.
+    /// When somebody asks for a collection: a sixteenth of a file is enough, in one step.
     pub const COLLECT: CompactionPolicy =
         CompactionPolicy { dead_one_in: 16, freed_bytes_min: 4 << 10, step_bytes: u64::MAX, small_packs: 1 };
-    /// On a disk that is full.
+    /// On a disk that is full: only files that give back 64 KiB or more, and no packs are combined.
     pub const TIGHT: CompactionPolicy =
         CompactionPolicy { dead_one_in: 16, freed_bytes_min: 64 << 10, step_bytes: u64::MAX, small_packs: usize::MAX };
 }
 
-/// Files to rewrite, without what nothing references.
+/// Files to rewrite without what nothing references; empty where nothing is worth it.
 #[derive(Default, PartialEq, Eq)]
 pub(in crate::memory) struct RewriteSet {
     pub segments: HashSet<Hash>,

@@ -13,7 +13,7 @@ use crate::workspace::{FileName, FileNode, FileOp, ROOT, Tree};
 
 /// Who knows which files of a branch handles are open on. A mapping keeps its handle open.
 pub trait OpenFiles: Send + Sync {
-    /// Returns the inodes that are open.
+    /// Returns the inodes that are open, for reading or writing.
     fn open(&self, branch: BranchId) -> Vec<u64>;
 
     /// Returns the inodes that are open for writing. From then on nobody opens another one for writing, until the
@@ -46,11 +46,11 @@ impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
     }
 }
 
-/// Who has files open, and when to look again.
+/// Who knows which files are open, and when to look for expired ones again.
 pub(in crate::memory) struct Expiry {
     open_files: Mutex<Option<Arc<dyn OpenFiles>>>,
     last_checks: Mutex<HashMap<BranchId, LastCheck>>,
-    /// When all branches were looked through.
+    /// When all branches were last looked through, which happens once an interval.
     last_sweep: Mutex<Time>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// Forgets a branch that has ended.
+    /// Forgets when a branch was checked, which has ended.
     pub(in crate::memory) fn forget(&self, branch: BranchId) {
         self.last_checks.lock().remove(&branch);
     }
@@ -74,12 +74,12 @@ impl Expiry {
 /// What a branch was when its files were last checked: while nothing of that changes and no file is due, it is skipped.
 #[derive(Clone)]
 struct LastCheck {
-    /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time.
+    /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time: another count means other files.
     edits: u64,
     /// [`Branch::state_seq`](crate::memory::catalog::Branch::state_seq) at that time.
     state_seq: u64,
     rules: Arc<str>,
-    /// When the next of its files expires.
+    /// When the next of its files expires, as rules and files were then.
     next_expiry: Time,
 }
 
@@ -247,7 +247,7 @@ impl Memory {
     }
 }
 
-/// Returns the files that have outlived their rule, and when the next one will have.
+/// Returns the files that have outlived their rule's `ttl`, and when to look again; the last time there is where none ever will.
 fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
     let (mut found, mut next) = (Vec::new(), Time(i64::MAX));
     let mut directories = vec![(ROOT, Vec::new())];

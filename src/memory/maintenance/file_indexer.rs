@@ -17,7 +17,7 @@ use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
 use crate::workspace::Tree;
 
-/// What a step takes.
+/// What a step takes; between two of them the thread holds no store and looks whether it is to end.
 const STEP: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, allows_larger: true };
 /// Bytes in memory from which on they go to a file without a seal.
 const MEMORY_BYTES_MAX: u64 = 16 << 20;
@@ -27,9 +27,9 @@ const DEAD_SHARE: u32 = 4;
 
 #[derive(Default)]
 struct FileIndexRequests {
-    /// Branches that were written to.
+    /// Branches that were written to since they were last looked at.
     branches: BTreeSet<BranchId>,
-    /// Every branch is to be looked at.
+    /// Every branch is to be looked at, as after an opening.
     all: bool,
     /// What is kept of views is to follow what a seal put in place.
     refresh: bool,
@@ -77,7 +77,7 @@ impl FileIndexer {
         self.0.1.notify_all();
     }
 
-    /// Tells the thread to end after the step at hand.
+    /// Tells the thread to end after the step at hand; does not wait.
     pub fn stop(&self) {
         self.request(|requests| requests.stop = true);
     }
@@ -109,7 +109,7 @@ impl FileIndexer {
 }
 
 impl Memory {
-    /// Starts the thread that indexes files. It ends with the store.
+    /// Starts the thread that indexes files, all branches first. It ends with the store; without it queries index alone.
     pub(in crate::memory) fn start_file_indexer(self: &Arc<Self>) {
         let (memory, indexer) = (Arc::downgrade(self), self.maintenance.file_indexer.clone());
         let delay = self.environment.file_index_delay;
@@ -127,13 +127,13 @@ impl Memory {
         }
     }
 
-    /// Tells the indexer of files to end, and waits until it has.
+    /// Tells the indexer of files to end, and waits until its step is done.
     pub(in crate::memory) fn stop_file_indexer(&self) {
         self.maintenance.file_indexer.stop();
         self.maintenance.file_indexer.wait_until_idle();
     }
 
-    /// Waits until the files that were written so far are indexed.
+    /// Waits until the files that were written so far are indexed, or the thread was told to end.
     pub fn wait_files_indexed(&self) {
         self.maintenance.file_indexer.wait_until_idle();
     }

@@ -22,7 +22,7 @@ const TIDIED_JOURNAL_BYTES: u64 = 64 << 10;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// What the labels of checkpoints begin with that `engramfs guard` takes.
+/// What the labels of checkpoints begin with that `engramfs guard` takes, by which gc lists those that nobody ended.
 pub const GUARD_PREFIX: &str = "guard-";
 
 impl Memory {
@@ -86,7 +86,7 @@ impl Memory {
         Ok((states, reclaimed?))
     }
 
-    /// Returns how many bytes were freed.
+    /// Seals, sweeps, compacts and fills the reserve, in this order; returns how many bytes were freed.
     fn seal_sweep_compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
         // The catalog that was sealed holds files that compaction frees.
         let sealed = self.seal_alone(stored, &Compaction::Small)?;
@@ -265,7 +265,7 @@ impl Memory {
             .map_err(|error| Error::io("unreachable segments could not be removed", error))
     }
 
-    /// Returns the names of all files in the blob store that are needed.
+    /// Returns the names of all files in the blob store that are needed, by the catalog, the manifest or the journal.
     pub(in crate::memory) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
         let mut live = live_files(&self.catalog());
         live.extend(stored.names());
@@ -286,7 +286,7 @@ impl Memory {
     }
 }
 
-/// Returns the names of all segments that a catalog needs.
+/// Returns the names of all files that a catalog needs: segments with graphs and vectors, packs, files of states.
 pub(in crate::memory) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
     crate::memory::catalog::segments_of(catalog)
 }
@@ -308,7 +308,7 @@ fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
 /// How old a branch must be to expire.
 struct Age {
     now: Time,
-    /// What it must be at least, whatever its `config/ttl` says.
+    /// What it must be at least, beside its `config/ttl`; 0 where nobody asks for more.
     min_age: Duration,
 }
 

@@ -23,9 +23,9 @@ use crate::segment::{GraphFile, Segment, write_graph};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::vector::Metric;
 
-/// How soon the thread hears that it shall stop.
+/// Steps of a build after which the thread looks whether it is to stop.
 const STEPS_AT_ONCE: usize = 64;
-/// How much work is lost at most when the process dies.
+/// Steps of a build after which it is saved: so much work is lost at most when the process dies.
 const STEPS_BETWEEN_SAVES: usize = 100_000;
 /// Beside a large segment a graph pays from this share of the rows on: what the walk of the large one
 /// found tells early that little here is worth following.
@@ -33,7 +33,6 @@ const BESIDE_SHARE: u32 = 4;
 /// So many quiet intervals are waited for at most, where seals never end.
 const PAUSES_MAX: usize = 12;
 
-/// What the indexer is asked to do, and what it is at.
 #[derive(Default)]
 struct IndexRequests {
     has_work: bool,
@@ -71,7 +70,7 @@ impl Indexer {
         self.0.1.notify_all();
     }
 
-    /// Asks the thread to look for segments that want a graph.
+    /// Asks the thread to look for segments that want a graph, as each seal does; does not wait.
     pub(in crate::memory) fn wake(&self) {
         self.request(|requests| requests.has_work = true);
     }
@@ -81,7 +80,7 @@ impl Indexer {
         self.request(|requests| requests.stop = true);
     }
 
-    /// Waits for a request; returns whether to look, or to end.
+    /// Waits for a request, and counts as idle meanwhile; false where the thread is to end.
     fn next(&self) -> bool {
         let mut requests = self.lock();
         requests.is_busy = false;
@@ -98,7 +97,7 @@ impl Indexer {
         std::mem::take(&mut self.lock().has_work)
     }
 
-    /// Waits until nothing was sealed for a while; returns whether to go on.
+    /// Waits until nothing was sealed for `pause`, but no more than 12 times that; false where the thread is to end.
     fn quiescence(&self, pause: Duration) -> bool {
         let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
@@ -121,7 +120,7 @@ impl Indexer {
         drop(self.0.1.wait_while(self.lock(), resting));
     }
 
-    /// Notes how many rows are done; returns whether to go on.
+    /// Notes how many rows are done; false where the thread is to end.
     fn progress(&self, segment: Hash, rows: u64) -> bool {
         let mut requests = self.lock();
         requests.current = Some((segment, rows));
@@ -129,7 +128,7 @@ impl Indexer {
         !requests.stop
     }
 
-    /// Returns a number that grows as the work goes on.
+    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
     pub(in crate::memory) fn steps(&self) -> u64 {
         self.lock().steps
     }
@@ -170,7 +169,7 @@ impl Memory {
         }
     }
 
-    /// Tells the indexer to end, and waits until it has.
+    /// Tells the indexer to end, and waits until it has: 64 steps of a build at most, and a save.
     pub(in crate::memory) fn stop_indexer(&self) {
         self.maintenance.indexer.stop();
         self.maintenance.indexer.wait_until_idle();

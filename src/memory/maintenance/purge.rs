@@ -45,7 +45,7 @@ pub(in crate::memory) struct PurgeState {
     is_unfinished: AtomicBool,
 }
 
-/// One purge at a time.
+/// Holds the right to be the one purge, or the one dry run, that is under way.
 pub(super) struct Running<'a>(&'a AtomicBool);
 
 impl<'a> Running<'a> {
@@ -61,12 +61,12 @@ impl Drop for Running<'_> {
     }
 }
 
-/// How a purge goes about it.
+/// How a purge goes about it; by default it takes what has the names, and no copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeOptions {
     /// Takes copies, too: records of other ids and files elsewhere of the same content.
     pub copies: bool,
-    /// Says what would go, and changes nothing.
+    /// Says what would go, and changes nothing; one at a time, as it reads every state that is kept.
     pub dry_run: bool,
 }
 
@@ -137,7 +137,7 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Returns what a purge would take out as of now; nothing is written.
+    /// Returns what a purge would take out as of now, by the same steps; nothing is written.
     fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
@@ -179,7 +179,7 @@ impl Memory {
         self.finish_purge(&mut self.storage.manifest.lock())
     }
 
-    /// Makes the entry that takes it out of every state.
+    /// Makes the entry that takes it out of every state; the bytes are still on the disk afterwards.
     fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
         // Gives a user who is new an entry with his name; below only the store's owner gets one.
@@ -210,7 +210,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns a time that no later entry is before.
+    /// Returns a time that no later entry is before, for work done without the lock: it may be ahead of the clock.
     fn next_planned(&self) -> crate::object::Time {
         self.now().max(self.last_time())
     }
@@ -239,7 +239,7 @@ impl Memory {
         Err(PurgeError::NotOwner { branches: named + if more { ", …" } else { "" } }.into())
     }
 
-    /// Lets go of what was worked out from states that had it.
+    /// Lets go of documents and merge plans, of all branches: any may have been worked out from states that had it.
     fn forget_derived(&self) {
         let branches: Vec<BranchId> = self.catalog().branches.keys().copied().collect();
         for branch in branches {
@@ -311,7 +311,7 @@ impl Memory {
         self.rewrite(&mut self.storage.manifest.lock(), rewrite_set)
     }
 
-    /// Returns the entry of the purge behind another one, where there is one.
+    /// Returns the first purge's entry behind an entry; none where the process ended before it was made.
     fn purge_behind(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         let reader = self.history_reader();
         for seq in seq + 1..=reader.newest() {
@@ -376,7 +376,7 @@ fn checked(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
     items.iter().map(|item| checked_item(item)).collect()
 }
 
-/// Returns why a purge whose names nothing has is not done.
+/// Returns [`PurgeError::NothingFound`] with the first five names.
 pub(super) fn nothing_found(names: &[Arc<str>]) -> Error {
     let shown: Vec<String> = names.iter().take(5).map(|name| format!("'{name}'")).collect();
     let more = if names.len() > shown.len() { ", …" } else { "" };

@@ -28,9 +28,9 @@ static CONTEXT: Context = Context::new("engramfs 2026 unfinished purge v1");
 pub struct PurgeMark {
     /// Number of the newest entry when the purge was worked out.
     pub before: u64,
-    /// Segments that hold rows of it.
+    /// Segments that hold rows of what is purged, by name.
     pub segments: BTreeSet<Hash>,
-    /// Decisions of entries that quote it.
+    /// Decisions of entries that quote it, up to entry `before`.
     pub quotes: Vec<Quote>,
 }
 

@@ -11,23 +11,23 @@ use crate::memory::merging::purge::Purge;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Hash;
 
-/// What went so far.
+/// What went so far, in all rounds of one purge.
 #[derive(Default)]
 pub(super) struct PurgeReport {
     /// Each id, or path with `files/` in front, with the hash of the version that went.
     pub versions: BTreeSet<(Arc<str>, Hash)>,
     /// Name paths of the branches that had something, now or earlier.
     pub branches: BTreeSet<Arc<str>>,
-    /// Names of what says the same and stays.
+    /// Names of what says the same and stays, as far as the caller may look into its branch.
     pub copies: BTreeSet<Arc<str>>,
-    /// Names that nothing had.
+    /// Names that no state had or ever had, as they were given.
     pub not_found: Vec<Arc<str>>,
     /// The purge's own entry; none where nothing went, and where it was only tried.
     pub entry: Option<Hash>,
 }
 
 impl PurgeReport {
-    /// Nothing went: no state had any of these.
+    /// Returns the report of a purge that took nothing: no state had any of these.
     pub fn of_missing(not_found: Vec<Arc<str>>) -> PurgeReport {
         PurgeReport { not_found, ..PurgeReport::default() }
     }

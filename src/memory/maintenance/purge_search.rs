@@ -17,19 +17,18 @@ use crate::record::Version;
 use crate::segment::{Blocks, Row, Segment};
 use crate::workspace::{PackMarks, Packs, PurgedFiles, Tree};
 
-/// What is looked for, and what was found of it.
+/// What is looked for, and what was found of it, in all rounds of one purge.
 #[derive(Default)]
 pub(in crate::memory) struct PurgeSearch {
     ids: Vec<Arc<str>>,
     paths: Vec<Vec<u8>>,
-    /// Names of entries of logs.
+    /// Names of entries of logs, as [`LogEntryName`] parses them.
     entries: Vec<Arc<str>>,
     items: BTreeSet<Arc<str>>,
-    /// Whether copies go, too.
     with_copies: bool,
-    /// Versions of records under the names.
+    /// Content hashes of all versions of records under the names.
     records: HashSet<Hash>,
-    /// Versions of others that say the same.
+    /// Versions of records under other names that say the same.
     copies: HashSet<Hash>,
     /// Versions under the same names elsewhere: in a shared log, or in another root branch.
     elsewhere: HashSet<Hash>,
@@ -45,7 +44,7 @@ pub(in crate::memory) struct PurgeSearch {
     present: HashSet<Vec<u8>>,
     /// Items that some state had, or once had.
     found: HashSet<Arc<str>>,
-    /// Segments with rows of it.
+    /// Segments with rows of `records` or `copies`, seen by a state or not.
     segments: BTreeSet<Hash>,
 }
 
@@ -123,7 +122,7 @@ impl PurgeSearch {
         memory.storage.segments.all().iter().try_for_each(|segment| self.segment(segment))
     }
 
-    /// Notes the entries of logs that are named.
+    /// Notes the entries of logs that are named, and what they say: copies are found by it.
     fn log_entries(&mut self, catalog: &Catalog, branch: &Branch) -> Result<(), Error> {
         for item in &self.entries {
             let Some(name) = LogEntryName::parse(item) else { continue };
@@ -247,7 +246,7 @@ impl PurgeSearch {
         }
     }
 
-    /// Returns whether there are segments with rows of it.
+    /// Returns whether there are segments with rows of it, which have to be written again.
     pub fn has_rows(&self) -> bool {
         !self.segments.is_empty()
     }
@@ -262,7 +261,7 @@ impl PurgeSearch {
         self.found.is_empty() && mark.segments.is_empty() && mark.quotes.is_empty()
     }
 
-    /// Returns what goes, with names or by content alone.
+    /// Returns what goes, sorted, so that the command is the same; by content alone once the names were forgotten.
     pub fn selection(&self) -> PurgeSelection {
         let sorted = |hashes: &HashSet<Hash>| {
             let mut hashes: Vec<Hash> = hashes.iter().copied().collect();
@@ -286,7 +285,7 @@ impl PurgeSearch {
         selection
     }
 
-    /// Returns what says the same under other names.
+    /// Returns what says the same under other names, by hashes alone.
     pub fn copies(&self) -> PurgeSelection {
         PurgeSelection {
             records: self.copies.iter().copied().collect(),

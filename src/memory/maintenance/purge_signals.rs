@@ -13,7 +13,7 @@ use crate::memory::{Actor, Error, Kind, Memory, PurgeError};
 /// What the names of signals begin with, as their paths do.
 const PREFIX: &str = "shared/signals/";
 
-/// Tells whether a name is that of a signal.
+/// Tells whether a name is that of a signal: the prefix, and something behind it.
 pub(super) fn is_signal(item: &str) -> bool {
     item.strip_prefix(PREFIX).is_some_and(|key| !key.is_empty())
 }

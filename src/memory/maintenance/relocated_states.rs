@@ -54,7 +54,6 @@ pub(super) fn add_retained(
     }
 }
 
-/// A state before and after it was moved.
 type MovedState = (Arc<BranchVersion>, Arc<BranchVersion>);
 
 impl Relocations<'_> {

@@ -19,7 +19,7 @@ use crate::workspace::{Packed, Repacked, Tree, write_packs};
 
 /// Segments of one dimension from which on the smallest are compacted into one.
 const SEGMENTS_MAX: usize = 8;
-/// How many are left then, beside the new one.
+/// How many of them are left then, the largest, beside the new one.
 const SEGMENTS_LEFT: usize = 4;
 /// Rows of older segments that are rewritten at once. What is larger stays: rewriting it would cost
 /// more, its graph above all, than one segment less to search saves.
@@ -37,7 +37,7 @@ pub(in crate::memory) enum Compaction {
     /// All that have no graph, so that one is built instead of many: walking one that is twice as
     /// large costs little more, walking two costs twice as much.
     WithoutGraph,
-    /// These, and packs with them.
+    /// The segments and packs of that set, without what nothing references.
     Rewrite(Arc<RewriteSet>),
 }
 
@@ -59,10 +59,9 @@ impl FlushedSegment {
     }
 }
 
-/// A new segment, and its rows in order.
 type WrittenGroup = (Arc<Segment>, Vec<Row>);
 
-/// What goes into one new segment.
+/// What goes into one new segment: rows of one dimension, and of one root branch where that is large.
 #[derive(Default)]
 pub(super) struct CompactionGroup {
     /// Versions that are in no segment yet, by address: equal ones that were written twice are two rows.
@@ -112,7 +111,7 @@ impl CompactionGroup {
         if together >= u64::from(graph_rows) { too_many.max(small) } else { too_many }
     }
 
-    /// All rows of the new segment, in order of ids.
+    /// All rows of the new segment, in order of ids, then of hashes.
     fn rows(&self) -> Result<Vec<Row>, Error> {
         let mut rows: Vec<Row> = self.unsealed.values().map(|version| Row::Unsealed(version.clone())).collect();
         for (segment, seen) in self.segments.values() {
@@ -295,7 +294,7 @@ pub(in crate::memory) struct Relocations<'a> {
 }
 
 impl<'a> Relocations<'a> {
-    /// Begins with no state relocated.
+    /// Begins with no state relocated. States stay where they are unless the arguments have something of them.
     pub(in crate::memory) fn new(
         sealed: &'a [FlushedSegment],
         packed: &'a mut Packed,
@@ -309,7 +308,7 @@ impl<'a> Relocations<'a> {
         self.repacked.is_some() || self.sealed.iter().any(FlushedSegment::compacts)
     }
 
-    /// Relocates every state that the catalog reaches.
+    /// Relocates every state that the catalog reaches; branches whose states stay are left as they are.
     pub(in crate::memory) fn catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {
@@ -337,7 +336,7 @@ impl<'a> Relocations<'a> {
         count
     }
 
-    /// Returns a branch with its states moved; itself where none moves.
+    /// Returns a branch with its states moved; itself, by reference, where none moves.
     fn branch(&mut self, branch: &BranchRef) -> BranchRef {
         let mut moves = |state: &Arc<BranchVersion>| {
             let moved = self.state(state);
@@ -404,7 +403,7 @@ impl<'a> Relocations<'a> {
         }
     }
 
-    /// Returns the new row of a version; nothing where it did not move.
+    /// Returns where a row is now; nothing where it did not move.
     fn new_row(&self, row: &Row) -> Option<Row> {
         self.sealed.iter().find_map(|sealed| {
             let number = match row {

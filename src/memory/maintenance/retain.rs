@@ -93,7 +93,6 @@ impl Catalog {
         Ok(files)
     }
 
-    /// Returns the parents of all branches that live or are remembered.
     fn parents(&self) -> HashMap<BranchId, BranchId> {
         let live = self.branches.values().map(|branch| (branch.id, branch.parent));
         let ended = self.retained.ended.values().map(|ended| (ended.id, ended.parent));

@@ -11,19 +11,19 @@ use crate::memory::{Error, Memory};
 use crate::segment::{DerivedFile, GraphFile, Segment, SegmentError};
 use crate::sync::{Condvar, Mutex};
 
-/// So many bytes are checked without a pause.
+/// So many bytes are checked without a pause; the thread ends after one such burst at most.
 const BURST_BYTES: u64 = 1 << 20;
 /// How long a pause is: some 8 MiB are checked a second, which costs half a hundredth of a processor.
 const PAUSE: Duration = Duration::from_millis(125);
 /// How long nothing is done before the first round and after each.
 const REST: Duration = Duration::from_secs(10);
 
-/// How far a round is.
+/// How far a round is, as `status` shows it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize)]
 pub(in crate::memory) struct ScrubProgress {
     /// Bytes that were checked in this round, or in the last one where none is under way.
     pub checked: u64,
-    /// Bytes of all files of the round.
+    /// Bytes of all files of the round, those included that nobody uses any longer.
     pub total: u64,
 }
 
@@ -85,7 +85,7 @@ impl Scrubber {
         self.0.0.lock().progress
     }
 
-    /// Returns a number that grows as the work goes on.
+    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
     pub(in crate::memory) fn steps(&self) -> u64 {
         self.0.0.lock().steps
     }
@@ -96,7 +96,7 @@ impl Scrubber {
         state.steps += 1;
     }
 
-    /// Waits; returns whether to go on.
+    /// Waits for that time, or until it is to end; false to end.
     fn wait(&self, time: Duration) -> bool {
         let (state, _) = self.0.1.wait_timeout_while(self.0.0.lock(), time, |state| !state.stop);
         !state.stop

@@ -56,7 +56,7 @@ struct MaintenanceRequests {
     stop: bool,
     /// Files without a name that are not open any more, to let go of.
     orphans: Vec<OrphanFile>,
-    /// A seal that was asked for is under way.
+    /// A seal that was asked for is under way, for which `wait_until_idle` waits.
     is_busy: bool,
 }
 
@@ -64,7 +64,7 @@ struct MaintenanceRequests {
 struct Work {
     seal: bool,
     orphans: Vec<OrphanFile>,
-    /// Nothing was asked of it for a while.
+    /// Nothing was asked of it for the tidy delay, so compaction may take its time.
     idle: bool,
 }
 
@@ -72,7 +72,7 @@ struct Work {
 /// who writes.
 #[derive(Default)]
 struct WriteQuiescence {
-    /// Bytes of long writes at the last look.
+    /// Bytes of long writes at the last look: as many now mean that nobody writes.
     last_written_bytes: u64,
     /// The journal file that was begun when the store was last tidied.
     tidied_journal: Option<u64>,
@@ -150,17 +150,17 @@ impl MaintenanceThread {
 
 /// The store at the moment a new journal file began.
 struct Rotated {
-    /// The catalog as it was, not moved yet.
+    /// The store as it was, whose states are not moved to new files yet.
     manifest: Manifest,
-    /// Numbers of the older journal files.
+    /// Numbers of the older journal files, removed once a manifest names the new one.
     journals: Vec<u64>,
-    /// Segments that commands in them name.
+    /// Segments that commands in them name, which a seal that fails has to keep from the sweep.
     journal_segments: HashSet<Hash>,
-    /// The most that is to be written of what stood in them alone.
+    /// The most bytes that the seal writes of what stood in them alone.
     max_written_bytes: u64,
 }
 
-/// What is on disk before a seal.
+/// What is on disk before a seal, by which one that had no room for all of it is undone.
 struct DiskBeforeSeal {
     names: HashSet<Hash>,
     manifest: Vec<u8>,
@@ -219,7 +219,7 @@ impl Memory {
         swept.map(drop).map_err(|error| Error::io("what a seal could not finish could not be removed", error))
     }
 
-    /// Seals once; older segments are compacted for at most `spare_bytes`.
+    /// Seals once; older segments are compacted for at most `spare_bytes`. A failure leaves all older journal files in use.
     fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare_bytes: u64) -> Result<Catalog, Error> {
         let Rotated { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
@@ -389,7 +389,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Seals long writes, if no more of them come.
+    /// Seals long writes, if no more of them come; the first look only notes how many there are.
     fn seal_when_quiet(&self, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
         if !quiescence.is_now(self.written_bytes()) {
             return Ok(());
@@ -407,7 +407,7 @@ impl Memory {
         }
     }
 
-    /// Starts the thread that seals in the background. It ends with the store.
+    /// Starts the thread that seals, commits and expires in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
         let tidy_delay = tidy_after(self.environment.idle_interval);

@@ -21,9 +21,9 @@ const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
 #[derive(Default)]
 struct ExpiryRequests {
-    /// When the next signal ends.
+    /// When the next signal ends, or something is tried again; none where nothing is waited for.
     next: Option<Time>,
-    /// Branches whose leases were lost.
+    /// Branches whose leases were lost since the thread last looked.
     lost: BTreeSet<BranchId>,
     /// Those of which that could not be noted; it is tried again when the next signal is looked at.
     unnoted: BTreeSet<BranchId>,
@@ -33,7 +33,7 @@ struct ExpiryRequests {
 enum Next {
     /// Removes signals that have ended, and tells of these leases.
     Expire(BTreeSet<BranchId>),
-    /// Looks at the clock.
+    /// Looks at the clock, and asks again: it may have been set.
     LookAgain,
     Stop,
 }
@@ -53,7 +53,7 @@ impl SignalExpiry {
         }
     }
 
-    /// Tells that nobody holds the lease of a branch any longer.
+    /// Tells that nobody holds the lease of a branch any longer, so that signals end with it; does not wait.
     pub fn lease_lost(&self, branch: BranchId) {
         self.0.0.lock().lost.insert(branch);
         self.0.1.notify_all();
@@ -65,7 +65,7 @@ impl SignalExpiry {
         self.expect(at);
     }
 
-    /// Tells the thread to end, and does not wait for it.
+    /// Tells the thread to end; does not wait, as the last reference to the store may be the thread's.
     pub fn stop(&self) {
         self.0.0.lock().stop = true;
         self.0.1.notify_all();

@@ -41,7 +41,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     disk.rename(NEW_PATH, PATH)
 }
 
-/// Returns the builder whose work was kept, where it is of that segment and metric.
+/// Returns the builder whose work was kept; none where nothing was, it is damaged, or of another segment or metric.
 pub fn resume<'a>(
     disk: &dyn Disk,
     segment: &Hash,
@@ -55,7 +55,7 @@ pub fn resume<'a>(
     fits.then(|| GraphBuilder::resume(rows(), metric, params, &payload[33..]))?
 }
 
-/// Drops what was kept, and what a crash left of keeping it.
+/// Drops what was kept, and what a crash left of keeping it; a failure is logged alone.
 pub fn drop_kept(disk: &dyn Disk) {
     for path in [PATH, NEW_PATH] {
         if let Err(error) = remove(disk, path) {

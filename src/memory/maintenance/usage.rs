@@ -12,13 +12,13 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::workspace::{PackMarks, Packs};
 
-/// A file in the blob store, and how much of it is needed.
+/// A segment or a pack in the blob store, and how much of it is needed.
 pub(in crate::memory) struct FileUsage {
     pub name: Hash,
     /// Whether it has contents of files; else it has records.
     pub is_pack: bool,
     pub length_bytes: u64,
-    /// Bytes that it would have without what nothing needs.
+    /// Bytes that it would have without what nothing needs, by its share of needed rows or chunks.
     pub needed_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ impl RetainedBytes {
         self.branches.lock().iter().filter(|(id, _)| is_below(**id)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns a number that grows when any of them changes.
+    /// Returns a number that grows when any of them changes, by which a cached `status` is told to be outdated.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
@@ -67,7 +67,7 @@ impl RetainedBytes {
     }
 }
 
-/// What the states that were looked at need.
+/// What the states that were looked at need: rows by segment, chunks by pack.
 #[derive(Default)]
 struct LiveSet {
     visited: HashSet<*const BranchVersion>,

@@ -17,19 +17,19 @@ use crate::object::Hash;
 use crate::sync::Mutex;
 use crate::workspace::{FileKind, FileNode, Tree};
 
-/// A conflict as it was shown.
+/// A conflict as it was shown: who writes its file after that resolves it.
 #[derive(Clone)]
 pub(in crate::memory) struct ConflictAck {
     pub merge: MergeKind,
     /// The parent's version that was shown; while the parent has another, the ack counts for nothing.
     pub parent: Option<Hash>,
-    /// The uids of those who were shown it.
+    /// The uids of those who were shown it: a write by anybody else resolves nothing.
     uids: HashSet<u32>,
 }
 
 type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
-/// A conflict that somebody was shown and then wrote.
+/// A conflict that somebody was shown and whose file they then wrote: it is resolved before the next merge.
 pub(in crate::memory) struct WrittenSince {
     pub uid: u32,
     /// The file, as `files/PATH`: records are resolved in words alone.
@@ -44,7 +44,7 @@ struct BranchAcks {
     written: Vec<Arc<WrittenSince>>,
 }
 
-/// What was shown of each branch; one of which nothing was shown has no entry.
+/// What was shown of each branch, in memory alone: after an opening nobody counts as having been shown anything.
 #[derive(Default)]
 pub(in crate::memory) struct ConflictAcks(Mutex<HashMap<BranchId, BranchAcks>>);
 
@@ -53,7 +53,7 @@ impl ConflictAcks {
         work(&mut self.0.lock())
     }
 
-    /// Returns whether something was shown of a branch.
+    /// Returns whether something was shown of a branch, so that writes to its files have to be compared.
     pub(in crate::memory) fn any_of(&self, branch: BranchId) -> bool {
         self.with(|all| all.contains_key(&branch))
     }
@@ -63,12 +63,12 @@ impl ConflictAcks {
         self.with(|all| all.iter().filter(|(_, of)| !of.written.is_empty()).map(|(branch, _)| *branch).collect())
     }
 
-    /// Returns what was written in a branch since it was shown.
+    /// Returns what was written in a branch since it was shown and resolves nothing yet, oldest first.
     pub(in crate::memory) fn written_in(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
         self.with(|all| all.get(&branch).map(|of| of.written.clone()).unwrap_or_default())
     }
 
-    /// Returns whether nobody has settled or forgotten what was written.
+    /// Returns whether nobody has settled or forgotten what was written; asked again under the writer lock.
     pub(in crate::memory) fn is_unsettled(&self, branch: BranchId, one: &Arc<WrittenSince>) -> bool {
         self.written_in(branch).iter().any(|other| Arc::ptr_eq(one, other))
     }

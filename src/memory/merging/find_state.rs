@@ -11,10 +11,10 @@ use crate::memory::history::HistoryReader;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Time;
 
-/// A state that a revision names.
+/// A state that a revision names: where it is taken from, and since when the branch had it.
 #[derive(Clone, Debug)]
 pub struct FoundState {
-    /// Where it is taken from.
+    /// Where it is taken from: a checkpoint where one is of that entry, else what is kept of the entry.
     pub source: StateSource,
     /// The entry that the revision leads to, behind which the branch had the state.
     entry: u64,
@@ -83,7 +83,7 @@ impl Memory {
     }
 }
 
-/// Children of a branch that are listed at once.
+/// Children of a branch that have ended and are listed at once, at most.
 const LISTED_MAX: usize = 1_000;
 
 /// Goes through the children of a branch that have ended, as far as a user may find them, the latest first.
@@ -114,16 +114,16 @@ impl Memory {
     }
 }
 
-/// What became of a search.
+/// What became of a search, by which [`Error::NoState`] and [`Error::NotKept`] are told apart.
 enum StateOutcome {
     Found(FoundState),
     /// The branch never had it: before it was made, in the future, or an entry of others.
     NeverWas,
-    /// It had it, and it is not kept.
+    /// It had it, and `config/keep` or a full disk has let go of it.
     Dropped,
 }
 
-/// A branch with its lineage, as of one moment.
+/// A branch with its lineage, as of one moment: what is found is not outdated by what others write.
 pub(in crate::memory) struct StateSearch<'a> {
     pub catalog: Catalog,
     pub branch: BranchRef,
@@ -165,7 +165,7 @@ impl<'a> StateSearch<'a> {
         })
     }
 
-    /// Looks for the newest kept state at or before a time.
+    /// Looks for the newest kept state at or before a time; never there for a time after `now`.
     fn until(&self, time: Time, now: Time) -> Result<StateOutcome, Error> {
         if time < self.branch.created || time > now {
             return Ok(StateOutcome::NeverWas);
@@ -219,12 +219,12 @@ impl<'a> StateSearch<'a> {
         }
     }
 
-    /// Tells whether an entry is a step of the branch's content.
+    /// Tells whether an entry is one of the branch's own, or a merge or promote of a child into it.
     fn concerns(&self, entry: &Entry) -> bool {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.reaches_parent())
     }
 
-    /// Tells whether an entry gave the branch another state.
+    /// Tells whether an entry gave the branch another state, by its operation: a merge does so to the parent alone.
     pub fn changes(&self, entry: &Entry) -> bool {
         let is_own = entry.branch_id == self.branch.id.0;
         match entry.op {

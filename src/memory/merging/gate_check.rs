@@ -23,7 +23,7 @@ pub struct SummaryCheck {
     is_found: bool,
 }
 
-/// The two branches of a merge, and when it is done.
+/// A merge as its gate sees it: plan, branches, the parent's approvers of now, and the time against which reviews count.
 struct GateCheck<'a> {
     plan: &'a MergePlan,
     child: &'a Branch,
@@ -33,12 +33,12 @@ struct GateCheck<'a> {
     now: Time,
 }
 
-/// One requirement of a gate, for those who read about it.
+/// One requirement of a gate, for those who read of a proposal what it waits for.
 #[derive(Clone, Debug)]
 pub struct RequirementStatus {
-    /// The line of `config/gate`, as it was written.
+    /// The line of `config/gate`, as it was written there.
     pub condition: Arc<str>,
-    /// What is missing and who could give it; none where it is met.
+    /// What is missing and who could give it, in words; none where it is met.
     pub missing: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl GateCheck<'_> {
         all.filter(move |(uid, review)| counts(**uid, review)).map(|(uid, review)| (*uid, review))
     }
 
-    /// Returns what is missing, and who could give it.
+    /// Returns what is missing, and who could give it; none where the requirement is met.
     fn missing(&self, requirement: Requirement) -> Option<String> {
         match requirement {
             Requirement::Summary => {

@@ -102,13 +102,13 @@ impl Command for MergeBranches {
 
 /// A merge, promote or pull with the states that it leads to.
 pub struct Integration {
-    /// Which of them; a revert is one, too.
+    /// Which of them it is, or a revert.
     pub merge: MergeKind,
-    /// The branch that is merged, promoted, or pulls.
+    /// The branch that is merged, promoted, pulls or is reverted, even where its parent receives.
     pub branch: BranchId,
-    /// The state that the branch gets that receives.
+    /// The state that the branch gets that receives: the parent, for a pull or a revert the branch itself.
     pub merged: Arc<BranchVersion>,
-    /// The head of the state that is merged into another.
+    /// The head of the child's state; for a revert that of the state before the entries.
     pub child_head: Hash,
     /// The branch's own state after a promote; none for all others.
     pub promoted: Option<Arc<BranchVersion>>,
@@ -116,13 +116,13 @@ pub struct Integration {
     pub base: Option<Arc<BranchVersion>>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
-    /// How much changes in the branch that receives.
+    /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
     /// The hash of what was to be taken and decided, which the entry names.
     pub plan: Hash,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
-    /// What was said about it; empty for nothing.
+    /// What the caller said about it, which the entry has; empty for nothing.
     pub note: Arc<str>,
     /// The first records and files that change in the branch that receives, as many as an entry names.
     pub items: Vec<Arc<str>>,

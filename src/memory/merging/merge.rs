@@ -26,7 +26,7 @@ use crate::sync::Deadline;
 pub(in crate::memory) const PLAN_ROUNDS_MAX: usize = 10;
 /// Most records and paths of a merge that is planned under the lock: some milliseconds.
 pub(in crate::memory) const PLANNED_UNDER_LOCK_MAX: usize = 512;
-/// Most bytes of contents that are merged under the lock.
+/// Most bytes of contents that are merged under the lock for a plan made there.
 const PLANNED_UNDER_LOCK_BYTES_MAX: u64 = 256 << 10;
 /// Most records and paths that are revalidated under the lock: at most 50 milliseconds.
 pub(in crate::memory) const REVALIDATED_UNDER_LOCK_MAX: usize = 4096;
@@ -38,9 +38,9 @@ const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 pub struct MergeOptions {
     /// How long the caller can wait; none waits for as long as it takes.
     pub deadline: Option<Deadline>,
-    /// The plan that it has to have: the hash that a dry run returned.
+    /// The plan that it has to have, by the hash that a dry run returned; none for any.
     pub plan: Option<Hash>,
-    /// What the entry is to say about it; empty for nothing.
+    /// What the entry is to say about it; empty, the default, for nothing.
     pub note: Arc<str>,
 }
 
@@ -53,11 +53,11 @@ struct MergeRequest<'a> {
     note: &'a str,
 }
 
-/// What became of a merge under the lock.
+/// What became of a merge under the lock; in the last two cases nothing has changed.
 enum MergeAttempt {
     Done(Arc<SignedEntry>, BranchEvent),
     Refused(Error, Option<Arc<MergePlan>>),
-    /// It takes longer than the lock may be held.
+    /// It takes longer than the lock may be held: it is planned without it, and tried again.
     TooLong,
 }
 

@@ -13,9 +13,9 @@ use crate::workspace::TreeError;
 /// Why something was not worked out; nothing has changed then.
 #[derive(Debug)]
 pub enum PlanError {
-    /// It takes more than the budget, so it has to be done without the lock.
+    /// It takes more than the budget, so it has to be done without the lock. It becomes no error of the store's.
     Exceeded,
-    /// It can't be done, whatever the budget.
+    /// It can't be done, whatever the budget, for this reason.
     Failed(Error),
 }
 
@@ -41,7 +41,7 @@ impl From<TreeError> for PlanError {
 }
 
 impl From<PlanError> for Error {
-    /// What was allowed any budget exceeds none.
+    /// `Exceeded` becomes `Damaged`: who converts has worked with [`MergeBudget::ALL`], which nothing right exceeds.
     fn from(error: PlanError) -> Error {
         match error {
             PlanError::Exceeded => stored(TreeError::Exceeded),
@@ -53,16 +53,16 @@ impl From<PlanError> for Error {
 /// How much may be worked out at once, such as under the writer lock.
 #[derive(Clone, Copy)]
 pub struct MergeBudget<'a> {
-    /// How many records, and how many paths, may differ.
+    /// How many records may differ, and as many paths.
     pub changes_max: usize,
-    /// What merges contents, and limits how many bytes of them.
+    /// Merges contents, or refuses with `TreeError::Exceeded` beyond the bytes that it allows.
     pub merger: &'a dyn ContentMerger,
     /// Called now and then, with no lock held, where there is no limit.
     pub pause: &'a dyn Fn(),
 }
 
 impl MergeBudget<'_> {
-    /// Whatever it takes, without a pause.
+    /// No limit and no pause; a merge under the lock replaces what it limits.
     pub const ALL: MergeBudget<'static> = MergeBudget { changes_max: usize::MAX, merger: &MergeAll, pause: &|| () };
 
     /// Lets others have their turn. No lock may be held.
@@ -70,7 +70,7 @@ impl MergeBudget<'_> {
         (self.pause)();
     }
 
-    /// Fails where a look showed that it is too much.
+    /// Fails with `Exceeded` unless `fits`.
     pub fn check(&self, fits: bool) -> Result<(), PlanError> {
         if fits { Ok(()) } else { Err(PlanError::Exceeded) }
     }
@@ -82,12 +82,12 @@ impl MergeBudget<'_> {
 pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
 
 impl MergedContents {
-    /// Returns the merger that keeps what it makes, and makes what it takes.
+    /// Returns the merger without a limit of bytes. It keeps what it makes, and calls `pause` before each content.
     pub fn any<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
         Merger { cached: self, bytes_left: Cell::new(u64::MAX), pause }
     }
 
-    /// Returns the merger that merges no more than so many bytes again.
+    /// Returns the merger that merges no more than so many bytes of contents that are not kept yet, for use under the lock.
     pub fn at_most(&self, bytes: u64) -> impl ContentMerger + '_ {
         Merger { cached: self, bytes_left: Cell::new(bytes), pause: &|| () }
     }

@@ -36,20 +36,20 @@ pub struct MergeContext<'a> {
 }
 
 impl<'a> MergeContext<'a> {
-    /// Returns that of a log record.
+    /// Returns the context of a log record, with the time at which that was planned.
     pub fn of(context: &PlanContext<'a>, log_record: &LogRecord) -> MergeContext<'a> {
         MergeContext { catalog: context.catalog, packs: context.packs, time: log_record.planned }
     }
 }
 
-/// A merge, promote or pull that was worked out.
+/// A merge, promote, pull or revert that was worked out. It holds the states it rests on, so that they can be compared.
 #[derive(Clone)]
 pub struct MergePlan {
-    /// Which of them; a revert is one, too.
+    /// Which of the four it is; a revert has its entries with it.
     pub merge: MergeKind,
-    /// When; times in the outcome are this one.
+    /// When it was worked out: times in the outcome are this one, and the entry's time is not before it.
     pub time: Time,
-    /// [`Catalog::rewrites`] at that time.
+    /// [`Catalog::rewrites`] at that time: after another one no state here may be used.
     rewrites: u64,
     /// The branch as it was; in a revert as it was before the entries.
     pub child: BranchRef,
@@ -59,26 +59,26 @@ pub struct MergePlan {
     files: Arc<FilePlan>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
-    /// The state that the branch gets that receives.
+    /// The state that the branch gets that receives, as long as both are as they were.
     pub merged: Arc<BranchVersion>,
-    /// What turns the files of the branch that receives into the merged ones.
+    /// What turns the files of the branch that receives into the merged ones, as the log holds them.
     patch: Arc<TreePatch>,
     /// The branch's own state after a promote, and what turns its files into those.
     promoted: Option<(Arc<BranchVersion>, Arc<TreePatch>)>,
     /// The branch's base after a revert, where that changes, and how.
     base: Option<Arc<BranchVersion>>,
     base_outcome: BaseOutcome,
-    /// How much changes in the branch that receives.
+    /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
     /// What the rules of the parent forbid; none where they forbid nothing, or were not asked.
     pub forbidden: Option<Error>,
-    /// What the gate of the parent says of it.
+    /// What the gate of the parent finds in what it changes; empty for pulls and reverts.
     findings: GateFindings,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
     /// The first records and files that change in the branch that receives.
     items: Vec<Arc<str>>,
-    /// The hash of what it takes and decides.
+    /// The hash of what it takes and decides, which `plan` names; it depends neither on times nor on who merges.
     pub hash: Hash,
 }
 
@@ -103,7 +103,7 @@ pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) ->
     })
 }
 
-/// What a merge is worked out from, beside the catalog.
+/// What a merge is worked out from: both branches as the context's catalog has them, and who asks.
 struct MergeSides<'a> {
     context: MergeContext<'a>,
     merge: MergeKind,
@@ -374,7 +374,7 @@ impl MergePlan {
         pair.finish(records, files, merge_budget)
     }
 
-    /// Returns the branches whose files it changes, each with the files that it then has.
+    /// Returns the branch that receives, and after it a promoted one, each with the files that it then has.
     pub fn replaced_files(&self) -> Vec<(&Branch, &Tree)> {
         let receiver = if self.merge == MergeKind::Pull { &self.child } else { &self.parent };
         let promoted = self.promoted.iter().map(|(state, _)| (&*self.child, state.files()));
@@ -386,7 +386,7 @@ impl MergePlan {
         self.ruling().settings.rules()
     }
 
-    /// Returns how it decides conflicts.
+    /// Returns the name of the strategy by which it decides conflicts: that of the branch that receives.
     pub fn strategy(&self) -> &'static str {
         self.ruling().settings.strategy().name()
     }
@@ -408,7 +408,7 @@ impl MergePlan {
         self.conflicts().find(|item| item.id == unit)
     }
 
-    /// Returns what both sides changed differently.
+    /// Returns what both sides changed differently, whether it was decided or waits.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
         self.both_changed.iter().filter(|item| item.is_conflict())
     }
@@ -418,7 +418,7 @@ impl MergePlan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns what the gate of the parent says of it.
+    /// Returns what the gate of the parent finds in what it changes; reviews and summaries are no part of it.
     pub fn findings(&self) -> &GateFindings {
         &self.findings
     }
@@ -433,12 +433,12 @@ impl MergePlan {
         [self.child.state.head(), self.parent.state.head()]
     }
 
-    /// Returns why it can't be done; none where it can.
+    /// Returns why it can't be done: a rule, else open conflicts. None where it can; gates are asked by themselves.
     pub fn obstacle(&self) -> Option<Error> {
         self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
     }
 
-    /// Refuses to be another plan than the one that somebody wants.
+    /// Fails with [`MergeError::PlanChanged`] where somebody wants the plan of another hash.
     pub fn check(&self, expected: Option<Hash>) -> Result<(), Error> {
         match expected.filter(|expected| *expected != self.hash) {
             None => Ok(()),
@@ -489,7 +489,7 @@ impl MergePlan {
     }
 }
 
-/// Returns the error for a merge that waits for `resolve`.
+/// Returns [`MergeError::Conflicts`] with how many wait for `resolve`, and the first five.
 pub fn conflict(plan: &MergePlan) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();

@@ -13,13 +13,13 @@ use crate::object::Hash;
 /// What a merge, promote, pull or revert did, or would do.
 #[derive(Clone, Debug)]
 pub struct MergeResult {
-    /// `merged`, `reverted`, `ready` or `blocked`.
+    /// `merged` or `reverted` where it was done; of a dry run `ready` or `blocked`.
     pub status: &'static str,
     /// The name path of the branch that it was asked of, also where its parent receives.
     pub branch: Arc<str>,
     /// The strategy of the branch that receives, by which conflicts are decided.
     pub strategy: &'static str,
-    /// How much changes in the branch that receives.
+    /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
@@ -29,7 +29,7 @@ pub struct MergeResult {
     pub blockers: Vec<Error>,
     /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
     pub plan: Hash,
-    /// The head that results in the branch that receives.
+    /// The head that results, or would, in the branch that receives.
     pub head: Hash,
     /// The entry's hash; none for a dry run.
     pub entry: Option<Hash>,
@@ -39,14 +39,14 @@ pub struct MergeResult {
     pub reverted: Vec<Reverted>,
 }
 
-/// Entries that a revert takes back together.
+/// Entries that a revert takes back together, by one entry of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reverted {
     /// Their numbers: `N`, or `N..M`.
     pub entries: String,
-    /// What they did, in the word of the last.
+    /// What they did, as the lineage calls what the last of them did.
     pub op: &'static str,
-    /// When, of the last.
+    /// When the last of them was made, in RFC 3339.
     pub time: String,
 }
 

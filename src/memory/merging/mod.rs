@@ -30,9 +30,9 @@ use crate::sync::Mutex;
 /// What is kept between attempts to merge, in memory alone.
 #[derive(Default)]
 pub(in crate::memory) struct MergeState {
-    /// Plans, and contents that were merged for them.
+    /// Plans, and contents that were merged for them, so that a merge that was too long is quick the next time.
     pub planner: planner::Planner,
-    /// Which conflicts somebody was shown.
+    /// Which conflicts somebody was shown, so that writing such a file resolves it.
     pub acks: conflict_acks::ConflictAcks,
     /// When a refusal of a branch was last noted in the lineage, which happens once a second at most.
     pub refused_at: Mutex<HashMap<BranchId, Time>>,

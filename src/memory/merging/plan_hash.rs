@@ -14,11 +14,11 @@ static CONTEXT: Context = Context::new("engramfs 2026 merge plan v1");
 
 /// What of a plan is hashed. Where anything else changes, an approval still holds.
 pub struct PlanParts<'a> {
-    /// Hashes of what is taken, in a fixed order.
+    /// Hashes of what is taken, in a fixed order, or one plan would have several hashes.
     pub taken: &'a [Hash],
     /// Everything that both sides changed; of records the decisions are in `taken` already.
     pub both_changed: &'a [Decision],
-    /// The paths that a rule left out.
+    /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: &'a [Arc<str>],
     /// The branch whose settings count: the one that receives.
     pub ruling: &'a Branch,
@@ -52,7 +52,7 @@ fn add_count(hasher: &mut Hasher, count: usize) {
     hasher.update(&(count as u64).to_le_bytes());
 }
 
-/// Adds a change that the merge takes from the child: its name, and what base and child have.
+/// Adds a change that the merge takes without a decision: its name, and what base and child have.
 pub fn add_change(hasher: &mut Hasher, name: &[u8], versions: [Option<Hash>; 2]) {
     hasher.field(name);
     // Zero stands for "taken without a decision"; `add_decision` begins at 1, so the two can't be mistaken for each

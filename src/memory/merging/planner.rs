@@ -11,9 +11,9 @@ use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 
-/// Jobs that run at a time.
+/// Jobs that run at a time, of all users; each waits for its user's turns.
 const THREADS: usize = 8;
-/// Plans that are kept for the next try.
+/// Plans, and contents of as many merges, that are kept for the next try.
 const CACHED_PLANS_MAX: usize = 8;
 
 type PendingPlan = Arc<MergePlan>;
@@ -26,14 +26,13 @@ struct PlanKey {
     uid: u32,
 }
 
-/// One plan in the making, or made: none until then.
+/// One plan in the making, or made: none until then. Whoever waits holds it, so it may be let go of meanwhile.
 struct PlanJob {
     purpose: PlanKey,
     plan: Mutex<Option<Result<PendingPlan, Error>>>,
     done: Condvar,
 }
 
-/// The contents that were merged for a branch and a kind of merge, kept for the next try.
 type BranchContents = ((BranchId, MergeKind), Arc<MergedContents>);
 
 /// All jobs, the threads that do them, and the contents that were merged for a branch.
@@ -50,7 +49,7 @@ impl Default for Planner {
 }
 
 impl PlanJob {
-    /// Returns the plan, once it is made; nothing where it is not until the deadline.
+    /// Waits for the plan, without end where there is no deadline; nothing where it is not made until then.
     fn wait(&self, deadline: Option<Deadline>) -> Option<Result<PendingPlan, Error>> {
         let plan = self.plan.lock();
         let plan = match deadline {

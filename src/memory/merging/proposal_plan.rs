@@ -6,7 +6,7 @@ use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Error, Memory};
 
-/// A proposal, worked out.
+/// A proposal, worked out as a promote of its frozen state, with all that its merge waits for.
 pub(in crate::memory) struct ProposalPlan {
     pub plan: MergePlan,
     /// The catalog of a moment after the plan was made, which has all approvals until then.

@@ -59,7 +59,7 @@ impl Command for PurgeItems {
 
 type KeyedState = (StateKey, RetainedState);
 
-/// A state before and after, and what went from it.
+/// A state before and after, and what went from it, kept so that a state that many share is worked out once.
 struct PurgedState {
     /// Held, so that its address stays its own.
     before: Arc<BranchVersion>,
@@ -67,7 +67,7 @@ struct PurgedState {
     removed: Vec<(Arc<str>, Hash)>,
 }
 
-/// Which names are meant for a state.
+/// Which names of the selection count in a state; hashes count in all.
 #[derive(Clone, Copy)]
 enum Names<'a> {
     /// Those of records and files: it is of the root branch for which they were given.
@@ -89,7 +89,7 @@ pub struct Purge {
     files_elsewhere: PurgedFiles,
     /// By address, and whether names count there.
     states: HashMap<(*const BranchVersion, bool), PurgedState>,
-    /// The rows of each segment that go by their hash.
+    /// The rows of each segment that go by their hash, found once for all states.
     rows: HashMap<Hash, Arc<[u32]>>,
     /// Files of earlier states that were read, and [`Catalog::rewrites`] at that time.
     state_files: HashMap<Hash, Arc<Vec<KeyedState>>>,
@@ -97,10 +97,10 @@ pub struct Purge {
     time: Time,
 }
 
-/// What is left of what had something.
+/// What has something of the selection, as it is without it; what has nothing is not here.
 #[derive(Default)]
 pub struct Purged {
-    /// Branches as they are without it, those alone that had some.
+    /// Branches as they are without it, in the place of those that had some.
     pub branches: Vec<BranchRef>,
     /// Earlier states, and those that were in one file with them.
     pub states: Vec<KeyedState>,
@@ -268,7 +268,7 @@ impl Purge {
         Ok(())
     }
 
-    /// Returns a state without it; none where it has nothing of it.
+    /// Returns a state without it, and adds what went to `versions`; none where it has nothing of it.
     fn state(
         &mut self,
         before: &Arc<BranchVersion>,
@@ -334,7 +334,7 @@ fn leave_entries(
     Ok(named)
 }
 
-/// Returns the rows of a segment that have one of some hashes.
+/// Returns the rows of a segment that have one of some hashes, in order; a scan of all rows at the first call.
 fn rows_of(
     rows_by_segment: &mut HashMap<Hash, Arc<[u32]>>,
     segment: &Arc<Segment>,

@@ -19,7 +19,7 @@ use crate::segment::{Row, SegmentError};
 /// parent has gone on hashes only the groups that hold one of its changes.
 const RECORDS_AT_ONCE: usize = 1024;
 
-/// Gives the side chosen manually for a record whose versions are still those it was chosen for.
+/// Gives the side chosen manually for a record; none where a version is not the one it was chosen for.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed; without an action the parent's version stays.
@@ -38,10 +38,10 @@ pub struct RecordMerge {
     outcomes: Vector<PlannedRecord>,
     /// The parent's records with the actions done; the files are the parent's.
     merged: BranchVersion,
-    /// Whether the child receives, as in a pull.
+    /// Whether the child receives, as in a pull: counts are then of what changes in it.
     child_receives: bool,
     counts: Counts,
-    /// A hash of each so many records: what is taken and what was decided.
+    /// A hash of each 1,024 records, of what is taken and decided, so that following one record hashes few again.
     hashes: Vector<Hash>,
 }
 
@@ -201,7 +201,7 @@ impl RecordMerge {
         &self.merged
     }
 
-    /// Returns how many records change in the branch that receives.
+    /// Returns how many records change in the branch that receives; it counts no files.
     pub fn counts(&self) -> Counts {
         self.counts
     }

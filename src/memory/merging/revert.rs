@@ -93,7 +93,7 @@ pub(super) fn replayed_base(
     Ok(Some(Arc::new(base)))
 }
 
-/// Returns a state with those records as `before` has them that it has other than `after`.
+/// Returns a state with what `before` and `after` have differently as `before` has it; [`PlanError::Exceeded`] beyond `limit`.
 fn with_records_of(
     state: &BranchVersion,
     before: &BranchVersion,

@@ -25,7 +25,7 @@ pub(in crate::memory) type FilesOutcome = (Vec<Arc<str>>, Arc<RollbackOutcome>);
 pub(in crate::memory) struct RollBack {
     pub branch: BranchId,
     pub source: StateSource,
-    /// None where the whole branch goes back.
+    /// The patterns and what was worked out; none where the whole branch goes back.
     pub files: Option<FilesOutcome>,
 }
 
@@ -77,21 +77,21 @@ impl Command for RollBack {
     }
 }
 
-/// A rollback that was worked out on one state of a branch.
+/// A rollback that was worked out on one state of a branch; under the lock it holds only for that one.
 pub struct Rollback {
     branch: BranchRef,
-    /// [`Catalog::rewrites`] when it was worked out.
+    /// [`Catalog::rewrites`] when it was worked out: after another one its state may be in files that are going.
     rewrites: u64,
     source: StateSource,
     /// The entry of the source: another checkpoint may get its label meanwhile.
     checkpoint_seq: u64,
-    /// For some files only: the patterns, and what is done to those.
+    /// For some files only: the patterns, and what is done to those. None where the whole branch goes back.
     files: Option<FilesOutcome>,
     state: BranchVersion,
     /// The base that the branch gets back, where it had another one: a merge then deletes nothing that a pull had brought.
     base: Option<Arc<BranchVersion>>,
     counts: Counts,
-    /// When; what goes has gone since this moment.
+    /// When it was worked out; records that go count as deleted at this moment.
     pub time: Time,
 }
 
@@ -172,7 +172,7 @@ impl Rollback {
         RollBack { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
     }
 
-    /// Returns the branch whose files it changes, with the files that it then has.
+    /// Returns the branch as it was, and the files that it then has.
     pub fn replaced_files(&self) -> (&Branch, &Tree) {
         (&self.branch, self.state.files())
     }
@@ -305,7 +305,7 @@ fn add_pattern(text: &mut String, pattern: &str) {
     text.push_str(&format!("/{pattern} whole\n/{pattern}/** whole\n"));
 }
 
-/// Returns rules by which nothing merges but what the lines name.
+/// Returns rules by which nothing merges but what the lines name: the last rule, for all else, is `never`.
 fn only(lines: &str) -> String {
     format!("{lines}** never")
 }

@@ -53,11 +53,11 @@ impl Memory {
 struct UndoSearch<'a> {
     search: StateSearch<'a>,
     uid: u32,
-    /// The changes so far, newest first.
+    /// The changes so far, newest first, read as the walk needs them.
     changes: Vec<Arc<SignedEntry>>,
     /// The first and last number of entries that were taken back.
     taken_back: Vec<(u64, u64)>,
-    /// The number of the oldest state that is kept.
+    /// The entry of the oldest state that is kept: nothing before it can be taken back.
     oldest: u64,
 }
 
@@ -122,7 +122,7 @@ impl<'a> UndoSearch<'a> {
         }
     }
 
-    /// Tells whether a verb is about an entry that is not taken back.
+    /// Tells whether a verb is about an entry: one of the caller's, for `redo` an undo, else anything but that.
     fn is_target_of(&self, entry: &Entry, verb: RevertVerb) -> bool {
         let is_undo = entry.op == EntryOp::Revert && entry.detail.text.as_deref() == Some(RevertVerb::Undo.name());
         entry.uid == self.uid && is_undo == (verb == RevertVerb::Redo)

@@ -13,7 +13,7 @@ use crate::workspace::Tree;
 const CHECKS_MAX: usize = 10;
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Counts down the tries while a unit is in use.
+/// Counts down the tries of a merge while a process has a file of a unit open for writing.
 pub(in crate::memory) struct UnitRetry(usize);
 
 impl UnitRetry {

@@ -10,11 +10,11 @@ use crate::object::{BlobStore, Hash};
 use crate::segment::{DerivedFile, container_kind};
 use crate::sync::{Condvar, Mutex};
 
-/// So many segments of about one size become one.
+/// So many segments of about one size become one, so that a query looks into few.
 const MERGED_AT_ONCE: usize = 8;
-/// The size up to which segments are all of one size, in bytes.
+/// Bytes up to which segments count as of one size; each next size is eight times as large.
 const FIRST_TIER_BYTES: u64 = 16 << 10;
-/// Bytes from which on a segment is merged no more.
+/// Bytes from which on a segment is merged no more, since that would write all of them again.
 const MERGED_BYTES_MAX: u64 = 256 << 20;
 
 /// The segments of the index of files. Each change makes another set, and a query goes on with the one that it took.
@@ -27,7 +27,7 @@ pub(in crate::memory) struct FileIndex {
 #[derive(Default)]
 struct FileIndexState {
     set: Arc<SegmentSet>,
-    /// Contents that somebody is indexing.
+    /// Contents that somebody is indexing: nobody else takes them meanwhile.
     claimed: HashSet<IndexKey>,
     /// Contents that could not be read; they are not tried again by the same process.
     unreadable: HashSet<IndexKey>,
@@ -37,10 +37,10 @@ struct FileIndexState {
     purges: u64,
 }
 
-/// How much is claimed at once.
+/// How much is claimed at once: a claim ends at the first of its limits.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct ClaimLimits {
-    /// Contents at most.
+    /// How many contents at most.
     pub files: usize,
     /// Bytes that are read of them at most.
     pub bytes: u64,
@@ -97,7 +97,7 @@ impl FileIndex {
         }
     }
 
-    /// Returns the segments of this moment.
+    /// Returns the segments of this moment; the set never changes, so a query holds it for as long as it runs.
     pub fn set(&self) -> Arc<SegmentSet> {
         self.state.lock().set.clone()
     }
@@ -115,7 +115,7 @@ impl FileIndex {
         state.unreadable.clear();
     }
 
-    /// Returns the files of the present segments, each once.
+    /// Returns the names of the files of the present segments, sorted, each once.
     pub fn names(&self) -> Vec<Hash> {
         let set = self.set();
         // Equal contents have equal files: one that was damaged may have been made again under its name.
@@ -123,7 +123,7 @@ impl FileIndex {
         names.into_iter().collect()
     }
 
-    /// Returns the files of derived vectors that the present segments have.
+    /// Returns the files of derived vectors that the present segments have, of all sets.
     pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
         self.set().segments.iter().flat_map(|segment| segment.derived().all()).collect()
     }
@@ -228,7 +228,7 @@ impl FileIndex {
         is_broken
     }
 
-    /// Returns how many bytes the segments take that have no file yet.
+    /// Returns how many bytes of memory the segments take that have no file yet.
     pub fn bytes_in_memory(&self) -> u64 {
         in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
     }
@@ -242,7 +242,7 @@ impl FileIndexState {
     }
 }
 
-/// Returns the segments that have no file.
+/// Returns the segments that have no file: a crash loses them, and their contents are indexed anew.
 pub(in crate::memory) fn in_memory(set: &SegmentSet) -> Vec<Arc<IndexSegment>> {
     set.segments.iter().filter(|segment| segment.name().is_none()).cloned().collect()
 }

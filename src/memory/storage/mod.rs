@@ -16,11 +16,11 @@ use crate::sync::Mutex;
 pub(in crate::memory) struct Storage {
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
     pub manifest: Mutex<manifest::Stored>,
-    /// Segments by name, each open once.
+    /// Segments by name, each open once, so that all states share what was checked of it.
     pub segments: segments::Segments,
-    /// Packs, and where trees of files are stored.
+    /// Open packs, and the snapshots that trees of files are stored against.
     pub trees: trees::TreeStore,
-    /// The index of files, and what waits for it.
+    /// The index of files, and who is indexing what.
     pub file_index: file_index::FileIndex,
     /// Segments that a journal frame names and that are therefore never swept before the next seal.
     pub journal_segments: Mutex<HashSet<Hash>>,

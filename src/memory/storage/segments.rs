@@ -9,7 +9,7 @@ use crate::object::{BlobStore, Hash};
 use crate::segment::{DerivedFile, GraphFile, Segment, container_kind};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The blob store, and what is open of it.
+/// The blob store, and the segments that are open of it.
 pub(in crate::memory) struct Segments {
     /// The folder of all immutable files, of packs and archives too.
     pub blobs: BlobStore,
@@ -19,7 +19,7 @@ pub(in crate::memory) struct Segments {
 }
 
 impl Segments {
-    /// Opens nothing yet.
+    /// Opens nothing yet. With `thorough` each file is read and checked whole when it is opened, as for a check of the store.
     pub fn new(blobs: BlobStore, thorough: bool) -> Segments {
         Segments { blobs, thorough, open: Mutex::default() }
     }

@@ -15,7 +15,7 @@ use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapsh
 /// snapshot.
 const DELTA_BYTES_MAX: usize = 256 << 10;
 
-/// The open packs and the snapshots of a store.
+/// The open packs of a store, and the snapshots against which trees are stored.
 pub(in crate::memory) struct TreeStore {
     blobs: BlobStore,
     /// Whether every byte is checked when a file is opened, not only when it is touched.
@@ -24,7 +24,7 @@ pub(in crate::memory) struct TreeStore {
     snapshots: Mutex<Vec<TreeSnapshot>>,
 }
 
-/// A tree that is stored in a file of its own.
+/// A tree that is stored in a file of its own, and its bytes there: others are stored as what they differ in.
 #[derive(Clone)]
 struct TreeSnapshot {
     name: Hash,
@@ -32,9 +32,9 @@ struct TreeSnapshot {
     bytes: usize,
 }
 
-/// A tree as the manifest holds it.
+/// A tree as the manifest holds it: a snapshot, and what differs from it.
 pub(in crate::memory) struct StoredTree {
-    /// The snapshot, zeros for the empty tree.
+    /// Name of the snapshot's file, zeros for the empty tree.
     pub snapshot: Hash,
     /// What differs from it, as [`Tree::delta_from`] gives it.
     pub delta: Vec<u8>,
@@ -62,7 +62,7 @@ impl Packs for TreeStore {
 }
 
 impl TreeStore {
-    /// Opens nothing yet.
+    /// Opens nothing yet; packs and snapshots are in the blob store of `disk`.
     pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> TreeStore {
         let blobs = BlobStore::over(disk, FOLDER);
         TreeStore { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
@@ -136,7 +136,7 @@ impl TreeStore {
     }
 }
 
-/// Turns an error of stored trees into the store's.
+/// Turns an error of stored trees into the store's: of kind `Damaged` unless a segment or the disk says otherwise.
 pub(in crate::memory) fn stored(error: TreeError) -> Error {
     match error {
         TreeError::Segment(error) => error.into(),

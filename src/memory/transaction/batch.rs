@@ -10,9 +10,9 @@ use crate::memory::{Error, LimitError, Memory, RecordEdit};
 use crate::object::{CodecError, Reader, Writer};
 use crate::sync::Reservation;
 
-/// Bytes of edits that a batch holds in memory.
+/// Bytes of edits that a batch holds in memory before it moves them to a file.
 const HELD_BYTES_MAX: u64 = 4 << 20;
-/// What an edit takes beside its content, in bytes.
+/// Bytes that an edit is taken to need in memory beside its content.
 const EDIT_BYTES: usize = 512;
 /// Beginning of the names that files of batches have for a moment, in the store's folder.
 pub(in crate::memory) const SPILL_PREFIX: &str = "spill-";
@@ -32,7 +32,7 @@ pub struct IngestBatch {
 #[derive(Clone, Copy, Default)]
 struct SpilledEdits {
     file_bytes: u64,
-    /// What the edits take once they are back in memory.
+    /// Bytes that the edits take once they are back in memory.
     memory_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ impl IngestBatch {
         Ok(())
     }
 
-    /// Returns whether nothing was added.
+    /// Returns whether nothing was added, neither to memory nor to the file.
     pub fn is_empty(&self) -> bool {
         self.edit_count == 0
     }
@@ -110,7 +110,7 @@ impl IngestBatch {
     }
 }
 
-/// Makes a file that no name leads to.
+/// Makes a file that no name leads to, so that nothing has to remove it.
 fn nameless(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let name = format!("{SPILL_PREFIX}{}", LAST.fetch_add(1, Ordering::Relaxed));
@@ -138,7 +138,7 @@ fn weight(edit: &RecordEdit) -> u64 {
     (EDIT_BYTES + edit.id().len() + 2 * content) as u64
 }
 
-/// Frames are read this many bytes at a time, or as many as one has.
+/// Frames are read this many bytes at a time; a longer one is read in several steps.
 const READ_BYTES: usize = 1 << 20;
 
 fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use crate::memory::{Error, RecordError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::segment::{Segment, SegmentError};
 
-/// Many records are written, which are in a segment, and others deleted.
+/// Many records are written, which are in a segment that the log record names, and others deleted.
 #[derive(Debug)]
 pub(super) struct CommitSegment {
     pub branch: BranchId,
@@ -67,11 +67,11 @@ pub struct Bulk {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
     branch: BranchRef,
-    /// [`Catalog::rewrites`] when it was worked out.
+    /// [`Catalog::rewrites`] when it was worked out: after another one its state may be in files that are going.
     rewrites: u64,
     state: BranchVersion,
     deleted: u64,
-    /// When; deletes are of this moment.
+    /// When it was worked out; deletes are of this moment.
     pub time: Time,
 }
 
@@ -188,7 +188,7 @@ impl Bulk {
 }
 
 impl Bulk {
-    /// Returns the first ids that it writes, and behind them those that it deletes.
+    /// Returns the first ids that it writes, and behind them those that it deletes, as many of either as an entry names.
     fn first_ids(&self) -> Result<Vec<Arc<str>>, Error> {
         let rows = self.segment.rows().min(ITEMS_MAX as u32);
         let mut ids: Vec<Arc<str>> =

@@ -31,7 +31,7 @@ impl Moment {
         Moment { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }
 
-    /// Returns by how many nanoseconds the clock was set forward or back since an earlier moment.
+    /// Returns by how many nanoseconds the clock was set since an earlier moment: below 0 where it was set back.
     fn set_since(&self, earlier: &Moment) -> i64 {
         let nanos = |uptime: Duration| i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX);
         let went_by = nanos(self.uptime).saturating_sub(nanos(earlier.uptime));

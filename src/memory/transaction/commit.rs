@@ -26,7 +26,7 @@ use crate::sync::{Reservation, without_waiting};
 
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
-/// Edits in one commit that are worked out again under the lock.
+/// Edits in one commit that are worked out again under the lock where the branch has changed; more are planned anew.
 const AGAIN_EDITS: usize = 64;
 /// Bytes of records in one commit from which on they do: to sign and log more takes a while.
 const BULK_BYTES: usize = 4 << 20;
@@ -293,7 +293,7 @@ impl Memory {
         }
     }
 
-    /// Finds room for edits that cost so much; those that cost nothing give some back.
+    /// Finds room for edits that cost so many bytes; those that only delete may use the reserve.
     fn room_for(&self, cost: Option<u64>) -> Result<Option<DiskReservation<'_>>, Error> {
         match cost {
             Some(cost) => self.take_room(cost).map(Some),
@@ -335,11 +335,11 @@ fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
     (!resolved.only_deletes()).then_some(cost_of(0, 0) + versions)
 }
 
-/// What the rows of a segment were made of.
+/// What the rows of a segment were made of, looked at again under the lock.
 struct ReadSet<'a> {
-    /// Whether that still is so in a state.
+    /// Whether a state still has what was read.
     is_unchanged: &'a dyn Fn(&Arc<BranchVersion>) -> Result<bool, SegmentError>,
-    /// Whether a record is among it.
+    /// Whether what was read is of that record.
     contains: &'a dyn Fn(&str) -> bool,
 }
 
@@ -368,7 +368,7 @@ impl VersionBuilder {
         Version::new(id, content, Provenance { created, vector_stale, ..self.provenance.clone() })
     }
 
-    /// Checks all vectors and returns their dimension, 0 where no row has a vector.
+    /// Checks ids and vectors, and returns the dimension; 0 where no row has a vector.
     fn check(&self, rows: &[Row]) -> Result<usize, Error> {
         let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();

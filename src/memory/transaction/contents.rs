@@ -18,7 +18,7 @@ use crate::workspace::{DirectWrite, FileOp, Packs, Tree, TreeError};
 /// most: 64 MiB of them begin one. A seal in the middle of a long file takes time from who writes it.
 const END_BYTES: u64 = 8 << 10;
 
-/// What the head of a frame of content says.
+/// What the head of a frame of content says: who writes, and where the content belongs.
 struct Head {
     author: Author,
     inode: u64,

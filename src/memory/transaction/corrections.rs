@@ -14,7 +14,7 @@ use crate::record::RecordContent;
 use crate::segment::{Blocks, Row, SegmentError};
 use crate::sync::Reservation;
 
-/// The outcome of edits on one state of a branch.
+/// The outcome of edits on one state of a branch, with what of that state it rests on.
 pub struct ResolvedEdits {
     state: Arc<BranchVersion>,
     records: BTreeMap<Arc<str>, ResolvedRecord>,
@@ -26,7 +26,7 @@ pub struct ResolvedEdits {
 struct ResolvedRecord {
     before: Option<Row>,
     after: EditOutcome,
-    /// Whether the outcome depends on the version before.
+    /// Whether the outcome depends on the version before, so that another one there makes the plan void.
     depends_on_before: bool,
 }
 
@@ -41,7 +41,7 @@ enum EditOutcome {
 pub struct ResolvedVersion {
     /// Vector, text and metadata, as the edits so far leave them.
     pub content: RecordContent,
-    /// Whether the text is newer than the vector.
+    /// Whether the text is newer than the vector; false where there is none.
     pub vector_stale: bool,
     /// The record whose `created` it keeps, if not its own.
     pub created_from: Option<Arc<str>>,
@@ -212,7 +212,7 @@ impl ResolvedEdits {
         self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Gone).then_some(id))
     }
 
-    /// Returns whether edits only delete, and something.
+    /// Returns whether edits only delete, and something that is there: such a commit may use the reserve.
     pub fn only_deletes(&self) -> bool {
         let mut some = false;
         let all = self.records.values().all(|record| {

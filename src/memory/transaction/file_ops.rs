@@ -2,7 +2,7 @@
 
 use crate::workspace::{FileContent, FileOp, RangeOp, Tree, TreeError};
 
-/// Returns whether an operation makes less of the files.
+/// Returns whether an operation makes less of the files, so that a full disk must not refuse it.
 pub(super) fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
     match op {
         FileOp::Unlink { .. } | FileOp::Rmdir { .. } | FileOp::Drop { .. } | FileOp::RemoveXattr { .. } => true,
@@ -15,7 +15,7 @@ pub(super) fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
     }
 }
 
-/// Returns how many bytes of content an operation brings.
+/// Returns how many bytes of content an operation brings; 0 for all but writes.
 pub(super) fn content_bytes(op: &FileOp<'_>) -> u64 {
     match op {
         FileOp::Write { bytes, .. } => bytes.len() as u64,
@@ -23,7 +23,7 @@ pub(super) fn content_bytes(op: &FileOp<'_>) -> u64 {
     }
 }
 
-/// Returns whether an operation moves a directory that holds something.
+/// Returns whether an operation moves a directory that holds something: all paths below it differ then.
 pub(super) fn moves_directory(tree: &Tree, op: &FileOp<'_>) -> bool {
     let FileOp::Rename { parent, name, new_parent, new_name, .. } = op else { return false };
     let is_directory = |parent: u64, name: &[u8]| {

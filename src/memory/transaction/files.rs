@@ -28,9 +28,9 @@ const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 pub(in crate::memory) struct Pending {
     /// Who did it. An operation of another user makes an entry of these first.
     pub(super) uid: u32,
-    /// The files before the first of them.
+    /// The files before the first of them, with which the entry compares.
     pub(super) before: Tree,
-    /// What was worked out of it so far.
+    /// Which paths differ, as far as that was worked out; none before the first time.
     counted: Option<CountedChanges>,
     /// Operations on the branch when that was, or when the first came.
     counted_at: u64,
@@ -48,7 +48,7 @@ struct CountedChanges {
 }
 
 impl Pending {
-    /// Returns how many operations have come since what was worked out.
+    /// Returns how many operations have come since paths were last compared, or since the entry.
     pub(in crate::memory) fn operations(&self) -> u64 {
         // Operations on files without a name count for the branch and are never pending.
         self.edits.saturating_sub(self.counted_at)
@@ -71,7 +71,7 @@ fn counted(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
     (changes.len() as u64, changes.iter().take(ITEMS_MAX).map(path).collect())
 }
 
-/// Who changes the files of which branch, and when.
+/// Who changes the files of which branch, and when: the beginning of each frame of an operation.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct Author {
     pub branch: BranchId,
@@ -91,17 +91,17 @@ impl Author {
     }
 }
 
-/// An operation as the journal holds it.
+/// An operation as the journal holds it, but for the code that binds it.
 pub(in crate::memory) struct FileOpRecord<'a> {
     pub author: Author,
     pub op: FileOp<'a>,
 }
 
-/// The files of a branch before an operation.
+/// The files of a branch before an operation, and how many came before it.
 #[derive(Clone)]
 pub(in crate::memory) struct FilesBefore {
     pub tree: Tree,
-    /// Operations on them so far.
+    /// Operations on them since the store was opened, as [`Branch::edits`] counts.
     pub edits: u64,
 }
 
@@ -120,13 +120,13 @@ struct RulesChecked {
 }
 
 impl RulesChecked {
-    /// Returns whether a branch is as it was.
+    /// Returns whether a branch has the same files and rules, so that the check still holds.
     fn is_current(&self, branch: &Branch) -> bool {
         self.tree.is_clone_of(branch.state.files()) && self.settings.binds_like(&branch.settings)
     }
 }
 
-/// Why an operation on files was refused.
+/// Why an operation on files was refused; in either case the files are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// As any file system would: a name that is taken, a directory that is not empty.
@@ -159,7 +159,7 @@ impl Memory {
         Ok(self.state(view)?.files().clone())
     }
 
-    /// Returns where the contents of sealed files are read from.
+    /// Returns where the contents of sealed files are read from; each read checks what it gives.
     pub fn packs(&self) -> &dyn Packs {
         &self.storage.trees
     }
@@ -286,7 +286,7 @@ impl Memory {
         Ok(outcome)
     }
 
-    /// Returns whether an operation gives room back.
+    /// Returns whether an operation gives room back, so that it may use the reserve; false for a branch that has ended.
     fn frees_room(&self, branch: BranchId, op: &FileOp<'_>) -> bool {
         self.catalog().branches.get(&branch).is_some_and(|branch| frees_room(branch.state.files(), op))
     }
@@ -404,7 +404,7 @@ impl Memory {
 }
 
 impl LogTail {
-    /// Notes an operation that was written down.
+    /// Notes an operation that was written down, to be committed by a later entry.
     pub(in crate::memory) fn note(&mut self, author: Author, files: FilesBefore, unsealed_bytes: u64) {
         self.time = author.time;
         self.unsealed_bytes += unsealed_bytes;
@@ -415,7 +415,7 @@ impl LogTail {
         self.pending.entry(author.branch).or_insert_with(fresh).edits = edits + 1;
     }
 
-    /// Returns the files before, where committing what was done to a branch's files takes long.
+    /// Returns the files before, where committing what was done since takes too long for the lock; none else.
     pub(in crate::memory) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
         let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;

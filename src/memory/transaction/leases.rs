@@ -36,12 +36,12 @@ pub struct Lease {
 }
 
 impl Leases {
-    /// Returns since when the lease of a branch is held, if it is.
+    /// Returns since when the lease of a branch is held: since its first holder took it. None where nobody holds it.
     pub fn since(&self, branch: BranchId) -> Option<Time> {
         self.0.lock().get(&branch).map(|held| held.since)
     }
 
-    /// Takes one holder away; returns whether it was the last.
+    /// Takes one holder away; returns whether it was the last, whose end is to be noted in the log.
     fn leave(&self, branch: BranchId) -> bool {
         let mut leases = self.0.lock();
         let Some(held) = leases.get_mut(&branch) else { return false };
@@ -123,7 +123,7 @@ impl Memory {
         Ok(lease())
     }
 
-    /// Returns since when the lease of a branch is held, if it is.
+    /// Returns since when the lease of a branch is held, without the writer lock; none where nobody holds it.
     pub fn lease_since(&self, branch: BranchId) -> Option<Time> {
         self.leases.since(branch)
     }

@@ -18,27 +18,27 @@ use crate::memory::{Error, Memory, SignalError};
 use crate::object::Time;
 use crate::sync::{Budget, Mutex, Reservation};
 
-/// Bytes of events that are kept of one shared log.
+/// Bytes of events that are kept in memory of one shared log; the oldest go first.
 const BYTES_MAX: usize = 8 << 20;
-/// The part of them that goes at once where there is no more room.
+/// One part in so many of them goes at once where there is no more room.
 const DROPPED_SHARE: usize = 8;
-/// Bytes by which what counts for the owner grows.
+/// Steps in bytes by which what counts in the owner's share grows: not every line asks for more.
 const RESERVATION_STEP_BYTES: usize = 64 << 10;
 /// Bytes of the longest value or text that an event shows.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 /// The bit of a signal's mode that lets all read it.
 const READABLE_BY_ALL: u32 = 0o4;
 
-/// The events of all shared logs, by the branch whose log it is.
+/// The events of all shared logs, by the branch whose log it is. They are not stored: an opening begins without any.
 #[derive(Default)]
 pub(in crate::memory) struct SharedEvents(Mutex<HashMap<BranchId, Arc<Mutex<EventLines>>>>);
 
-/// The newest lines of one shared log.
+/// The newest lines of one shared log, which end with a line feed each.
 struct EventLines {
     bytes: VecDeque<u8>,
     /// How many bytes came before the first that is kept.
     start: u64,
-    /// The number of the last event.
+    /// The number of the last event since the store was opened, 0 before the first.
     seq: u64,
     counted: Reservation,
 }
@@ -60,15 +60,15 @@ struct EventLine<'a> {
 pub(in crate::memory) enum About<'a> {
     /// A key whose signal is gone, or a barrier: what has no value.
     Key { key: &'a str },
-    /// What was written to a key.
+    /// A key and what was written to it, or how long that is.
     Signal {
         key: &'a str,
         #[serde(flatten)]
         value: Shown<'a>,
     },
-    /// A signal that ended by itself, and why.
+    /// A signal that ended by itself, and why: `lease`, `expired` or `session`.
     Ended { key: &'a str, reason: &'a str },
-    /// An entry that was appended to the log.
+    /// An entry that was appended to the log, by its number.
     Entry {
         entry_id: u64,
         #[serde(flatten)]
@@ -78,18 +78,18 @@ pub(in crate::memory) enum About<'a> {
     Merge { entry: u64, put: u64, deleted: u64, files: u64 },
 }
 
-/// A value or text, or how long it is.
+/// A value or text of 4 KiB at most, or how long it is.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::memory) enum Shown<'a> {
-    /// The value of a signal, where that is UTF-8.
+    /// The value of a signal, where that is UTF-8 of 4 KiB at most that everybody may read.
     Value(&'a str),
     Text(&'a str),
     /// What is long, no text, or not for everybody: its length alone.
     Bytes(usize),
 }
 
-/// Who did something, where and when.
+/// Who did something, where and when: what lines of all kinds have.
 pub(in crate::memory) struct EventOrigin<'a> {
     pub time: Time,
     /// Name path of the branch; empty where it has ended.
@@ -165,7 +165,7 @@ impl SharedEvents {
         let _ = lines.counted.resize(0);
     }
 
-    /// Forgets the events of a branch that has ended.
+    /// Forgets the events of a branch that has ended, and what they took of its owner's share.
     pub fn forget(&self, owner: BranchId) {
         self.0.lock().remove(&owner);
     }
@@ -174,9 +174,9 @@ impl SharedEvents {
 /// Which events a reader of them can see: from the first to the end, in bytes since the store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRange {
-    /// Where the first event begins that is kept.
+    /// Offset at which the first event begins that is kept; less was dropped.
     pub start: u64,
-    /// Where the next one will begin.
+    /// Offset at which the next one will begin.
     pub end: u64,
 }
 
@@ -302,7 +302,7 @@ pub(in crate::memory) struct LogOwner {
 }
 
 impl LogOwner {
-    /// Takes a branch that has a log of its own.
+    /// Takes a branch that has a log of its own; whether it has is not checked.
     pub fn of(branch: &Branch) -> LogOwner {
         LogOwner { branch: branch.id, uid: branch.uid }
     }
@@ -311,7 +311,7 @@ impl LogOwner {
 /// What was so before a command that those who share a log hear of.
 pub(in crate::memory) struct SharedEventContext {
     owner: LogOwner,
-    /// Name path of the branch that does something.
+    /// Name path of the branch that does something, which a merge ends.
     path: Arc<str>,
     /// Whether they hear of the command itself.
     is_announced: bool,

@@ -31,10 +31,10 @@ static EVENT: Context = Context::new("engramfs 2026 event id v1");
 /// Every so many entries one holds how many bytes the lines before it have.
 pub(in crate::memory) const OFFSET_EVERY: u64 = 64;
 
-/// What became of entries that were to be appended.
+/// What became of entries that were to be appended, all of them or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppendReceipt {
-    /// Entries that are new.
+    /// How many entries are new.
     pub appended: u64,
     /// The number of the first of them; where none is new, that of the next entry to come.
     pub first: u64,
@@ -220,7 +220,7 @@ pub(super) fn plan_append(
     Ok((SharedLogAppend { totals, changes }, receipt))
 }
 
-/// Returns the record that remembers a user's `event_id`.
+/// Returns the record that remembers a user's `event_id` by its hash, and of which entry it is.
 fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) {
     let metadata = json!({ "entry": entry }).to_string().into();
     let id = event_record_id(uid, &Hash::of(&EVENT, event.as_bytes()));

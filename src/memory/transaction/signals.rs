@@ -21,10 +21,10 @@ use crate::sync::allow_waiting;
 
 /// [`BranchEvent::op`] where signals changed; the branch is the one whose shared log they belong to.
 const CHANGED: &str = "signal";
-/// Permission bits that a signal can have.
+/// Permission bits that a signal can have; others are cut off.
 const MODE_BITS: u32 = 0o777;
 
-/// One change of a signal, with the line that `events` gets.
+/// One change of a signal, with the line that `events` gets once the frame is written.
 struct PlannedChange {
     change: SignalChange,
     event: SignalEvent,
@@ -55,7 +55,7 @@ struct SignalContext<'a> {
     memory: &'a Memory,
     catalog: &'a Catalog,
     who: &'a Actor,
-    /// The branch through which it is done.
+    /// The branch through which it is done, whose settings and agent count.
     via: &'a Branch,
     /// The branch whose shared log the signals belong to.
     owner: &'a Branch,
@@ -63,7 +63,7 @@ struct SignalContext<'a> {
 }
 
 impl SignalContext<'_> {
-    /// Returns a signal that has not ended.
+    /// Returns a signal that has not ended; one that has may not be removed yet.
     fn live(&self, key: &str) -> Option<&Arc<Signal>> {
         self.owner.signals.get(key).filter(|signal| self.memory.is_live(signal, self.time))
     }
@@ -81,7 +81,7 @@ impl SignalContext<'_> {
         Ok(&**signal.ok_or_else(|| SignalError::Ended(key.to_owned()))?)
     }
 
-    /// Refuses who may not write a signal of that key through the branch.
+    /// Refuses all but the branch's owner and root, and for keys of an agent all but that agent's branches and root.
     fn check(&self, key: &str) -> Result<(), SignalError> {
         let uid = self.who.uid;
         if uid != 0 && uid != self.via.uid {
@@ -330,7 +330,7 @@ impl Memory {
         }
     }
 
-    /// Tells whether a signal has not ended at a moment.
+    /// Tells whether a signal has not ended at `now`; one with a lease lives as long as that very lease is held.
     pub(in crate::memory) fn is_live(&self, signal: &Signal, now: Time) -> bool {
         match signal.lifetime {
             SignalLifetime::Lease(since) => self.leases.since(signal.publisher.branch) == Some(since),
@@ -411,7 +411,7 @@ impl Memory {
     }
 }
 
-/// Returns why a signal has ended by itself.
+/// Returns why a signal has ended by itself, in the word of its event: `lease` or `expired`.
 fn end_reason(signal: &Signal) -> &'static str {
     match signal.lifetime {
         SignalLifetime::Lease(_) => "lease",

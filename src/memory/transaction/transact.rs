@@ -34,9 +34,9 @@ pub(in crate::memory) struct LogTail {
     pub tip: Hash,
     /// Time of the last entry; the next one is later.
     pub time: Time,
-    /// When something was written last, or the store was opened.
+    /// When something was written last, or the store was opened, by two clocks: their difference shows that one was set.
     pub moment: Moment,
-    /// Makes the codes of operations on files.
+    /// Makes the codes of operations on files, in the place of a signature for each.
     pub mac_key: MacKey,
     /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
     /// or since the store was closed last.
@@ -49,14 +49,14 @@ pub(in crate::memory) struct LogTail {
     pub written_bytes: u64,
     /// Length of the journal just behind a clean end.
     pub clean_end: u64,
-    /// What was done to files and is in no entry yet.
+    /// What was done to files and is in no entry yet, by branch; a journal file begins without any.
     pub pending: HashMap<BranchId, Pending>,
     /// Why nothing more is taken: a panic, too little memory, or the end of the store. None while it can be written to.
     pub close_reason: Option<&'static str>,
 }
 
 impl LogTail {
-    /// Returns why nothing can be written, if so.
+    /// Returns why nothing can be written, in words for [`Error::ReadOnly`]; none while it can.
     pub fn refusal(&self) -> Option<String> {
         if let Some(reason) = self.close_reason {
             return Some(reason.to_owned());
@@ -75,7 +75,7 @@ impl LogTail {
         }
     }
 
-    /// Makes the entry of a prepared command, all but its signature.
+    /// Makes the entry of a prepared command behind the last one, all but its signature; `bytes` are its log record.
     pub fn entry(&self, prepared: &PreparedCommand, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
         let [agent, session, task] = prepared.labels.clone();
         Entry {
@@ -379,7 +379,7 @@ impl Memory {
         }
     }
 
-    /// Lets go of what is remembered of a branch that has ended.
+    /// Lets go of what is remembered in memory of a branch that has ended; its states stay as `config/keep` says.
     fn forget_ended(&self, branch: BranchId) {
         self.merging.refused_at.lock().remove(&branch);
         self.maintenance.expiry.forget(branch);

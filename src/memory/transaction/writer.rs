@@ -15,13 +15,13 @@ use crate::sync::{Mutex, MutexGuard, Rank, may_wait};
 
 /// How often a thread that must not block tries the lock before it gives up: about as long as a small commit takes.
 const LOCK_ATTEMPTS_MAX: usize = 64;
-/// Spin-loop hints between two attempts.
+/// Spin-loop hints between two attempts to take the lock.
 const SPINS_PER_ATTEMPT: usize = 32;
 
 /// Why nothing is taken after a panic in the middle of a change.
 const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ; mount the store anew";
 
-/// The end of the log, and what is published of it.
+/// The end of the log, and figures of it that are read without the lock.
 pub(in crate::memory) struct WriterLock {
     log_tail: Mutex<LogTail>,
     published: Published,
@@ -149,7 +149,7 @@ impl Memory {
         self.writer.published.seq.load(Ordering::Acquire)
     }
 
-    /// Returns the time of the last entry, or of the last operation on files.
+    /// Returns the time of the last entry or operation on files, as of the last release of the writer lock.
     pub(in crate::memory) fn last_time(&self) -> Time {
         Time(self.writer.published.time.load(Ordering::Relaxed))
     }
@@ -159,17 +159,17 @@ impl Memory {
         *self.writer.published.tip.lock()
     }
 
-    /// Returns the journal file that is written to, if one is.
+    /// Returns the journal file that is written to; none in a store that was opened for reading.
     pub(in crate::memory) fn journal(&self) -> Option<Arc<Journal>> {
         self.writer.published.journal.lock().clone()
     }
 
-    /// Returns how many bytes of log records wait for a seal.
+    /// Returns how many bytes of log records wait for a seal, as of the last release of the writer lock.
     pub(in crate::memory) fn unsealed_bytes(&self) -> u64 {
         self.writer.published.unsealed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes of long writes wait for a seal.
+    /// Returns how many bytes of long writes wait in the journal for a seal, as of the last release of the writer lock.
     pub(in crate::memory) fn written_bytes(&self) -> u64 {
         self.writer.published.written_bytes.load(Ordering::Relaxed)
     }

@@ -155,13 +155,13 @@ impl Memory {
     }
 }
 
-/// What became of a query's text.
+/// What became of a query's text: a vector, or why there is none.
 struct EmbeddedQuery {
-    /// The query with the vector of its text; nothing where it is as it was.
+    /// The query with the vector of its text; none where it is put as it was.
     query: Option<Query>,
-    /// What the answer's header says of it.
+    /// What the answer's header says of it; none where there is nothing to say.
     reason: Option<String>,
-    /// Why there is no vector.
+    /// Why there is no vector, for the error where a query needs one; none where there is.
     obstacle: Option<String>,
 }
 
@@ -213,7 +213,7 @@ fn embed_query(
     }
 }
 
-/// Returns a log as a source to search: all of it, or what was not archived.
+/// Returns a log as a source to search: all of it, or with `only_live` what was not archived, which is its base.
 fn log_source(name: &str, log: &Branch, status: &EmbeddingStatus, only_live: bool) -> SearchSource {
     let state = if only_live { &log.base } else { &log.state };
     SearchSource { source: name.into(), state: state.clone(), derived: status.vectors.clone(), is_log: true }

@@ -20,7 +20,7 @@ struct ClosedLine<'a> {
     modified: String,
 }
 
-/// What those may know who may enter the branch.
+/// What those may know who may enter the branch, as a line of `branches.jsonl`.
 #[derive(Serialize)]
 struct BranchLine<'a> {
     name: &'a str,
@@ -94,7 +94,7 @@ impl Memory {
     }
 }
 
-/// Returns the children of a branch, the last one first.
+/// Returns the children of a branch, the last one by name first, as a stack takes them.
 fn children<'a>(catalog: &'a Catalog, branch: &Branch) -> Vec<&'a Branch> {
     let mut children: Vec<&Branch> =
         branch.children.values().filter_map(|id| catalog.branches.get(id)).map(|child| &**child).collect();

@@ -13,9 +13,9 @@ use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::segment::Row;
 use crate::workspace::{InodeNode, Tree};
 
-/// Records and paths of one comparison.
+/// Most records and paths of one comparison; more are [`Error::TooManyChanges`].
 const CHANGES_MAX: usize = 1 << 20;
-/// Bytes of a file's text that is shown.
+/// Bytes of the longest text of a file that is shown.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
 impl Memory {

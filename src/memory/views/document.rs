@@ -21,15 +21,15 @@ use crate::workspace::ChangeKind;
 pub enum Document {
     /// `README.md`: where the reader is, what is here, how to use it.
     Readme,
-    /// `status`: the branch in figures, one line.
+    /// `status`: the branch in figures, one line of JSON.
     Status,
-    /// `diff`: what the view has other than the branch's base.
+    /// `diff`: a line of JSON for each record and file that differs from the branch's base.
     Diff,
     /// `conflicts`: what both sides changed since the base. Empty for root branches and for views of the past.
     Conflicts,
 }
 
-/// Documents that were rendered, each with the stamp of what it was rendered from.
+/// Documents that were rendered; one whose stamp is not that of the present is rendered again.
 #[derive(Default)]
 pub(in crate::memory) struct DocumentCache(HashMap<(View, Document), RenderedDocument>);
 
@@ -40,10 +40,9 @@ impl DocumentCache {
     }
 }
 
-/// A document's bytes and the stamp of what they were rendered from.
 type RenderedDocument = (CacheKey, Arc<[u8]>);
 
-/// Changes whenever a document may.
+/// What a document was rendered from: it changes whenever the document may, and may change when that does not.
 #[derive(PartialEq)]
 struct CacheKey {
     /// Stamps of the branch, its parent and its root branch, and how far what else is shown has come.
@@ -130,7 +129,7 @@ impl Memory {
     }
 }
 
-/// What differs between the view and the branch's base.
+/// Renders `diff`: records in order of ids, then files.
 fn diff(resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     for change in differences(&resolved.base, &resolved.state)? {
@@ -159,7 +158,7 @@ fn name_of(kind: ChangeKind) -> &'static str {
 }
 
 impl Memory {
-    /// Returns what merges of this moment are worked out from.
+    /// Returns what merges are worked out from: a catalog, stored contents, and the clock's present time.
     pub(in crate::memory) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
         MergeContext { catalog, packs: &self.storage.trees, time: self.now() }
     }

@@ -7,7 +7,7 @@ use crate::memory::{Error, Snapshot};
 use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
 use crate::segment::{Blocks, Row, SegmentError};
 
-/// One way to export a view.
+/// One file in which a view is exported; its bytes are made as they are read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Export {
     /// `vectors.npy`: (records with a vector × dimension) little-endian f32 in C order.

@@ -14,11 +14,11 @@ use crate::memory::{Error, Memory};
 use crate::sync::{Mutex, may_wait};
 use crate::workspace::Tree;
 
-/// Views that are kept.
+/// Views that are kept; of more the one that was used longest ago goes.
 const VIEWS_MAX: usize = 512;
 /// What a query indexes itself; what is larger is left to the thread, so that no query waits for a large file.
 const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
-/// How long a query waits for what others are indexing.
+/// How long a query waits for what others are indexing, so that it misses little that was just written.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often files are looked up again after damage was found in the index.
 const ATTEMPTS_MAX: usize = 4;
@@ -30,7 +30,7 @@ pub(in crate::memory) struct FileViews(Mutex<KeptViews>);
 #[derive(Default)]
 struct KeptViews {
     views: HashMap<View, (Arc<VisibleFiles>, u64)>,
-    /// Grows with each use.
+    /// Grows with each use of any view, by which the one that was used longest ago is found.
     uses: u64,
 }
 
@@ -59,13 +59,13 @@ impl FileViews {
         drop(was);
     }
 
-    /// Lets go of all views, as after a purge.
+    /// Lets go of all views, as after a purge: the next query of each looks at all of its files.
     pub fn clear(&self) {
         let was = std::mem::take(&mut self.0.lock().views);
         drop(was);
     }
 
-    /// Returns the views that are kept, without those that `is_there` does not know.
+    /// Drops the views that `is_there` does not know, each with no lock held; returns the others.
     pub fn retain(&self, is_there: impl Fn(&View) -> bool) -> Vec<View> {
         let views: Vec<View> = self.0.lock().views.keys().cloned().collect();
         let (live, gone): (Vec<View>, Vec<View>) = views.into_iter().partition(is_there);
@@ -81,15 +81,15 @@ impl FileViews {
 struct FilesOfView {
     tree: Tree,
     hidden: HiddenPaths,
-    /// Views that it has most in common with.
+    /// Views that it has most in common with: what is kept of one of these is brought up to date.
     bases: Vec<View>,
 }
 
-/// What a query may search.
+/// What a query may search, and what it misses.
 pub(in crate::memory) struct SearchableFiles {
-    /// What the caller may read of what is indexed.
+    /// What the caller may read of what is indexed: hits are looked for in nothing else.
     pub files: PermittedFiles,
-    /// Files that are not indexed yet.
+    /// Files of the view that are not indexed yet, which the answer says.
     pub missing: u64,
 }
 

@@ -16,30 +16,30 @@ use crate::record::{Version, write_export_line};
 use crate::segment::{Row, SegmentError};
 use crate::workspace::{FileNode, ROOT, Tree};
 
-/// What a directory shows of a branch.
+/// What a directory shows of a branch, copied out of one version of the catalog.
 #[derive(Clone, Debug)]
 pub struct BranchInfo {
-    /// The number that names the branch for ever.
+    /// The number that names the branch for ever: renames keep it.
     pub id: BranchId,
-    /// The last name of its path.
+    /// The last name of its path, unique among its siblings.
     pub name: Arc<str>,
     /// Its name path, such as `main/agent-7/try-1`.
     pub path: Arc<str>,
     /// The branch that it was forked from; nothing for a root branch.
     pub parent: Option<BranchId>,
-    /// The root branch above it, or itself.
+    /// The root branch above it; itself where it is one.
     pub root: BranchId,
     /// The uid of its owner: who made it, until it was given to another user.
     pub uid: u32,
-    /// Permission bits of its directory.
+    /// Permission bits of its directory, the lower 12.
     pub mode: u32,
-    /// When it was made.
+    /// When it was made: the time of that entry.
     pub created: Time,
     /// When its records or files last changed.
     pub changed: Time,
-    /// Number of child branches, without those below them.
+    /// Number of its own child branches, without those below them.
     pub children: usize,
-    /// Number of checkpoints.
+    /// Number of its own checkpoints; forks inherit none.
     pub checkpoints: usize,
 }
 
@@ -62,7 +62,7 @@ impl BranchInfo {
 /// What is looked up: an entry by its number, anything by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShowTarget {
-    /// The entry of that number.
+    /// The entry of that number, from 1.
     Entry(u64),
     /// Whatever has that hash: a version of a record or a file, an entry, or a head.
     Hash(Hash),
@@ -84,17 +84,17 @@ impl std::fmt::Display for ShowTarget {
     }
 }
 
-/// For whom something is looked up by its hash.
+/// For whom something is looked up: what they may not read is as if it were not there.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
-    /// Tells whether they may read a branch.
+    /// Tells whether they may read a branch, at the moment of the look-up.
     pub reads: &'a dyn Fn(BranchId) -> bool,
-    /// Bytes of the largest file that they are shown.
+    /// Bytes of the largest file that they are shown; a larger one is [`Error::TooLargeToShow`].
     pub bytes_max: u64,
 }
 
 impl Viewer<'_> {
-    /// Whoever has the store itself.
+    /// Whoever has the store's folder itself: every branch, files of any length.
     pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, bytes_max: u64::MAX };
 
     /// An entry shows a step of its branch, and of the parent that it reached.
@@ -151,12 +151,12 @@ impl Memory {
         self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
     }
 
-    /// Returns a root branch; none where there is none of that name.
+    /// Returns the id of a root branch; none where there is none of that name.
     pub fn root(&self, name: &str) -> Option<BranchId> {
         self.catalog().roots.get(name).copied()
     }
 
-    /// Returns a child branch; none where there is none of that name, or the parent has ended.
+    /// Returns the id of a child branch; none where there is none of that name, or the parent has ended.
     pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
         self.catalog().branches.get(&parent)?.children.get(name).copied()
     }
@@ -302,7 +302,7 @@ impl Memory {
         }
     }
 
-    /// Tells whether a promote or pull of a branch decided against the version of that hash.
+    /// Tells whether a merge step of a branch was about the version of that hash, so that it may be shown; it walks the history.
     fn was_decided_against(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
         let (reader, mut last_seq) = (self.history_reader(), self.version());
         while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {

@@ -14,7 +14,7 @@ use crate::memory::{Error, Memory};
 use crate::object::Time;
 use crate::workspace::{FileNode, TreeDifference};
 
-/// The members of `plan`, each on a line of its own.
+/// The members of `plan`, in their order, each on a line of its own.
 #[derive(Serialize)]
 struct PlanPage<'a> {
     name: &'a str,

@@ -13,7 +13,7 @@ use crate::object::Time;
 /// The entries of a shared log at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct SharedLog {
-    /// The branch whose log it is.
+    /// The branch whose log it is, which those below it share.
     pub owner: BranchId,
     /// When the last entry came; for a log without entries, when its branch was made.
     pub changed: Time,
@@ -26,7 +26,7 @@ pub struct SharedLog {
 pub struct SharedLogPosition {
     /// Number of the entry, from 1 on; 0 where no place is known yet.
     pub entry: u64,
-    /// How many bytes the lines before it have.
+    /// How many bytes the lines before it have: where its line begins in `entries.jsonl`.
     pub offset: u64,
 }
 
@@ -54,7 +54,7 @@ impl Memory {
         Ok(owner.closed_logs.keys().cloned().collect())
     }
 
-    /// Returns a log that was closed. Kind `NotFound` where there is none of that name.
+    /// Returns a log that was closed, by `NAME@SEQ` or `NAME` for the latest. Kind `NotFound` where there is none.
     pub fn closed_log(&self, branch: BranchId, name: &str) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -126,7 +126,7 @@ impl SharedLog {
         Ok(out)
     }
 
-    /// Returns the last entry that tells its offset and begins at or before one.
+    /// Returns the last entry that tells its offset and begins at or before one: every 64th does.
     fn anchor(&self, offset: u64) -> Result<SharedLogPosition, Error> {
         let (mut low, mut high) = (0, (self.totals.entries - 1) / OFFSET_EVERY);
         while low < high {

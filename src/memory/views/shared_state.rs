@@ -21,28 +21,28 @@ pub struct StoredSettings {
 
 /// The signals of a branch's own shared log that have not ended.
 pub struct OwnSignals {
-    /// By key, those that end with no lease.
+    /// By key, those that end with no lease: a lease can't be taken over.
     pub signals: Vec<(Arc<str>, Arc<Signal>)>,
-    /// How many there are beside them.
+    /// How many end with a lease, and are not among them.
     pub leased: u64,
 }
 
-/// What a branch proposes, as it froze it.
+/// What a branch proposes, as it froze it, for an export.
 pub struct ProposedState {
     /// The branch as it was when it proposed: later edits are not in it.
     pub state: Snapshot,
-    /// The base that the branch had then.
+    /// The base that the branch had then, with which a merge compares it.
     pub base: Snapshot,
-    /// When it was proposed.
+    /// When it was proposed: the time of that entry.
     pub time: Time,
-    /// What was said about it.
+    /// What the proposer said about it; may be empty.
     pub text: Arc<str>,
     /// How many approvers said something of it.
     pub reviews: usize,
 }
 
 impl Memory {
-    /// Returns the name that each uid had when it was first seen.
+    /// Returns the name that entries give each uid, in order of uids: the first that the store saw, unless one was imported.
     pub fn users(&self) -> Vec<(u32, Arc<str>)> {
         self.catalog().users.iter().map(|(uid, name)| (*uid, name.clone())).collect()
     }

@@ -19,11 +19,11 @@ pub struct Snapshot {
     pub(in crate::memory) place: Arc<Mutex<Option<ExportCursor>>>,
 }
 
-/// One stored version of a record.
+/// One stored version of a record, whose bytes were checked when it was read.
 pub struct Record(Arc<Version>);
 
 impl Record {
-    /// Returns the id.
+    /// Returns the id, without `.json`.
     pub fn id(&self) -> &str {
         &self.0.id
     }
@@ -38,17 +38,17 @@ impl Record {
         Ok(row.hash()? == self.0.hash && row.provenance()? == self.0.provenance)
     }
 
-    /// Returns when the record was first written.
+    /// Returns when the record was first written; corrections and replacements keep it.
     pub fn created(&self) -> Time {
         self.0.provenance.created
     }
 
-    /// Returns when this version was written.
+    /// Returns when this version was written: the time of its entry.
     pub fn modified(&self) -> Time {
         self.0.provenance.modified
     }
 
-    /// Returns the document of `vectors/<id>.json`.
+    /// Returns the document of `vectors/<id>.json`, with who wrote it and when.
     pub fn to_document(&self) -> Vec<u8> {
         let mut out = Vec::new();
         write_document(&mut out, &self.0);
@@ -60,25 +60,25 @@ impl Record {
         self.0.content.vector.as_deref()
     }
 
-    /// Returns the text; none where the record has none.
+    /// Returns the text; none where the record is a vector alone.
     pub fn text(&self) -> Option<&str> {
         self.0.content.text.as_deref()
     }
 }
 
-/// What a directory entry tells of a record.
+/// What stat(2) tells of a record, read without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordStat {
-    /// Length of its document in bytes.
+    /// Length of its document in bytes, computed without rendering it.
     pub length: u64,
-    /// When this version was written.
+    /// When this version was written: its mtime.
     pub modified: Time,
-    /// When the record was first written.
+    /// When the record was first written; a replacement keeps it.
     pub created: Time,
 }
 
 impl Snapshot {
-    /// Takes a state; nothing was exported of it yet.
+    /// Takes a state, by reference: nothing is copied.
     pub(in crate::memory) fn new(state: Arc<BranchVersion>) -> Snapshot {
         Snapshot { state, place: Arc::default() }
     }

@@ -16,10 +16,10 @@ const PADDED_BYTES: usize = 8 << 10;
 /// Bytes that everything but the last refusal and the name paths takes at the most: three labels of 200 bytes are
 /// 3,600 bytes where each has to be escaped.
 const FIGURES_BYTES: usize = 6 << 10;
-/// Bytes of the longest field of the last refusal.
+/// Bytes of the longest field of the last refusal; a longer one is cut, so that the line keeps its length.
 const LAST_ERROR_BYTES: usize = 4 << 10;
 
-/// The keys of `status`, in their order.
+/// The keys of `status`, in the order in which they are written.
 #[derive(Serialize)]
 struct Status<'a> {
     name: &'a str,
@@ -60,7 +60,7 @@ struct Status<'a> {
     clock: &'static str,
 }
 
-/// Whether somebody holds the lease, and since when.
+/// Whether somebody holds the lease, and since when, in RFC 3339; null where nobody does.
 #[derive(Serialize)]
 pub(super) struct LeaseStatus {
     held: bool,
@@ -68,7 +68,7 @@ pub(super) struct LeaseStatus {
 }
 
 impl LeaseStatus {
-    /// Looks who holds the lease of a branch now.
+    /// Looks whether somebody holds the lease of a branch now, whatever its stored state says.
     pub fn of(memory: &Memory, branch: BranchId) -> LeaseStatus {
         let since = memory.lease_since(branch);
         LeaseStatus { held: since.is_some(), since: since.map(|since| since.to_string()) }
@@ -98,7 +98,7 @@ pub struct LiveStatus {
     pub last_error: Option<Value>,
 }
 
-/// What the own edits of a view add up to.
+/// What a view has other than its base: how many records and paths differ, how many of those are deleted, the bytes of the rest.
 #[derive(Default)]
 struct OwnEdits {
     edits: u64,
@@ -106,7 +106,8 @@ struct OwnEdits {
     bytes: u64,
 }
 
-/// Renders the status of a view, one line, without its last refusal.
+/// Renders the status of a view, one padded line, without what the mount alone knows. Fails where records of the view
+/// can't be read.
 pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,

@@ -9,13 +9,13 @@ use crate::memory::catalog::EmbedderRecord;
 use crate::object::Hash;
 use crate::record::DerivedVector;
 
-/// What an embedder may take for a batch of documents.
+/// Time that an embedder may take for a batch of documents: nobody waits for it, unlike for a query.
 pub(super) const DOCUMENTS_LIMIT: Duration = Duration::from_secs(120);
 
-/// A text by the hash under which its vector is kept.
+/// A text behind the hash under which its vector is kept, which many records may share.
 pub(super) type KeyedText = (Hash, String);
 
-/// Embeds batches for one set of vectors.
+/// Embeds batches for one set of vectors, on the embedder's own thread.
 pub(super) struct BatchEmbedder<'a> {
     pub slot: &'a EmbedderSlot,
     pub record: &'a EmbedderRecord,

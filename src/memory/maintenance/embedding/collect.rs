@@ -12,7 +12,7 @@ use crate::object::Hash;
 use crate::record::DerivedVector;
 use crate::segment::{DerivableTexts, Segment};
 
-/// Texts that are looked for at a time.
+/// Texts that are looked for at a time, so that those of new records come before the rest.
 pub(super) const TEXTS_AT_ONCE: usize = 512;
 
 /// A set of vectors, and below which root branches it counts, or is to.
@@ -22,7 +22,7 @@ pub(super) struct EmbeddingGoal {
     pub roots: Vec<BranchId>,
 }
 
-/// What is to be done next for a set.
+/// What is to be done next for a set, as little as the thread does between two looks at what is new.
 pub(super) enum EmbeddingTask {
     /// These texts are to be embedded; of the rows of a segment where it is named.
     Embed(Vec<(Hash, String)>, Option<Arc<Segment>>),
@@ -163,7 +163,6 @@ fn asked_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>
     states
 }
 
-/// Returns the segments of some states, with the rows that any of them sees.
 fn seen_segments(states: &[Arc<BranchVersion>]) -> BTreeMap<Hash, (Arc<Segment>, Visible)> {
     let mut segments = BTreeMap::new();
     for layer in states.iter().flat_map(|state| state.layers()) {

@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::memory::catalog::Branch;
 use crate::sync::Mutex;
 
-/// All embedders of a store.
+/// All embedders of a store: one for each root branch that has its own, and one for the others.
 #[derive(Default)]
 pub(in crate::memory) struct Embedders {
     slots: Mutex<Vec<Arc<EmbedderSlot>>>,
@@ -48,7 +48,7 @@ impl Embedders {
         named.or_else(|| slots.iter().find(|slot| slot.root().is_none())).cloned()
     }
 
-    /// Has all embedders look for texts without a vector.
+    /// Has all embedders look for texts without a vector; does not wait.
     pub fn wake(&self) {
         self.slots().iter().for_each(|slot| slot.wake());
     }
@@ -58,7 +58,7 @@ impl Embedders {
         self.slots().iter().for_each(|slot| slot.stop());
     }
 
-    /// Returns a number that grows as the work goes on.
+    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Memory {
         worker::start(self, slot);
     }
 
-    /// Waits until every text that can be embedded is.
+    /// Waits until every text that can be embedded is, or the embedder does not answer.
     pub fn wait_embedded(&self) {
         self.maintenance.embedding.slots().iter().for_each(|slot| slot.wait_until_idle());
     }

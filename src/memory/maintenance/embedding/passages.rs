@@ -16,7 +16,7 @@ use crate::record::DerivedVector;
 use crate::search::DerivedVectors;
 use crate::segment::{DerivableTexts, DerivedFile};
 
-/// What of the passages has no vector yet.
+/// Passages without a vector in the set: those to embed, and those whose vector another segment's file has.
 #[derive(Default)]
 struct PassageSearch {
     seen_keys: HashSet<Hash>,
@@ -105,7 +105,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the vector of a passage out of the files of a set.
     fn stored_passage(&self, set: &Hash, key: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in &self.storage.file_index.set().segments {
             if let Some(file) = segment.derived().of(set)
@@ -117,7 +116,7 @@ impl Memory {
         Ok(None)
     }
 
-    /// Returns a segment in a file of which so many vectors are in memory alone.
+    /// Returns a segment that has a file, and `least` vectors in memory that no file of the set has.
     fn unwritten_passages(&self, vectors: &DerivedVectors, least: usize) -> Result<Option<Arc<IndexSegment>>, Error> {
         if vectors.recent.is_empty() {
             return Ok(None);

@@ -11,7 +11,7 @@ use crate::record::DerivedVector;
 use crate::search::DerivedVectors;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// One embedder, and for which root branches it is.
+/// One embedder, for which root branches it is, and what its thread and those who ask it share.
 pub(in crate::memory) struct EmbedderSlot {
     root: Option<Arc<str>>,
     pub(super) embedder: Box<dyn Embedder>,
@@ -23,7 +23,7 @@ pub(in crate::memory) struct EmbedderSlot {
 struct SlotState {
     /// What it is; none until it answered, and again once it does not.
     identity: Option<Arc<EmbedderIdentity>>,
-    /// Why it does not answer.
+    /// Why it did not answer when it was last asked; none once it did.
     embed_error: Option<EmbedError>,
     /// Whether sets that entries name are of its vectors, as far as that was compared.
     agrees: HashMap<Hash, bool>,
@@ -69,12 +69,12 @@ impl EmbedderSlot {
         self.lock().stop
     }
 
-    /// Tells whether something was written since the last look.
+    /// Tells whether something was written since [`EmbedderSlot::begin_look`].
     pub(super) fn is_woken(&self) -> bool {
         self.lock().has_work
     }
 
-    /// Waits for something to do; returns whether to go on.
+    /// Waits for something to do; false to end. Only its thread calls it, which counts as idle meanwhile.
     pub(super) fn next(&self) -> bool {
         let mut state = self.lock();
         state.is_busy = false;
@@ -89,13 +89,13 @@ impl EmbedderSlot {
         self.lock().has_work = false;
     }
 
-    /// Waits for a while; returns whether to go on.
+    /// Waits for that time, or until it is to end; false to end.
     pub(super) fn pause(&self, time: Duration) -> bool {
         let (state, _) = self.changed.wait_timeout_while(self.lock(), time, |state| !state.stop);
         !state.stop
     }
 
-    /// Tells whether there may be texts without a vector.
+    /// Tells whether there may be texts without a vector: something was written, or is being looked at.
     pub(in crate::memory) fn is_working(&self) -> bool {
         let state = self.lock();
         state.has_work || state.is_busy
@@ -151,7 +151,7 @@ impl EmbedderSlot {
         Err(error)
     }
 
-    /// Notes whether a set is of its vectors.
+    /// Notes whether it makes the vectors of a set, as its probe texts showed.
     pub(super) fn note_agreement(&self, set: Hash, agrees: bool) {
         self.change(|state| _ = state.agrees.insert(set, agrees));
     }
@@ -168,7 +168,7 @@ impl EmbedderSlot {
         known.unwrap_or_else(|| DerivedVectors { embedder: set, dim: record.dim, recent: Default::default() })
     }
 
-    /// Returns all sets with vectors in memory.
+    /// Returns all sets that have, or had, vectors in memory.
     pub(super) fn sets(&self) -> Vec<DerivedVectors> {
         self.lock().sets.values().cloned().collect()
     }
@@ -191,7 +191,7 @@ impl EmbedderSlot {
         self.lock().sets.retain(|set, _| keep(set));
     }
 
-    /// Notes a text that it will not embed, so that it is not asked again.
+    /// Notes a text that it will not embed, so that it is not asked again before the next mount, or a `reembed`.
     pub(super) fn note_refused(&self, text: Hash) {
         self.lock().refused.insert(text);
     }
@@ -215,7 +215,7 @@ impl EmbedderSlot {
         self.lock().reembed.contains(&root)
     }
 
-    /// Notes that all vectors below a root branch are made anew.
+    /// Notes that all vectors below a root branch were made anew.
     pub(super) fn end_reembed(&self, root: BranchId) {
         self.lock().reembed.remove(&root);
     }

@@ -11,14 +11,13 @@ use crate::memory::{Error, Memory};
 use crate::search::DerivedVectors;
 use crate::segment::SegmentError;
 
-/// Characters of what an embedder complains about that are shown.
+/// Characters that `status` shows of an embedder's name, and of its complaint.
 const COMPLAINT_CHARS: usize = 300;
 
-/// What is said where no embedder is set.
 const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match meaning, mount with \
                                                  --embed MODEL-FOLDER, URL#MODEL or cmd:COMMAND";
 
-/// The state of the embedder of a root branch.
+/// The state of the embedder of a root branch, as queries and `status` need it.
 pub(in crate::memory) struct EmbeddingStatus {
     /// `None` where no embedder is set for the root branch.
     pub slot: Option<Arc<EmbedderSlot>>,
@@ -28,15 +27,15 @@ pub(in crate::memory) struct EmbeddingStatus {
     pub vectors: Option<DerivedVectors>,
     /// Why a text of a query is not embedded; `None` where it is.
     pub obstacle: Option<Obstacle>,
-    /// Whether another set is being made.
+    /// Whether a `reembed` is making another set; until it is whole this one counts.
     pub rebuilding: bool,
 }
 
-/// Why texts of queries are not embedded.
+/// Why texts of queries are not embedded, so that they are matched by words.
 pub(in crate::memory) struct Obstacle {
     /// A word for programs: `none`, `embedder_missing` or `embedder_changed`.
     pub code: &'static str,
-    /// What is the matter, and what to do.
+    /// What is the matter, and what to do about it.
     pub text: String,
 }
 

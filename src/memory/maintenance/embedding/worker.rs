@@ -43,7 +43,7 @@ struct EmbeddingWorker {
     has_unpublished: bool,
 }
 
-/// Starts the thread; it ends with the store.
+/// Starts the thread; it ends with the store. Where none can be started the slot counts as not reached.
 pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
     let mut worker =
         EmbeddingWorker { memory: Arc::downgrade(memory), slot: slot.clone(), unwritten: None, has_unpublished: false };
@@ -97,7 +97,7 @@ impl EmbeddingWorker {
         }
     }
 
-    /// Works until there is nothing left to do.
+    /// Works until there is nothing left to do, then has a manifest name what it wrote.
     fn work(&mut self) -> Result<(), Interruption> {
         if self.slot.identity().is_err() {
             let identity =
@@ -194,7 +194,7 @@ impl EmbeddingWorker {
         Ok(())
     }
 
-    /// Has a manifest name the files that were written.
+    /// Has a manifest name the files that were written, by a seal; no other opening would find them.
     fn name_files(&mut self) -> Result<(), Interruption> {
         if self.has_unpublished
             && let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping())

@@ -42,12 +42,12 @@ pub const NEW_PATH: &str = "manifest.new";
 const MAGIC: &[u8; 8] = b"engrMAN2";
 static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
 
-/// Kind byte of a part's file.
+/// Kind byte of a part's file, by which a container of another kind is refused.
 const PART: u8 = 6;
 /// What the names behind it are of: files that are derived from others.
 const FILE_INDEX: u8 = 1;
 
-/// One file of what the catalog consists of.
+/// One file of what the catalog consists of: the first says all, later ones what is other.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct ManifestPart {
     pub name: Hash,
@@ -61,27 +61,27 @@ pub struct Manifest {
     pub journal: u64,
     /// Number of the last entry before, 0 for none.
     pub seq: u64,
-    /// Hash of that entry, zeros for none.
+    /// Hash of that entry, which the next has as `prev`; zeros for none.
     pub tip: Hash,
-    /// When that was made.
+    /// Time of that entry, 0 for none.
     pub time: Time,
     /// Archives of the entries before, oldest first.
     pub archives: Vec<ArchiveName>,
     pub file_index: Vec<Hash>,
-    /// All branches at that moment.
+    /// All branches at that moment, put together from the parts.
     pub catalog: Catalog,
     /// Graphs and files of derived vectors of the segments that it sees.
     pub sidecars: BTreeSet<Hash>,
 }
 
-/// The file `manifest` alone.
+/// The file `manifest` alone, whose catalog is in the parts that it names.
 struct Root {
     manifest: Manifest,
     parts: Vec<ManifestPart>,
 }
 
 impl Manifest {
-    /// The manifest of a store without entries.
+    /// The manifest of a store without entries, with which a new one begins.
     pub fn empty() -> Manifest {
         Manifest {
             journal: 1,

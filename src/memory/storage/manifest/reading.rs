@@ -16,7 +16,7 @@ use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::workspace::{Transfers, Tree};
 
-/// A state by its number, and to whom its files were given.
+/// A state by its number, and to whom its files were given since: such states share all but the owners.
 type StateRef = (u64, Transfers);
 
 /// What was read so far. States are looked at once all is known: one that nothing refers to any longer may name
@@ -48,7 +48,7 @@ impl StateFileRow {
     }
 }
 
-/// A branch with its states by number.
+/// A branch with its states by number, as the parts that were read so far add up to.
 #[derive(Default)]
 struct ManifestRow {
     number: u32,
@@ -259,7 +259,7 @@ impl ManifestRow {
         changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
-    /// Returns the branch, without what follows from all of them.
+    /// Returns the branch; path and children are left to `link`, which needs all of them.
     fn branch(self, id: BranchId, states: &mut States<'_>) -> Result<Branch, CodecError> {
         let mut branch = Branch {
             id,
@@ -307,14 +307,14 @@ impl ManifestRow {
     }
 }
 
-/// Reads what a branch proposes, and what was said of it.
+/// Reads what a branch proposes, and of each approver the last word by uid.
 fn proposal(input: &mut Reader<'_>) -> Result<(CheckpointRow, Vec<(u32, Review)>), CodecError> {
     let (frozen, count) = (CheckpointRow::read(input)?, input.length()?);
     let review = |input: &mut Reader<'_>| Ok((bits(input.number()?)?, Review::read(input)?));
     Ok((frozen, (0..count).map(|_| review(input)).collect::<Result<_, CodecError>>()?))
 }
 
-/// Reads what a map has other than before.
+/// Reads what a map has other than before: the keys that are gone, then those that are new or have another value.
 fn changes<K: Ord, V>(
     input: &mut Reader<'_>,
     map: &mut BTreeMap<K, V>,

@@ -57,13 +57,13 @@ impl InternTable {
         number
     }
 
-    /// Notes one that is stored already.
+    /// Notes one that is stored already, under the next number.
     pub fn note(&mut self, bytes: &[u8]) {
         let next = self.numbers.len() as u64;
         self.numbers.insert(Hash::of(&ITEM, bytes), next);
     }
 
-    /// Appends those that are new, and regards them as stored.
+    /// Appends those that are new since the last part, and regards them as stored: where writing fails, all is numbered anew.
     fn take_fresh(&mut self, out: &mut Writer) {
         out.number(std::mem::take(&mut self.fresh_count)).raw(std::mem::take(&mut self.fresh).as_slice());
     }
@@ -84,11 +84,11 @@ pub struct Stored {
     parts: Vec<ManifestPart>,
     /// Set hashes of records by the numbers that parts name them by.
     pub(super) sums: InternTable,
-    /// The same of trees of files.
+    /// Stored trees of files, by the numbers that parts name them by.
     pub(super) trees: InternTable,
-    /// The same of settings.
+    /// Values of all settings together, by the numbers that parts name them by.
     pub(super) settings: InternTable,
-    /// By the state's address.
+    /// Numbers of states that are in memory, by the state's address.
     states: HashMap<usize, StoredState>,
     /// States without transfers of files, those that nothing refers to any longer too.
     pub(super) distinct: InternTable,
@@ -106,7 +106,7 @@ impl Stored {
         Stored { catalog, parts, ..Stored::default() }
     }
 
-    /// Returns the catalog that the parts add up to.
+    /// Returns the catalog that the parts add up to, with which the next one is compared.
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
@@ -127,12 +127,12 @@ impl Stored {
         self.sidecars = sidecars;
     }
 
-    /// Notes which ones a manifest names that is about to be written.
+    /// Adds what a manifest names that is about to be written: until it is, files of both must stay.
     pub(in crate::memory) fn expect_sidecars(&mut self, sidecars: &BTreeSet<Hash>) {
         self.sidecars.extend(sidecars);
     }
 
-    /// Returns how many bytes a part that says all takes at most.
+    /// Returns how many bytes a part that says all takes at most: the sum of those there are.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
@@ -142,7 +142,7 @@ impl Stored {
         self.together = together;
     }
 
-    /// Tells whether that was said, as a collection does.
+    /// Tells whether parts are kept together, as during a collection, which also sweeps by itself.
     pub fn is_kept_together(&self) -> bool {
         self.together
     }

@@ -11,12 +11,12 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, AgentError, Error, Memory};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
-/// A name of an agent below a root branch is nobody's any longer, or barred.
+/// A name of an agent below a root branch is taken from whoever has it: it is free, or barred.
 #[derive(Debug)]
 pub(super) struct SetAgentName {
     pub root: BranchId,
     pub name: Arc<str>,
-    /// Whether nobody may use it.
+    /// Whether nobody may use it from now on; else it is free.
     pub bars: bool,
 }
 

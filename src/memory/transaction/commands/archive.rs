@@ -8,10 +8,10 @@ use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, of_store};
 use crate::object::{Hash, Writer};
 
-/// Entries up to a number are in a file of their own.
+/// Entries up to a number are in a file of their own, and the lineage begins behind them.
 #[derive(Debug)]
 pub struct ArchiveEntries {
-    /// The number of the last of them.
+    /// The number of the last of them; those before it go, too.
     pub last: u64,
     /// Its hash, which the first entry that stays has as `prev`.
     pub hash: Hash,

@@ -18,7 +18,7 @@ use crate::object::{Hash, Writer};
 
 #[derive(Debug)]
 pub(super) struct ArchiveLog {
-    /// The branch whose log it is.
+    /// The branch whose log it is, not the one that holds the entries.
     pub owner: BranchId,
     pub totals: SharedLogTotals,
 }
@@ -47,21 +47,21 @@ impl Command for ArchiveLog {
     }
 }
 
-/// The entries of a log behind those that are archived.
+/// The entries of a log behind those that are archived, as the state that queries look at.
 struct UnarchivedEntries {
-    /// The last entry that was looked at.
+    /// Number of the last entry that was looked at.
     last_number: u64,
     state: BranchVersion,
 }
 
 impl UnarchivedEntries {
-    /// Collects them. It takes as long as there are many of them.
+    /// Collects them from all of the log behind `archived`: a time that grows with their number.
     fn new(log: &Branch, archived: u64) -> Result<UnarchivedEntries, Error> {
         let part = UnarchivedEntries { last_number: archived, state: BranchVersion::default() };
         part.caught_up(log)
     }
 
-    /// Adds those that have come since.
+    /// Adds those that have come since, which are few enough for the lock.
     fn caught_up(mut self, log: &Branch) -> Result<UnarchivedEntries, Error> {
         for row in log.state.rows(Some(&log_entry_id(self.last_number)))? {
             let row = row?;
@@ -149,7 +149,7 @@ fn answer(totals: SharedLogTotals) -> Value {
     json!({ "status": "archived", "archived": totals.archived, "entries": totals.entries })
 }
 
-/// Returns how many bytes the lines of the entries behind one have, up to another.
+/// Returns how many bytes the lines of the entries `after + 1` to `last` have.
 fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
     let (mut bytes, mut line) = (0, Vec::new());
     for row in log.state.rows(Some(&log_entry_id(after)))? {

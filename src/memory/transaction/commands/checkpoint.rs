@@ -19,7 +19,7 @@ use crate::object::{CodecError, Reader, Writer};
 pub(super) struct TakeCheckpoint {
     pub branch: BranchId,
     pub label: Arc<str>,
-    /// What is said about it; empty for nothing.
+    /// What is said about it, which its entry has; empty for nothing.
     pub text: Arc<str>,
     /// What that becomes in the shared log; none where nothing is said, or the checkpoint is taken again by an import.
     pub log: Option<SharedLogAppend>,

@@ -17,7 +17,7 @@ pub(super) struct CommitFiles {
     pub branch: BranchId,
     /// How many paths differ; one that changed twice may count twice.
     pub count: u64,
-    /// The first of them, as many as an entry names.
+    /// The first of them, as many as an entry names, each with `files/` in front.
     pub paths: Vec<Arc<str>>,
 }
 

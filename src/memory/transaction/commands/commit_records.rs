@@ -16,12 +16,12 @@ use crate::object::{CodecError, Reader, Time, Writer};
 use crate::record::{Provenance, Version};
 use crate::segment::Row;
 
-/// Records are written and deleted, by one entry.
+/// Records are written and deleted, by one entry; 1,024 edits or more are `CommitSegment`.
 #[derive(Debug)]
 pub struct CommitRecords {
     /// The branch that holds the records, and whose agent and session they name.
     pub branch: BranchId,
-    /// What changes, in order: one record may change twice.
+    /// What changes, in the order in which it is applied: one record may change twice.
     pub changes: Vec<RecordChange>,
 }
 

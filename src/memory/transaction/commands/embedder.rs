@@ -14,7 +14,7 @@ use crate::object::Writer;
 /// The vectors of a root branch's embedder count from now on.
 #[derive(Debug)]
 pub struct RecordEmbedder {
-    /// The root branch below which they count.
+    /// The root branch, below which they count in all branches.
     pub root: BranchId,
     /// The value of `config/embedder`, with the probes by which the embedder is known again.
     pub value: Arc<str>,

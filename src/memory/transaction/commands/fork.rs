@@ -20,7 +20,7 @@ pub(super) struct ForkBranch {
     pub name: Arc<str>,
     /// The state of the parent it starts from, or the present one.
     pub from: Option<StateSource>,
-    /// Whose it is; nothing for whoever forks.
+    /// Uid of whose it is; none for whoever forks. Only root names another.
     pub owner: Option<u32>,
     /// Its [`Setting::Ttl`] in place of the one that it would begin with.
     pub ttl: Option<Arc<str>>,

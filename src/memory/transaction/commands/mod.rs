@@ -41,7 +41,7 @@ pub(in crate::memory) use kept_dropped::AnnounceKeptDropped;
 pub use proposals::ReviewRequest;
 pub(in crate::memory) use root::MakeRoot;
 
-/// All commands, in the order of their codes.
+/// All commands, in the order of their codes; a log record is read by the line with its code.
 pub const COMMANDS: &[&CommandSpec] = &[
     &root::ROOT,
     &fork::FORK,

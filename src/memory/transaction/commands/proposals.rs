@@ -10,10 +10,10 @@ use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::{Actor, Error, Memory, MergeError, ProposalError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
-/// Bytes of what may be said of a proposal.
+/// Bytes of the longest text about a proposal; a longer one is `ProposalError::Text`.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What an approver says of a branch's proposal.
+/// What an approver says of a branch's proposal, in place of what they said before.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewRequest<'a> {
     /// The name of the branch that proposes, among the children of the one that would receive it.

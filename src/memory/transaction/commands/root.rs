@@ -17,7 +17,7 @@ use crate::object::Writer;
 pub struct MakeRoot {
     /// Its name, which no other root branch has.
     pub name: Arc<str>,
-    /// The settings that root branches have at that time.
+    /// The settings that root branches have at that time: a later version may have other defaults.
     pub settings: Settings,
 }
 

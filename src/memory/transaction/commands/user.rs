@@ -12,7 +12,7 @@ use crate::memory::transaction::transact::LogTail;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
-/// A user is seen for the first time, or has another name.
+/// A uid is seen for the first time, or an import brings another name for it.
 #[derive(Debug)]
 pub(super) struct NameUser {
     pub name: Arc<str>,
