@@ -17,3 +17,4 @@ step cargo test --locked
 if [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
   step cargo test --quiet --locked --bench attack -- --quick full
 fi
+echo "check.sh: $SECONDS s in all" >&2
