@@ -375,3 +375,54 @@ fn no_rule_that_restricts_writes_binds_a_pull_or_a_rollback() {
     memory.rollback(&who(), fork, "v1").unwrap();
     assert_eq!(found(), ["one", "old"]);
 }
+
+#[test]
+fn the_heads_of_base_and_parent_are_each_in_the_plan_of_a_pull() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    // What never merges moves heads and is taken by no pull.
+    memory.set(&who(), main, Setting::Rules, "*.tmp never").unwrap();
+    write(&memory, main, "a.tmp", "one");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let plan_at = |bytes: &str| {
+        write(&memory, main, "a.tmp", bytes);
+        let result = dry(&memory, fork, MergeKind::Pull);
+        assert_eq!((named(&result), result.counts.put, result.counts.files), (vec!["files/a.tmp"], 0, 0));
+        result.plan
+    };
+    let (two, three) = (plan_at("two"), plan_at("three"));
+    assert!(two != three, "the parent's head is another one");
+    assert_eq!(plan_at("two"), two, "all is as it was");
+    // The base goes on to what the parent has for this moment, and nothing else does.
+    write(&memory, main, "a.tmp", "four");
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    assert_eq!(read(&memory, fork, "a.tmp").unwrap(), "one");
+    assert!(plan_at("two") != two, "the base's head is another one");
+}
+
+#[test]
+fn after_a_promote_the_parents_new_content_is_the_branchs_own_and_its_base() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), fork, vec![put("of x", None, Some("child"))]).unwrap();
+    memory.commit(&who(), main, vec![put("of main", None, Some("parent"))]).unwrap();
+    write(&memory, main, "note", "parent\n");
+    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    let [of_main, of_fork] = [main, fork].map(|branch| memory.status(&View::Branch(branch)).unwrap());
+    assert_eq!((&of_fork["head"], &of_fork["base"]), (&of_main["head"], &of_main["head"]));
+    assert_eq!((&of_fork["records"], &of_fork["own_edits"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn after_a_promote_a_branch_has_the_parents_files_where_a_rule_is_never() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = with_left_out(&memory);
+    let done = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    assert_eq!(named(&done), ["files/cache/new/deep", "files/cache/old", "files/gone.tmp"]);
+    for branch in [main, fork] {
+        let of = |path: &str| read(&memory, branch, path);
+        assert_eq!((of("cache/old").as_deref(), of("cache/new/deep")), (Some("base\n"), None));
+        assert_eq!((of("gone.tmp").as_deref(), of("notes").as_deref()), (Some("base\n"), Some("merges\n")));
+    }
+}

@@ -330,3 +330,15 @@ fn no_branch_is_set_to_keep_states_longer_than_its_parent() {
     memory.set(&who(), main, Setting::Keep, "60d").unwrap();
     keep("49h").unwrap();
 }
+
+#[test]
+fn of_the_children_that_ended_the_latest_1000_are_listed() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for number in 0..1_001 {
+        let child = memory.fork(&who(), main, &format!("x{number}"), None).unwrap();
+        memory.discard(&who(), child).unwrap();
+    }
+    let listed = memory.ended_children(&who(), main).unwrap();
+    assert_eq!((listed.len(), &listed[0]["name"], &listed[999]["name"]), (1_000, &"x1000".into(), &"x1".into()));
+}

@@ -44,6 +44,13 @@ impl Rig {
         lines.iter().filter_map(seq).max().unwrap()
     }
 
+    /// Whether an entry of the root branch is one of file operations.
+    fn changed_files(&self, seq: u64) -> bool {
+        let lines = self.memory.lineage_lines(self.main, false).unwrap();
+        let entries = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        entries.into_iter().any(|entry| entry["seq"] == seq && entry["op"] == "files")
+    }
+
     /// Which entries the newest entry of the root branch took back.
     fn taken_back(&self) -> String {
         let line = self.memory.lineage_lines(self.main, false).unwrap().pop().unwrap();
@@ -299,5 +306,39 @@ fn only_what_changed_the_content_can_be_taken_back() {
     let after = rig.set(rig.main, "b", "two");
     rig.memory.gc(&who(), None, false).unwrap();
     assert_eq!(rig.revert(rig.main, after).unwrap_err().code(), "not_kept");
+    rig.end();
+}
+
+#[test]
+fn a_revert_obeys_the_rules_that_restrict_writes_and_touches_no_child() {
+    let rig = Rig::new();
+    rig.write(rig.main, "log", "one\n");
+    let before = rig.newest();
+    rig.write(rig.main, "log", "one\ntwo\n");
+    rig.memory.set(&who(), rig.main, Setting::Task, "later").unwrap();
+    let wrote = (before + 1..=rig.newest()).find(|&seq| rig.changed_files(seq)).unwrap();
+    let x = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
+    let entry = Revision::parse(&wrote.to_string()).unwrap();
+    for rules in ["log append", "log write=uid:4711"] {
+        rig.memory.set(&who(), rig.main, Setting::Rules, rules).unwrap();
+        let refused = rig.memory.revert(&ann(), rig.main, &entry, MergeOptions::default(), false);
+        assert!(refused.is_err(), "{rules}: {:?}", refused.map(|done| done.to_json()));
+        assert_eq!(rig.read(rig.main, "log").as_deref(), Some("one\ntwo\n"), "{rules}");
+    }
+    rig.memory.set(&who(), rig.main, Setting::Rules, "").unwrap();
+    rig.memory.revert(&ann(), rig.main, &entry, MergeOptions::default(), false).unwrap();
+    assert_eq!([rig.main, x].map(|branch| rig.read(branch, "log").unwrap()), ["one\n", "one\ntwo\n"]);
+    rig.end();
+}
+
+#[test]
+fn where_one_undo_is_refused_those_before_it_are_done() {
+    let rig = Rig::new();
+    rig.memory.set(&who(), rig.main, Setting::Strategy, "manual").unwrap();
+    rig.set(rig.main, "a", "one");
+    rig.memory.commit(&ann(), rig.main, vec![put("a", None, Some("of ann"))]).unwrap();
+    rig.set(rig.main, "b", "two");
+    let refused = rig.memory.undo(&who(), rig.main, RevertVerb::Undo, 2, false).unwrap_err();
+    assert_eq!((refused.code(), rig.texts(rig.main)), ("conflicts", vec!["a=of ann".to_owned()]));
     rig.end();
 }
