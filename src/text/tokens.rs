@@ -278,6 +278,11 @@ mod tests {
     }
 
     #[test]
+    fn a_letter_and_its_accent_apart_are_another_word_than_both_in_one() {
+        assert_ne!(cut("e\u{301}t"), cut("\u{e9}t"));
+    }
+
+    #[test]
     fn both_sigmas_are_one_letter() {
         assert_eq!(cut("ΟΔΟΣ"), cut("οδος"));
     }

@@ -337,3 +337,24 @@ fn refused_writes_become_one_entry_a_second() {
         assert_eq!(noted, expected, "{nanos} ns later");
     }
 }
+
+#[test]
+fn a_root_branch_and_all_below_have_one_dimension_and_metric() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, other) = (main_of(&memory), memory.create_root(&who(), "other").unwrap());
+    let [x, y] = ["x", "y"].map(|name| memory.fork(&who(), main, name, None).unwrap());
+    memory.set(&who(), x, Setting::Metric, "l2").unwrap();
+    memory.commit(&who(), y, vec![put("a", Some(vec![1.0, 0.0]), None)]).unwrap();
+    let shown = |branch| {
+        [Setting::Dim, Setting::Metric].map(|one| memory.setting(&View::Branch(branch), one).unwrap().to_string())
+    };
+    for branch in [main, x, y] {
+        assert_eq!(shown(branch), ["2", "l2"]);
+        let longer = memory.commit(&who(), branch, vec![put("b", Some(vec![1.0; 3]), None)]).unwrap_err();
+        assert_eq!(longer.code(), "wrong_dimension");
+        for (setting, value) in [(Setting::Dim, "3"), (Setting::Metric, "dot")] {
+            assert_eq!(memory.set(&who(), branch, setting, value).unwrap_err().kind(), Kind::Busy);
+        }
+    }
+    assert_eq!(shown(other), ["", "cosine"]);
+}

@@ -1,7 +1,9 @@
 //! Queries to several places, and what a language makes of their words.
 
+use std::collections::BTreeSet;
+
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, Query, RecordEdit, Setting, View};
+use engramfs::memory::{BranchId, Kind, Memory, Query, RecordEdit, Setting, SharedLogEntryInput, View};
 use serde_json::{Value, json};
 
 use crate::files::write;
@@ -207,4 +209,36 @@ fn equal_scores_put_passages_behind_records_by_path_and_line() {
         .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |at| format!("{}:{}", at.path, at.line)))
         .collect();
     assert_eq!(places, ["z", "files/a.md:1", "files/a.md:3", "files/b.md:1", "files/b.md:3"]);
+}
+
+/// The words in backticks of the first cells of a table of the page; of the row `id` of all its cells.
+fn fields_of_the_page(table: &str) -> BTreeSet<String> {
+    let page = include_str!("../../docs/SEMANTICS.md");
+    let (_, rows) = page.split_once(&format!("\n| {table} | meaning |\n|---|---|\n")).unwrap();
+    let rows = rows.lines().take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| if row.starts_with("| `id`") { row } else { row.split('|').nth(1).unwrap() });
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn answers_have_the_fields_of_the_page() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("r", Some(vec![1.0]), Some("a heron"))]).unwrap();
+    memory.append_log(&who(), main, &[SharedLogEntryInput::parse("another heron").unwrap()]).unwrap();
+    write(&memory, main, "note.md", "a third heron");
+    let (mut headers, mut hits) = (BTreeSet::new(), BTreeSet::new());
+    for query in [
+        json!({ "text": "heron", "include": ["vector", "stamp"], "explain": true }),
+        json!({ "text": "heron", "mode": "vector" }),
+    ] {
+        let answer = memory.ask(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap().to_lines(0);
+        for (at, line) in answer.lines().enumerate() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let all = if at == 0 { &mut headers } else { &mut hits };
+            all.extend(line.as_object().unwrap().keys().cloned());
+        }
+    }
+    assert_eq!(headers, fields_of_the_page("header field"));
+    assert_eq!(hits, fields_of_the_page("hit field"));
 }

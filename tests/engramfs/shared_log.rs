@@ -375,3 +375,23 @@ fn a_page_asks_for_a_long_log_to_be_archived() {
     memory.archive_log(&who(), main, 18).unwrap();
     assert!(!page().contains("archive-log"));
 }
+
+#[test]
+fn a_rollback_to_an_entry_leaves_the_cursor_and_another_log_begins_at_0() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    append(&memory, main, &["1", "2", "3"]);
+    let a = memory.fork(&who(), main, "a", None).unwrap();
+    memory.move_cursor(&who(), a, 1).unwrap();
+    memory.commit(&who(), a, vec![put("work", None, Some("done"))]).unwrap();
+    let newest: Value = serde_json::from_str(memory.lineage_lines(a, false).unwrap().last().unwrap()).unwrap();
+    let entry = newest["seq"].to_string();
+    memory.move_cursor(&who(), a, 2).unwrap();
+    memory.commit(&who(), a, vec![put("work", None, Some("done again"))]).unwrap();
+    memory.rollback(&who(), a, &entry).unwrap();
+    assert_eq!(memory.cursor(a).unwrap(), 2);
+    memory.set(&who(), a, Setting::Log, "own").unwrap();
+    assert_eq!(memory.cursor(a).unwrap(), 0, "of the log that it has now");
+    append(&memory, a, &["of its own"]);
+    assert_eq!(memory.set(&who(), a, Setting::Log, "inherit").unwrap_err().code(), "log_in_use", "it has entries");
+}

@@ -120,3 +120,15 @@ fn tag_and_echo_have_their_limits() {
     assert_eq!(parse(&"é".repeat(60)).echo, "é".repeat(40));
     assert_eq!(parse(&format!("a{}", "é".repeat(60))).echo.len(), 79);
 }
+
+#[test]
+fn the_keys_are_those_of_the_page() {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let (_, rows) = page.split_once("\n| key | meaning | default |\n|---|---|---|\n").unwrap();
+    let cells = rows.lines().take_while(|line| line.starts_with('|')).filter_map(|row| row.split('|').nth(1));
+    let mut on_page: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let mut keys = [&KEYS[..], &["vector"]].concat();
+    on_page.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(keys, on_page);
+}
