@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::rig::{ANEW, ANN, ROOT, Rig, document};
-use crate::fs::{AttrChanges, Errno, FsOptions};
+use crate::fs::{AttrChanges, Caller, Errno, FsOptions};
 use crate::memory::Time;
 
 fn with_fork() -> Rig {
@@ -333,4 +333,66 @@ fn gc_ends_a_branch_whose_ttl_is_over_beside_uncommitted_bytes() {
         assert_eq!(rig.ino("main/branches/x").is_ok(), there, "{passed} s");
     }
     assert_eq!(rig.fs.flush(handle), Err(Errno::ESTALE));
+}
+
+#[test]
+fn what_a_merge_answers_takes_it_back() {
+    let rig = with_fork();
+    let outcome = |branch: &str| -> serde_json::Value {
+        serde_json::from_str(rig.read(&format!("{branch}/ctl")).unwrap().lines().last().unwrap()).unwrap()
+    };
+    let take_back = |receiver: &str| {
+        let undo = outcome(receiver)["undo"].as_str().unwrap().to_owned();
+        rig.write(&format!("{receiver}/ctl"), &format!("{undo}\n")).unwrap();
+    };
+    rig.write("main/branches/x/ctl", "promote\n").unwrap();
+    assert_eq!(rig.list("main/vectors"), ["a.json", "b.json"]);
+    let undo = outcome("main/branches/x")["undo"].as_str().unwrap().to_owned();
+    rig.write("main/ctl", &undo).unwrap();
+    assert_eq!(rig.list("main/vectors"), ["a.json"]);
+    rig.write("main/vectors/c.json", &document("later")).unwrap();
+    rig.write("main/branches/x/ctl", "pull\n").unwrap();
+    assert!(rig.list("main/branches/x/vectors").contains(&"c.json".to_owned()));
+    take_back("main/branches/x");
+    assert!(!rig.list("main/branches/x/vectors").contains(&"c.json".to_owned()));
+    // A discard says what brings the branch back.
+    rig.rmdir("main/branches/x").unwrap();
+    take_back("main");
+    assert_eq!(rig.list("main/branches"), ["x"]);
+    rig.write("main/branches/x/vectors/d.json", &document("of x")).unwrap();
+    rig.write("main/branches/x/ctl", "merge\n").unwrap();
+    assert!(rig.list("main/vectors").contains(&"d.json".to_owned()));
+    take_back("main");
+    assert!(!rig.list("main/vectors").contains(&"d.json".to_owned()));
+}
+
+#[test]
+fn behind_a_gate_a_branchs_owner_merges_without_write_permission_and_nobody_else() {
+    let mut rig = with_fork();
+    let chmod = |rig: &Rig, path: &str, mode| {
+        let may = AttrChanges { mode: Some(mode), ..AttrChanges::default() };
+        let owner = Caller { uid: rig.stat(path).unwrap().uid, ..ROOT };
+        rig.fs.setattr(owner, rig.ino(path).unwrap(), may, None).unwrap();
+    };
+    let bob = Caller { uid: 1001, gid: 1001, pid: 0 };
+    let ask = |rig: &mut Rig, who, verb: &str| {
+        rig.who = who;
+        let asked = rig.write("main/branches/ann/ctl", &format!("{verb}\n"));
+        rig.who = ROOT;
+        asked
+    };
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    rig.write("main/branches/ann/vectors/c.json", &document("of ann")).unwrap();
+    chmod(&rig, "main/branches/ann", 0o755);
+    assert_eq!(ask(&mut rig, ANN, "promote"), Err(Errno::EACCES), "the gate is open");
+    rig.write("main/config/gate", "deletes 9\n").unwrap();
+    assert_eq!(ask(&mut rig, bob, "promote"), Err(Errno::EACCES));
+    assert_eq!(ask(&mut rig, ANN, "promote"), Ok(()));
+    assert!(rig.ino("main/vectors/c.json").is_ok());
+    chmod(&rig, "main", 0o711);
+    assert_eq!(ask(&mut rig, ANN, "promote"), Err(Errno::EACCES), "the branch would have what the parent has");
+    assert_eq!(ask(&mut rig, bob, "merge"), Err(Errno::EACCES));
+    assert_eq!(ask(&mut rig, ANN, "merge"), Ok(()));
+    assert_eq!(rig.list("main/branches"), ["x"]);
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::rig::{ANN, ROOT, Rig};
 use crate::fs::files::OpenInMount;
@@ -419,4 +420,15 @@ fn each_operation_is_a_nanosecond_later_where_the_clock_stands_still() {
         assert_eq!(after.accessed, before.accessed, "reading moves nothing");
         before = after;
     }
+}
+
+#[test]
+fn the_kernel_keeps_names_and_attributes_of_files_for_a_second_at_most() {
+    let rig = filled();
+    let files = rig.ino("main/files").unwrap();
+    for name in ["a", "d"] {
+        let entry = rig.fs.lookup(rig.who, files, OsStr::new(name)).unwrap();
+        assert!(entry.lifetime <= Duration::from_secs(1) && entry.attr.lifetime <= Duration::from_secs(1), "{name}");
+    }
+    assert_eq!(rig.fs.lookup(rig.who, files, OsStr::new("none")).unwrap_err(), Errno::ENOENT, "it is kept not at all");
 }

@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, OpenMode};
+    use crate::memory::{Actor, Environment, OpenMode, RecordEdit, RecordInput};
 
     #[test]
     fn each_figure_of_status_stands_on_the_page() {
@@ -328,6 +328,45 @@ mod tests {
                 assert!(names(row, part), "docs/SEMANTICS.md says nothing of {key}.{part}");
             }
         }
+    }
+
+    #[test]
+    fn figures_of_a_branch_follow_what_is_done_to_it() {
+        let who = Actor { uid: 7, gid: 7, name: "ann".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.resolve("main").unwrap();
+        let x = memory.fork(&who, main, "x", None).unwrap();
+        let y = memory.fork(&who, x, "y", None).unwrap();
+        memory.checkpoint(&who, x, "v1", None).unwrap();
+        let status = |branch| memory.status(&View::Branch(branch)).unwrap();
+        let of = |branch, keys: [&str; 3]| json!(keys.map(|key| status(branch)[key].clone()));
+        assert_eq!(of(main, ["name", "path", "parent"]), json!(["main", "main", null]));
+        assert_eq!(of(y, ["name", "path", "parent"]), json!(["y", "main/x/y", "main/x"]));
+        for (branch, figures) in [(main, [0, 1, 0]), (x, [1, 1, 1]), (y, [2, 0, 0])] {
+            assert_eq!(of(branch, ["depth", "children", "checkpoints"]), json!(figures));
+        }
+        assert_eq!((&status(x)["owner"], &status(x)["tip"]), (&json!(7), &json!(memory.tip().to_string())));
+        assert_eq!(status(x)["created"], memory.info(x).unwrap().created.to_string());
+        assert_eq!(of(x, ["dim", "metric", "strategy"]), json!([null, "cosine", "newest-wins"]));
+        for (setting, value) in [
+            (Setting::Dim, "2"),
+            (Setting::Metric, "l2"),
+            (Setting::Strategy, "manual"),
+            (Setting::Agent, "a"),
+            (Setting::Session, "s"),
+            (Setting::Task, "t"),
+        ] {
+            memory.set(&who, x, setting, value).unwrap();
+        }
+        assert_eq!(of(x, ["dim", "metric", "strategy"]), json!([2, "l2", "manual"]));
+        assert_eq!(of(x, ["agent", "session", "task"]), json!(["a", "s", "t"]));
+        assert_eq!(status(x)["tip"], memory.tip().to_string());
+        let before = status(x)["head"].clone();
+        let input = RecordInput { vector: None, text: Some("t".into()), metadata: "{}".into() };
+        memory.commit(&who, x, vec![RecordEdit::Put { id: "r".into(), input }]).unwrap();
+        assert_eq!((status(x)["base"] == before, status(x)["head"] != before), (true, true));
+        assert_eq!(status(x)["records"], 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::signals::eventually;
 use super::{Mounted, engramfs, lines, names, read, run, save};
 
 fn guard(mount: &Mounted, script: &str) -> (i32, String, String) {
@@ -96,4 +97,25 @@ fn a_guard_works_without_a_mount() {
     assert_eq!(records(), Some(0));
     assert_eq!(run(&["guard", &main, "--", "sh", "-c", &import]).0, 0);
     assert_eq!(records(), Some(1));
+}
+
+#[test]
+fn what_others_wrote_meanwhile_is_rolled_back_and_what_a_step_started_goes_on() {
+    let mount = Mounted::new();
+    mount.put("main/vectors/a.json", "before");
+    let wait = |file: &str| format!("while [ ! -e {file} ]; do sleep 0.05; done");
+    let (there, went) = (mount.beside("there"), mount.beside("went"));
+    let left_running = format!("({}; touch {}) > /dev/null 2>&1 &", wait("go"), went.display());
+    let script = format!("{left_running} touch {}; {}; exit 1", there.display(), wait("$ENGRAMFS_BRANCH/files/other"));
+    let outcome = thread::scope(|scope| {
+        let guarded = scope.spawn(|| guard(&mount, &format!("cd {}; {script}", mount.beside("").display())).0);
+        eventually(|| there.exists());
+        mount.put("main/vectors/a.json", "of another");
+        save(mount.at("main/files/other"), "of another").unwrap();
+        guarded.join().unwrap()
+    });
+    assert_eq!(outcome, 1);
+    assert_eq!((mount.text("main/vectors/a.json").as_str(), mount.has("main/files/other")), ("before", false));
+    save(mount.beside("go"), "").unwrap();
+    eventually(|| went.exists());
 }

@@ -189,7 +189,7 @@ fn inherited_rules_bind_no_writer_of_a_fork_until_it_writes_its_own() {
 fn root_gives_a_branch_away_with_its_files_settings_and_quota() {
     let Some(mount) = shared() else { return };
     act(&mount, 1001, "mkdir main/branches/ann; cd main/branches/ann; umask 022; echo a > files/a; echo a > files/p
-        chmod 600 files/p; echo bytes=1G > config/quota; echo ann > config/agent; mkdir checkpoints/v1; echo b > scratch/s")
+        chmod 600 files/p; echo bytes=1G > config/quota; echo ann > config/agent; mkdir checkpoints/v1 branches/sub; echo b > scratch/s")
     .unwrap();
     for script in ["chown 1002 main/branches/ann", "echo 'fork x owner 1002' > main/ctl", "chown 1001 main"] {
         assert_refused(&mount, 1001, script);
@@ -199,6 +199,7 @@ fn root_gives_a_branch_away_with_its_files_settings_and_quota() {
     let check = |mount: &Mounted| {
         let ann = "main/branches/ann";
         assert_eq!((owner(mount, ann), owner(mount, &format!("{ann}/files"))), (1002, 1002));
+        assert_eq!(owner(mount, &format!("{ann}/branches/sub")), 1001, "a child branch stays whose it is");
         assert_eq!(owners(mount, &format!("{ann}/files"), ["a", "p"]), [1002, 1001]);
         assert_eq!(owners(mount, &format!("{ann}/checkpoints/v1/files"), ["a", "p"]), [1002, 1001]);
         let read = |setting: &str| super::read(mount.at(&format!("{ann}/config/{setting}")));

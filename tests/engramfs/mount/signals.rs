@@ -28,7 +28,7 @@ fn is_there(mount: &Mounted, key: &str) -> bool {
 
 /// Waits until something is so; what can't be is a failure after ten seconds.
 #[track_caller]
-fn eventually(what: impl Fn() -> bool) {
+pub fn eventually(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !what() {
         assert!(Instant::now() < end, "it does not come");
