@@ -282,6 +282,9 @@ fn a_mounted_branch_is_dumped_beside_its_server() {
     let (code, _, error) = run(&["export", "--all", &mount.at("main").display().to_string(), &dump]);
     assert_eq!(code, 0, "{error}");
     assert_eq!(fs::read_to_string(format!("{dump}/main/files/d/f")).unwrap(), "text\n");
+    let records = mount.beside("records.jsonl").display().to_string();
+    assert_eq!(run(&["export", &mount.at("main").display().to_string(), &records]).0, 0);
+    assert_eq!(lines(&fs::read_to_string(records).unwrap()).len(), 1, "without --all the record alone");
     assert_eq!(run(&["import", "--all", &dump, &back]).0, 0);
     for branch in ["main", "main/x"] {
         let head = lines(&run(&["status", &format!("{back}:{branch}"), "--json"]).1).pop().unwrap()["head"].clone();

@@ -1,5 +1,6 @@
 //! Files without a mount: rules, rollback, merging, and what is left of what lost.
 
+mod differences;
 mod lifetimes;
 mod lost_lines;
 

@@ -23,7 +23,7 @@ impl Memory {
     ///
     /// A state is a label, an entry or a time, or `/` and the path of another branch, as it is now; nothing stands for the present
     /// one. Files carry their text where it is the caller's own, UTF-8 and at most 64 KiB. Fails as [`Memory::find_state`], and for
-    /// a branch that the viewer may not read with kind `NotFound`; kind `TooLarge` beyond 1,048,576 changes.
+    /// a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond 1,048,576 changes.
     pub fn compare(
         &self,
         who: &Actor,
