@@ -123,3 +123,26 @@ fn verbs_answer_with_the_keys_of_the_page() {
     let asked: BTreeSet<String> = answers.0.into_keys().collect();
     assert_eq!(told, asked, "the table has a row for each verb that was asked for");
 }
+
+#[test]
+fn the_plan_of_a_proposal_has_the_members_of_the_page() {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let (_, section) = page.split_once("\n`plan` in it is one JSON object, a member a line: ").unwrap();
+    let (members, _) = section.split_once(" (`the_plan").unwrap();
+    let mut rig = Rig::new();
+    rig.write("main/config/approvers", "uid:0\n").unwrap();
+    rig.write("main/config/gate", "approval 1\n").unwrap();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    rig.write("main/branches/ann/files/tea", "at four").unwrap();
+    rig.write("main/branches/ann/ctl", "propose\n").unwrap();
+    let text = rig.read("main/proposals/ann/plan").unwrap();
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    for member in quoted(members).filter(|member| *member != "missing") {
+        assert!(text.lines().any(|line| line.starts_with(&format!("\"{member}\":"))), "{member}: {text}");
+    }
+    assert_eq!((&plan["plan"].as_str().map(str::len), &plan["files"]), (&Some(64), &1.into()));
+    assert_eq!((&plan["changes"][0]["path"], &plan["changes"][0]["mode"]), (&"files/tea".into(), &"0644".into()));
+    assert!(plan["gate"][0]["missing"].is_string(), "{plan}");
+    assert_eq!(rig.stat("main/proposals/ann/plan").unwrap().size, 0);
+}
