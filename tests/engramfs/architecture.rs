@@ -3,6 +3,7 @@
 //! The rules are pure functions over source text, each tested with made-up input that breaks it; here
 //! they are applied to the project itself.
 
+mod claims;
 mod dependencies;
 mod failures;
 mod map;
@@ -17,6 +18,18 @@ use source::{Source, sources};
 
 /// Where the library and the program begin.
 const SRC_ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
+
+/// What docs/SEMANTICS.md says without a test: figures that were measured, what the kernel does, and what is not promised.
+const WITHOUT_TEST: [&str; 8] = [
+    "- **Beyond reach** are backups",
+    "The cost of stat, of a read",
+    "- The lineage only grows. If it fills the disk",
+    "- **`ls -l` of a directory of 118,000 records**",
+    "- **A handle on a file of a checkpoint that was deleted**",
+    "- **Buffered io_uring is 27 to 68 times slower**",
+    "- **Names and attributes of all files are in RAM**",
+    "The verb `mcp`.",
+];
 
 /// Every file below a folder of the project whose name ends in `.` and `extension`.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
@@ -124,6 +137,11 @@ fn the_tests_that_pages_name_are_there() {
     for (_, page) in files("docs", "md") {
         none(rules::missing_tests(&page, &all));
     }
+}
+
+#[test]
+fn each_claim_of_the_semantics_names_a_test() {
+    none(claims::untested(&read("docs/SEMANTICS.md"), &WITHOUT_TEST));
 }
 
 #[test]

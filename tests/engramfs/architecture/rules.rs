@@ -210,7 +210,7 @@ pub fn missing_tests(page: &str, sources: &[&Source]) -> Vec<String> {
 }
 
 /// The tests that a text names. Their names are sentences: three underscores or more.
-fn quoted_tests(text: &str) -> impl Iterator<Item = &str> {
+pub fn quoted_tests(text: &str) -> impl Iterator<Item = &str> {
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let quoted = text.split('`').skip(1).step_by(2);
