@@ -183,7 +183,7 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
 /// What a seal left.
 fn files(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let blobs = BlobStore::over(shared, FOLDER);
+    let blobs = BlobStore::open_existing(shared, FOLDER);
     let (mut parts, mut number) = (Vec::new(), 0);
     let mut names: Vec<Hash> = blobs.names()?.into_iter().collect();
     names.sort_unstable();
@@ -300,7 +300,7 @@ fn passages(corpus: &Corpus) -> Outcome {
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(2), &NoPacks)?;
     }
     let nodes = (2..5).filter_map(|inode| tree.node(inode).ok());
-    let contents = nodes.filter_map(|node| IndexableContent::of(node)).collect();
+    let contents = nodes.filter_map(|node| IndexableContent::from_node(node)).collect();
     let segment = index_contents(contents, &NoPacks).segment.ok_or("contents")?;
     let disk = ForgetfulDisk::new();
     let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER)?;

@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let written = op.to_bytes();
         assert_eq!(FileOp::from_bytes(&written).expect("what was written can be read"), op);
         if let FileOp::Write { offset, bytes, .. } = &op {
-            let _ = DirectWrite::verified(*offset, bytes);
+            let _ = DirectWrite::from_verified(*offset, bytes);
         }
         time += 1;
         let before = tree.hash();

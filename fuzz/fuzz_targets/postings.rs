@@ -27,7 +27,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         holding.push(list.documents().into());
     }
     let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
-    let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
+    let scorer = Scorer::new(collection, TermGroup::single_terms(terms.len()), &holding);
     let lists = || terms.iter().map(|term| postings.term(term)).collect();
     let mut every = Vec::new();
     let (mut rows, mut from) = (MaxScore::new(lists(), &scorer), 0);

@@ -23,7 +23,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for row in 0..segment.rows().min(20) {
         let _ =
             (segment.hash(row), segment.vector(row), segment.norm(row), segment.words(row), segment.row_totals(row));
-        let _ = (segment.version(row, &mut blocks), segment.provenance_and_content(row, &mut blocks), segment.provenance(row));
+        let _ = (
+            segment.version(row, &mut blocks),
+            segment.provenance_and_content(row, &mut blocks),
+            segment.provenance(row),
+        );
         let _ = (segment.verified_id(row, &mut blocks), segment.verified_vector(row, &mut blocks));
         let _ = segment.verified_json_bytes(row, &mut blocks);
     }

@@ -29,7 +29,7 @@ pub fn disk_with(files: &[(&str, &[u8])]) -> Arc<dyn Disk> {
 
 /// Returns a blob store with one file, whatever its bytes are, under [`NAME`].
 pub fn blobs_with(bytes: &[u8]) -> BlobStore {
-    BlobStore::over(disk_with(&[(&format!("{FOLDER}/{NAME}"), bytes)]), FOLDER)
+    BlobStore::open_existing(disk_with(&[(&format!("{FOLDER}/{NAME}"), bytes)]), FOLDER)
 }
 
 /// Cuts input in two: a length as u16, so many bytes, and the rest. What is too short is all in the first part.

@@ -57,7 +57,7 @@ fn looks() {
     row("heads of states that differ from what entries say", "0", &wrong.count().to_string(), "10,000 of them");
     let old = view(&memory, main, entries[entries.len() / 2 + 5_000].0);
     let ask = |view: &View, words: &str| {
-        let query = Query::of_text(words).unwrap();
+        let query = Query::from_text(words).unwrap();
         drop(memory.ask(view, &query).unwrap());
         p50((0..50).map(|_| micros(|| drop(memory.ask(view, &query).unwrap()))).collect())
     };

@@ -66,7 +66,7 @@ fn check(memory: &Memory, branch: BranchId, data: &Path, truth: &str, name: &str
 
 fn edits(data: &Path, name: &str) -> Vec<RecordEdit> {
     let make = |(line, vector): (Value, Vec<f32>)| {
-        let mut input = RecordInput::of_vector(vector).unwrap();
+        let mut input = RecordInput::from_vector(vector).unwrap();
         input.text = line["text"].as_str().map(Arc::from);
         let input = input.with_metadata(line["metadata"].as_object().cloned().unwrap_or_default());
         RecordEdit::Put { id: line["id"].as_str().unwrap().into(), input }

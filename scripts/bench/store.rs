@@ -44,7 +44,7 @@ pub fn vector(seed: &mut u64) -> Vec<f32> {
 pub fn edit(id: String, seed: &mut u64) -> RecordEdit {
     let text =
         "A sentence of about the length that notes of agents have, so that sizes are true to life and not flattering.";
-    let mut input = RecordInput::of_vector(vector(seed)).unwrap();
+    let mut input = RecordInput::from_vector(vector(seed)).unwrap();
     input.text = Some(text.into());
     let metadata =
         serde_json::Map::from_iter([("package".to_owned(), "example".into()), ("words".to_owned(), 21.into())]);
@@ -57,7 +57,7 @@ pub fn fill(memory: &Memory, rows: usize) -> BranchId {
     let mut seed = 1;
     for start in (0..rows).step_by(65_536) {
         let edits = (start..rows.min(start + 65_536)).map(|n| {
-            let input = RecordInput::of_vector(vector(&mut seed)).unwrap();
+            let input = RecordInput::from_vector(vector(&mut seed)).unwrap();
             RecordEdit::Put { id: format!("row-{n:08}").into(), input }
         });
         memory.commit(&who(), main, edits.collect()).unwrap();

@@ -100,7 +100,7 @@ impl NeededRows {
 impl BranchVersion {
     /// Returns the rows of `layers` as one value that is stored and moved as a state is. Equal ids may be visible in it more
     /// than once, so it is none.
-    pub fn of_rows(layers: Vec<Layer>) -> BranchVersion {
+    pub fn from_layers(layers: Vec<Layer>) -> BranchVersion {
         BranchVersion { layers, ..BranchVersion::default() }
     }
 

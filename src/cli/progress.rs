@@ -83,12 +83,12 @@ enum Quantity {
 impl ProgressLine {
     /// Begins with none of `all` bytes read; shows nothing where programs read what is printed (`hidden`) or standard error is
     /// not a terminal.
-    pub fn of_bytes(all: u64, hidden: bool) -> ProgressLine {
+    pub fn for_bytes(all: u64, hidden: bool) -> ProgressLine {
         ProgressLine { quantity: Quantity::Bytes(all), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
-    /// Begins to count things of which the number is not known yet; hidden as [`ProgressLine::of_bytes`] says.
-    pub fn of_things(name: &'static str, hidden: bool) -> ProgressLine {
+    /// Begins to count things of which the number is not known yet; hidden as [`ProgressLine::for_bytes`] says.
+    pub fn for_items(name: &'static str, hidden: bool) -> ProgressLine {
         ProgressLine { quantity: Quantity::Things(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_programs_read_is_not_shown() {
-        let line = ProgressLine::of_bytes(10, true);
+        let line = ProgressLine::for_bytes(10, true);
         line.advance(10);
         assert_eq!(line.line.drawn.get(), None);
     }

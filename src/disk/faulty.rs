@@ -39,10 +39,10 @@ impl<D> Clone for FaultyDisk<D> {
 impl<D: Disk> FaultyDisk<D> {
     /// Wraps `inner`, with no fault planned.
     pub fn new(inner: D) -> Self {
-        Self::with(inner, None)
+        Self::with_doom_sync(inner, None)
     }
 
-    fn with(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
+    fn with_doom_sync(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
         let plan = Mutex::default();
         Self { shared: Arc::new(FaultyShared { inner, plan, doom_sync }) }
     }
@@ -83,7 +83,7 @@ impl FaultyDisk<ForgetfulDisk> {
     ///
     /// They can still be read, a later sync succeeds, and a power cut then shows that they were never written.
     pub fn losing_pages(inner: ForgetfulDisk) -> Self {
-        Self::with(inner, Some(ForgetfulDisk::fail_next_sync))
+        Self::with_doom_sync(inner, Some(ForgetfulDisk::fail_next_sync))
     }
 }
 

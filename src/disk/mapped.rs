@@ -42,7 +42,7 @@ impl Mapped {
     }
 
     /// Copies `bytes` to an aligned place in memory, for disks that have nothing to map.
-    pub fn copied(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut buffer = vec![0; bytes.len() + ALIGNMENT_BYTES - 1].into_boxed_slice();
         // The heap block never moves again, so a range found once stays right.
         let start = (ALIGNMENT_BYTES - buffer.as_ptr().addr() % ALIGNMENT_BYTES) % ALIGNMENT_BYTES;
@@ -71,7 +71,7 @@ mod tests {
     fn copied_bytes_are_the_same_and_aligned_at_every_length() {
         for len in 0..200usize {
             let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
-            let mapped = Mapped::copied(&bytes);
+            let mapped = Mapped::from_bytes(&bytes);
             assert_eq!(&*mapped, &bytes[..]);
             assert_eq!(mapped.as_ptr().addr() % ALIGNMENT_BYTES, 0, "length {len}");
         }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn stays_in_place_when_the_value_moves() {
-        let mapped = Mapped::copied(&[7; 100]);
+        let mapped = Mapped::from_bytes(&[7; 100]);
         let before = mapped.as_ptr().addr();
         let boxed = Box::new(mapped);
         assert_eq!(boxed.as_ptr().addr(), before);

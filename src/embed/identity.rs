@@ -31,7 +31,7 @@ pub struct EmbedderIdentity {
 impl EmbedderIdentity {
     /// Asks an embedder for the vectors of the probes, and with them for its dimension. Fails as [`Embedder::embed`]
     /// does.
-    pub fn of(embedder: &dyn Embedder, limit: Duration) -> Result<EmbedderIdentity, EmbedError> {
+    pub fn probe(embedder: &dyn Embedder, limit: Duration) -> Result<EmbedderIdentity, EmbedError> {
         let probes = embedder.embed(TextKind::Document, &PROBES, limit)?;
         let dim = probes.first().map_or(0, Vec::len);
         let (name, description) = (embedder.name().to_owned(), embedder.description().to_vec());

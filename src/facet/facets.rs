@@ -85,7 +85,7 @@ impl<'a> Facets<'a> {
 
     /// Returns the rows that have a path, whatever its value, null included.
     pub fn present(&self, path: &str) -> RowSet {
-        self.body(path).map_or_else(|| self.unknown(), |body| RowSet::sure(body.bitmap(FacetPart::Present)))
+        self.body(path).map_or_else(|| self.unknown(), |body| RowSet::from_certain(body.bitmap(FacetPart::Present)))
     }
 
     /// Returns the rows whose value under a path is `value`, or is a list with that element.
@@ -108,7 +108,7 @@ impl<'a> Facets<'a> {
 
     /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
     fn unknown(&self) -> RowSet {
-        RowSet::unsure(bitmap(self.open, self.rows))
+        RowSet::from_possible(bitmap(self.open, self.rows))
     }
 
     fn body(&self, path: &str) -> Option<FacetBody<'a>> {
@@ -153,7 +153,7 @@ impl<'a> FacetBody<'a> {
         let (scalars, others): (Vec<&Value>, Vec<&Value>) =
             values.iter().partition(|value| value.is_number() || value.is_string());
         let mut rows =
-            RowSet::unsure(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
+            RowSet::from_possible(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
         if !scalars.is_empty() {
             for part in [FacetPart::Numbers, FacetPart::Strings, FacetPart::NumberItems, FacetPart::StringItems] {
                 rows = rows.or(self.rows_with_any(part, &scalars));
@@ -165,11 +165,11 @@ impl<'a> FacetBody<'a> {
     /// Returns the rows that are equal to a value which no column has.
     fn equal(&self, value: &Value) -> RowSet {
         match value {
-            Value::Bool(true) => RowSet::sure(self.bitmap(FacetPart::True)),
-            Value::Bool(false) => RowSet::sure(self.bitmap(FacetPart::False)),
+            Value::Bool(true) => RowSet::from_certain(self.bitmap(FacetPart::True)),
+            Value::Bool(false) => RowSet::from_certain(self.bitmap(FacetPart::False)),
             Value::Array(elements) => self.equal_list(elements),
-            Value::Object(_) => RowSet::unsure(self.bitmap(FacetPart::Objects) | self.bitmap(FacetPart::Nested)),
-            Value::Null | Value::Number(_) | Value::String(_) => RowSet::sure(self.bitmap(FacetPart::Null)),
+            Value::Object(_) => RowSet::from_possible(self.bitmap(FacetPart::Objects) | self.bitmap(FacetPart::Nested)),
+            Value::Null | Value::Number(_) | Value::String(_) => RowSet::from_certain(self.bitmap(FacetPart::Null)),
         }
     }
 
@@ -180,7 +180,7 @@ impl<'a> FacetBody<'a> {
         for element in scalars.take(ELEMENTS_USED) {
             lists &= self.one_of(std::slice::from_ref(element)).possible();
         }
-        RowSet::unsure(lists | self.bitmap(FacetPart::Nested))
+        RowSet::from_possible(lists | self.bitmap(FacetPart::Nested))
     }
 
     /// Returns the rows that have any of these numbers and strings in a column.
@@ -195,7 +195,7 @@ impl<'a> FacetBody<'a> {
                 _ => {}
             }
         }
-        RowSet::sure(column.rows_of(&sure)).or(RowSet::unsure(column.rows_of(&unsure)))
+        RowSet::from_certain(column.rows_of(&sure)).or(RowSet::from_possible(column.rows_of(&unsure)))
     }
 
     fn ordered(&self, bounds: &[Bound<'_>]) -> RowSet {
@@ -214,11 +214,11 @@ impl<'a> FacetBody<'a> {
             possible = possible.start.max(outer.start)..possible.end.min(outer.end);
         }
         if sure.is_empty() {
-            return RowSet::unsure(column.rows_of(&[possible]));
+            return RowSet::from_possible(column.rows_of(&[possible]));
         }
         let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
         // `or` keeps the two sets disjoint: damaged bytes may name a row in both.
-        RowSet::sure(column.rows_of(&[sure])).or(RowSet::unsure(unsure))
+        RowSet::from_certain(column.rows_of(&[sure])).or(RowSet::from_possible(unsure))
     }
 }
 
@@ -250,7 +250,7 @@ impl Bound<'_> {
 
 fn place(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
     match value {
-        Value::Number(number) => column.place_of_number(NumberKey::of(number)),
+        Value::Number(number) => column.place_of_number(NumberKey::from_number(number)),
         Value::String(string) => column.place_of_string(string.as_bytes()),
         _ => None,
     }

@@ -19,7 +19,7 @@ const REST_BITS: u32 = u16::BITS;
 
 impl NumberKey {
     /// Returns the key of a number; equal numbers have equal keys, also where one is written as a float.
-    pub(super) fn of(number: &Number) -> Self {
+    pub(super) fn from_number(number: &Number) -> Self {
         let (float, rest) = match number.as_i128() {
             Some(whole) => {
                 let nearest = whole as f64;
@@ -55,7 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn key(value: Value) -> NumberKey {
-        NumberKey::of(value.as_number().unwrap())
+        NumberKey::from_number(value.as_number().unwrap())
     }
 
     #[test]

@@ -23,16 +23,16 @@ impl RowSet {
     pub fn all(rows: u32) -> Self {
         let mut all = RoaringBitmap::new();
         all.insert_range(0..rows);
-        Self::sure(all)
+        Self::from_certain(all)
     }
 
     /// Returns a set of these rows and none to look at.
-    pub fn sure(sure: RoaringBitmap) -> Self {
+    pub fn from_certain(sure: RoaringBitmap) -> Self {
         Self { sure, unsure: RoaringBitmap::new() }
     }
 
     /// Returns a set of these rows, each of which is looked at before it counts.
-    pub fn unsure(unsure: RoaringBitmap) -> Self {
+    pub fn from_possible(unsure: RoaringBitmap) -> Self {
         Self { sure: RoaringBitmap::new(), unsure }
     }
 
@@ -49,7 +49,7 @@ impl RowSet {
     /// Returns the rows that match both, for certain where both are certain.
     pub fn and(self, other: Self) -> Self {
         if self.unsure.is_empty() && other.unsure.is_empty() {
-            return Self::sure(self.sure & other.sure);
+            return Self::from_certain(self.sure & other.sure);
         }
         let sure = &self.sure & &other.sure;
         let unsure = (self.possible() & other.possible()) - &sure;

@@ -49,7 +49,7 @@ fn equality_and_order_by_hand() {
     let bytes =
         index(&[json!({"a": 1}), json!({"a": [1.0, "x"]}), json!({"a": 2.5}), json!({"b": 1}), json!({"a": "x"})]);
     let facets = Facets::open(&bytes).unwrap();
-    let rows = |rows: &[u32]| RowSet::sure(rows.iter().copied().collect());
+    let rows = |rows: &[u32]| RowSet::from_certain(rows.iter().copied().collect());
     assert_eq!(facets.rows(), 5);
     assert_eq!(facets.present("a"), rows(&[0, 1, 2, 4]));
     assert_eq!(facets.equal("a", &json!(1)), rows(&[0, 1]));

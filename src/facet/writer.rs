@@ -162,7 +162,7 @@ impl PathValues {
 
     fn add_scalar(&mut self, row: u32, scalar: &Value, columns: impl Fn(&mut Self) -> &mut Scalars) {
         match scalar {
-            Value::Number(number) => columns(self).numbers.add(NumberKey::of(number), row),
+            Value::Number(number) => columns(self).numbers.add(NumberKey::from_number(number), row),
             Value::String(string) => columns(self).strings.add(string, row),
             Value::Bool(true) => self.mark(FacetPart::True, row),
             Value::Bool(false) => self.mark(FacetPart::False, row),

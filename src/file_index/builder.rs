@@ -39,7 +39,7 @@ impl SegmentBuilder {
     fn finish(mut self, postings: PostingsWriter) -> Arc<IndexSegment> {
         self.first_rows.extend(self.rows.to_le_bytes());
         let sections = [self.keys, self.first_rows, self.places, self.passage_keys, postings.finish()];
-        Arc::new(IndexSegment::in_memory(sections))
+        Arc::new(IndexSegment::from_sections(sections))
     }
 }
 
@@ -69,7 +69,7 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
         builder.content(&content.key);
         let Some(text) = text else { continue };
         for passage in passages(&text, content.syntax) {
-            let key = PassageKey::of(&text[passage.range.clone()]);
+            let key = PassageKey::from_text(&text[passage.range.clone()]);
             let (start_byte, length_bytes) = (passage.range.start as u32, passage.range.len() as u32);
             let row = builder.passage(&PassagePlace { line: passage.line, start_byte, length_bytes, key });
             postings.add(row, Some(&passage.document(&text)), &serde_json::Value::Null);

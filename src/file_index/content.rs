@@ -37,9 +37,9 @@ pub struct IndexableContent {
 
 impl IndexableContent {
     /// Returns the content of a file; nothing for other nodes. One of several names that is Markdown's is enough.
-    pub fn of(node: &FileNode) -> Option<IndexableContent> {
+    pub fn from_node(node: &FileNode) -> Option<IndexableContent> {
         let content = node.content()?.clone();
-        let mut names = node.names().map(|(_, name)| Syntax::of_name(name));
+        let mut names = node.names().map(|(_, name)| Syntax::from_file_name(name));
         let syntax = names.find(|syntax| *syntax == Syntax::Markdown).unwrap_or(Syntax::Plain);
         Some(IndexableContent { key: IndexKey::new(&content, syntax), content, syntax })
     }

@@ -68,7 +68,7 @@ impl IndexSegment {
     }
 
     /// Takes sections that were just made, and checks nothing.
-    pub(super) fn in_memory(sections: Sections) -> IndexSegment {
+    pub(super) fn from_sections(sections: Sections) -> IndexSegment {
         let contents = (sections[KEYS].len() / IndexKey::BYTES) as u32;
         let rows = (sections[PLACES].len() / PLACE_BYTES) as u32;
         IndexSegment::new(Backing::Memory(sections), contents, rows)

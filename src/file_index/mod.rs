@@ -16,7 +16,7 @@
 //! use engramfs::file_index::{Syntax, passages};
 //!
 //! let text = "# Tea\n\nGreen, 80 degrees.\n";
-//! let found = passages(text, Syntax::of_name(b"tea.md"));
+//! let found = passages(text, Syntax::from_file_name(b"tea.md"));
 //! assert_eq!(found[0].line, 1);
 //! assert!(found.iter().any(|passage| passage.document(text).contains("80 degrees")));
 //! assert!(passages("\n\n", Syntax::Plain).is_empty(), "blank lines belong to none");

@@ -24,7 +24,7 @@ pub enum Syntax {
 impl Syntax {
     /// Returns how a file of that name is cut: as Markdown with the extension `md`, `markdown`, `mdx` or `mkd`, in any
     /// case.
-    pub fn of_name(name: &[u8]) -> Syntax {
+    pub fn from_file_name(name: &[u8]) -> Syntax {
         let extension = name.rsplit(|byte| *byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
         let is_markdown = matches!(&*extension, b"md" | b"markdown" | b"mdx" | b"mkd");
         if is_markdown && name.contains(&b'.') { Syntax::Markdown } else { Syntax::Plain }
@@ -68,8 +68,8 @@ impl PassageKey {
     }
 
     /// Returns the key of a passage's text: equal texts have one key, whatever files they are in.
-    pub fn of(text: &str) -> PassageKey {
-        let hash = Hash::of(&PASSAGE_CONTEXT, text.as_bytes());
+    pub fn from_text(text: &str) -> PassageKey {
+        let hash = Hash::digest(&PASSAGE_CONTEXT, text.as_bytes());
         PassageKey(hash.0.first_chunk().copied().unwrap_or_default())
     }
 }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn markdown_is_told_by_its_name() {
-        let markdown = |name: &str| Syntax::of_name(name.as_bytes()) == Syntax::Markdown;
+        let markdown = |name: &str| Syntax::from_file_name(name.as_bytes()) == Syntax::Markdown;
         assert!(markdown("a.md") && markdown("a.b.MD") && markdown(".markdown"));
         assert!(!markdown("md") && !markdown("a.rs") && !markdown("a.md.txt"));
     }

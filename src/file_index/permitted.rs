@@ -153,7 +153,7 @@ impl PermittedFiles {
             TreeError::Segment(error) => error,
             error => SegmentError::Damaged { name: "of a file".to_owned(), reason: error.to_string() },
         })?;
-        let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::of(text) == place.key);
+        let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::from_text(text) == place.key);
         text.ok_or_else(|| segment.mark_broken("a passage is not that of the file"))
     }
 }

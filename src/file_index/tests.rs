@@ -16,7 +16,7 @@ fn contents(texts: &[String]) -> Vec<IndexableContent> {
         let make = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
         let inode = tree.apply(&make, Time(0), &NoPacks).unwrap().inode;
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(0), &NoPacks).unwrap();
-        IndexableContent::of(tree.node(inode).unwrap()).unwrap()
+        IndexableContent::from_node(tree.node(inode).unwrap()).unwrap()
     };
     texts.iter().enumerate().map(&mut add).collect()
 }

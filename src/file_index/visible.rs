@@ -229,7 +229,7 @@ impl VisibleFiles {
     pub fn pending(&self) -> impl Iterator<Item = IndexableContent> {
         self.pending.iter().filter_map(|key| {
             let inode = self.files.get(key)?.iter().next()?;
-            IndexableContent::of(self.tree.node(inode).ok()?)
+            IndexableContent::from_node(self.tree.node(inode).ok()?)
         })
     }
 
@@ -280,7 +280,7 @@ impl VisibleFiles {
             false => _ = self.restricted.remove(&inode),
         }
         let shown = node.filter(|node| node.nlink() > 0 && !self.is_hidden(inode, node));
-        let new_key = shown.and_then(IndexableContent::of).map(|content| content.key);
+        let new_key = shown.and_then(IndexableContent::from_node).map(|content| content.key);
         let old_key = self.keys.get(&inode).copied();
         // A change of attributes or names alone leaves the passages as they are.
         if old_key == new_key {

@@ -43,7 +43,7 @@ pub struct Attr {
 
 impl Attr {
     /// Returns attributes of what is generated or in RAM: everything follows from these.
-    pub(super) fn plain(ino: u64, directory: bool, modified: Time, (uid, gid): (u32, u32)) -> Attr {
+    pub(super) fn generated(ino: u64, directory: bool, modified: Time, (uid, gid): (u32, u32)) -> Attr {
         Attr {
             ino,
             kind: if directory { FileKind::Directory } else { FileKind::File },

@@ -24,7 +24,7 @@ impl CountedBuffer {
     }
 
     /// Takes bytes over that were made already. EDQUOT or ENOSPC where they are too many.
-    pub fn of(budget: &Arc<Budget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
+    pub fn from_bytes(budget: &Arc<Budget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         let reservation = budget.reserve(uid, bytes.capacity() as u64).map_err(Error::from)?;
         Ok(CountedBuffer { bytes, reservation })
     }
@@ -129,7 +129,7 @@ mod tests {
     fn all_users_together_are_enospc() {
         let budget = Arc::new(Budget::default());
         budget.limit(1000, 800);
-        let _one = CountedBuffer::of(&budget, 1, vec![0; 800]).unwrap_or_else(|_| panic!());
+        let _one = CountedBuffer::from_bytes(&budget, 1, vec![0; 800]).unwrap_or_else(|_| panic!());
         assert_eq!(CountedBuffer::new(&budget, 2).extend(&[0; 201]).unwrap_err().errno(), Errno::ENOSPC);
     }
 }

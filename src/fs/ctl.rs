@@ -85,7 +85,7 @@ impl Ctl {
 /// Has the `ctl` of a branch show its caller a line that was asked for elsewhere.
 pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
     // What was done is done, whether or not there is room for its answer.
-    if let Ok(answer) = CountedBuffer::of(mount.memory.budget(), caller.uid, line.into_bytes()) {
+    if let Ok(answer) = CountedBuffer::from_bytes(mount.memory.budget(), caller.uid, line.into_bytes()) {
         mount.answers.insert(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
     }
 }

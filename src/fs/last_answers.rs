@@ -139,7 +139,7 @@ mod tests {
     use crate::sync::Budget;
 
     fn answer(length: usize) -> QueuedAnswer {
-        let counted = CountedBuffer::of(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
+        let counted = CountedBuffer::from_bytes(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
         Arc::new(Mutex::new(counted.unwrap_or_else(|_| panic!())))
     }
 

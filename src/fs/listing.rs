@@ -56,7 +56,7 @@ impl Filesystem {
 
     /// Returns the entry of `.` or `..`, of which the kernel takes no attribute.
     fn dot(&self, node: &FsNode) -> EntryAttr {
-        let attr = Attr::plain(self.nodes.number(node), true, Time::default(), (0, 0));
+        let attr = Attr::generated(self.nodes.number(node), true, Time::default(), (0, 0));
         EntryAttr { attr, generation: 0, lifetime: attr.lifetime }
     }
 }

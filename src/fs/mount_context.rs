@@ -241,7 +241,7 @@ impl OpenContext {
 
     /// Counts bytes that were made for the caller. EDQUOT or ENOSPC where they are too many.
     pub fn counted(&self, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
-        CountedBuffer::of(self.memory().budget(), self.caller.uid, bytes)
+        CountedBuffer::from_bytes(self.memory().budget(), self.caller.uid, bytes)
     }
 
     /// Returns who opened the file, as the lineage names him.

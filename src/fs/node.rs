@@ -157,7 +157,7 @@ pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
 
 impl FsNode {
     /// Returns the directory of a view; `taken` as of [`FsNode::Checkpoint`].
-    pub fn of_view(view: &View, taken: Time) -> FsNode {
+    pub fn from_view(view: &View, taken: Time) -> FsNode {
         match view {
             View::Branch(branch) => FsNode::Branch(*branch),
             View::Checkpoint(branch, label) => FsNode::Checkpoint { branch: *branch, label: label.clone(), taken },
@@ -286,7 +286,7 @@ mod tests {
         let (branch, checkpoint) = (View::Branch(BranchId(7)), View::Checkpoint(BranchId(7), "v1".into()));
         assert_eq!(FsNode::Record(branch.clone(), "a".into()).path(), "vectors/a.json");
         assert_eq!(FsNode::Record(checkpoint.clone(), "a".into()).path(), "checkpoints/v1/vectors/a.json");
-        assert_eq!(FsNode::of_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
+        assert_eq!(FsNode::from_view(&checkpoint, Time(1)).path(), "checkpoints/v1");
         assert_eq!(FsNode::Setting(branch.clone(), Setting::Strategy).path(), "config/strategy");
         assert_eq!(FsNode::Export(branch, Export::Vectors).path(), "export/vectors.npy");
     }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_checkpoint_taken_again_is_another_node() {
         let view = View::Checkpoint(BranchId(1), "v1".into());
-        assert_ne!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(2)).fingerprint());
-        assert_eq!(FsNode::of_view(&view, Time(1)).fingerprint(), FsNode::of_view(&view, Time(1)).fingerprint());
+        assert_ne!(FsNode::from_view(&view, Time(1)).fingerprint(), FsNode::from_view(&view, Time(2)).fingerprint());
+        assert_eq!(FsNode::from_view(&view, Time(1)).fingerprint(), FsNode::from_view(&view, Time(1)).fingerprint());
     }
 }

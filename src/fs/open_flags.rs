@@ -30,7 +30,7 @@ impl OpenFlags {
     }
 
     /// Takes the flags as the kernel sends them.
-    pub fn of(flags: i32) -> OpenFlags {
+    pub fn from_bits(flags: i32) -> OpenFlags {
         let has = |flag| flags & flag != 0;
         let write = flags & libc::O_ACCMODE != libc::O_RDONLY;
         OpenFlags {

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn buffer(bytes: &[u8]) -> Buffer {
-        Buffer::new(CountedBuffer::of(&Arc::default(), 7, bytes.to_vec()).unwrap_or_else(|_| panic!()))
+        Buffer::new(CountedBuffer::from_bytes(&Arc::default(), 7, bytes.to_vec()).unwrap_or_else(|_| panic!()))
     }
 
     #[test]

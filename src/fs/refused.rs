@@ -30,7 +30,7 @@ impl LineRest {
     }
 
     /// Returns what ends a line; nothing where no line ends.
-    fn of_first_line(data: &[u8]) -> Option<LineRest> {
+    fn from_first_line(data: &[u8]) -> Option<LineRest> {
         let end = data.iter().position(|byte| *byte == b'\n')?;
         Some(LineRest::new(&data[..=end]))
     }
@@ -43,7 +43,7 @@ impl LineRest {
 impl RefusedLine {
     /// Notes that a request with `data`, which went on with the line, was refused.
     pub fn new(failure: Failure, data: &[u8]) -> RefusedLine {
-        RefusedLine { failure, remainder: LineRest::of_first_line(data), is_told: false }
+        RefusedLine { failure, remainder: LineRest::from_first_line(data), is_told: false }
     }
 
     /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
@@ -52,7 +52,7 @@ impl RefusedLine {
         if self.remainder.as_ref().is_some_and(|rest| !rest.begins(data)) {
             return None;
         }
-        self.remainder = LineRest::of_first_line(data);
+        self.remainder = LineRest::from_first_line(data);
         self.is_told = true;
         Some(self.failure.clone())
     }

@@ -7,6 +7,6 @@ use crate::memory::{Error, Query};
 /// Asks a text query in the name of who opened the file, and returns the answer. Fails with the error of the query, or
 /// of the search.
 pub(super) fn answer(context: &OpenContext, text: &str) -> Result<Vec<u8>, Failure> {
-    let query = Query::of_text(text).map_err(Error::from)?;
+    let query = Query::from_text(text).map_err(Error::from)?;
     Ok(context.memory().ask_for(&context.file_reader(), &context.view, &query)?.to_lines(0).into_bytes())
 }

@@ -264,7 +264,7 @@ mod tests {
     const ME: Caller = Caller { uid: 1, gid: 1, pid: 0 };
 
     fn create(files: &Temporaries, name: &str, bytes: &[u8]) -> Arc<Temporary> {
-        let bytes = CountedBuffer::of(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();
+        let bytes = CountedBuffer::from_bytes(&Arc::default(), ME.uid, bytes.to_vec()).unwrap();
         files.create(OsStr::new(name), bytes, 0o600, ME, Time(0)).unwrap()
     }
 

@@ -17,7 +17,7 @@ pub(super) enum VectorsName {
 
 impl VectorsName {
     /// Tells what a name means. That of a record may still be no valid id.
-    pub fn of(name: &OsStr) -> VectorsName {
+    pub fn parse(name: &OsStr) -> VectorsName {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(b".") || bytes.ends_with(b"~") {
             return VectorsName::Backup;
@@ -49,7 +49,7 @@ mod tests {
 
     fn all(names: &[&str], kind: VectorsName) {
         for name in names {
-            assert_eq!(VectorsName::of(OsStr::new(name)), kind, "{name}");
+            assert_eq!(VectorsName::parse(OsStr::new(name)), kind, "{name}");
         }
     }
 
@@ -69,7 +69,7 @@ mod tests {
             &["a.json.tmp", "a.json.abcde", "a.json.0123456789abc", "a.json.bak.xx", "a.json.abcdef x"],
             VectorsName::Other,
         );
-        assert_eq!(VectorsName::of(OsStr::from_bytes(b"\xff.json")), VectorsName::Record);
-        assert_eq!(VectorsName::of(OsStr::from_bytes(b"\xff")), VectorsName::Other);
+        assert_eq!(VectorsName::parse(OsStr::from_bytes(b"\xff.json")), VectorsName::Record);
+        assert_eq!(VectorsName::parse(OsStr::from_bytes(b"\xff")), VectorsName::Other);
     }
 }

@@ -99,7 +99,7 @@ impl fuser::Filesystem for Adapter {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let caller = caller(request);
         let lookup = move |fs: &Filesystem, name: &OsStr| fs.lookup(caller, parent.0, name);
-        self.dispatcher.serve(Call::of("lookup", request), name, lookup, |found| answer_entry(reply, found));
+        self.dispatcher.serve(Call::new("lookup", request), name, lookup, |found| answer_entry(reply, found));
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
@@ -109,7 +109,7 @@ impl fuser::Filesystem for Adapter {
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let (caller, handle) = (caller(request), handle.map(|handle| handle.0));
         let look = move |fs: &Filesystem| fs.getattr(caller, ino.0, handle);
-        self.serve(Call::of("getattr", request), look, |attr| answer_attr(reply, attr));
+        self.serve(Call::new("getattr", request), look, |attr| answer_attr(reply, attr));
     }
 
     fn setattr(
@@ -134,19 +134,19 @@ impl fuser::Filesystem for Adapter {
         let changes = AttrChanges { mode, uid, gid, size, accessed, modified };
         let (caller, handle) = (caller(request), handle.map(|handle| handle.0));
         let set = move |fs: &Filesystem| fs.setattr(caller, ino.0, changes, handle);
-        self.serve(Call::of("setattr", request), set, |attr| answer_attr(reply, attr));
+        self.serve(Call::new("setattr", request), set, |attr| answer_attr(reply, attr));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let caller = caller(request);
         let make = move |fs: &Filesystem, name: &OsStr| fs.mkdir(caller, parent.0, name, mode & !umask);
-        self.dispatcher.serve(Call::of("mkdir", request), name, make, |made| answer_entry(reply, made));
+        self.dispatcher.serve(Call::new("mkdir", request), name, make, |made| answer_entry(reply, made));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let caller = caller(request);
         let remove = move |fs: &Filesystem, name: &OsStr| fs.rmdir(caller, parent.0, name);
-        let (call, reply) = (Call::of("rmdir", request), |removed| answer(reply, removed));
+        let (call, reply) = (Call::new("rmdir", request), |removed| answer(reply, removed));
         if self.fs.may_block(parent.0) {
             // The kernel forgets what was open in a branch before this returns.
             let name = name.to_owned();
@@ -159,7 +159,7 @@ impl fuser::Filesystem for Adapter {
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let caller = caller(request);
         let remove = move |fs: &Filesystem, name: &OsStr| fs.unlink(caller, parent.0, name);
-        self.dispatcher.serve(Call::of("unlink", request), name, remove, |removed| answer(reply, removed));
+        self.dispatcher.serve(Call::new("unlink", request), name, remove, |removed| answer(reply, removed));
     }
 
     fn rename(
@@ -175,7 +175,7 @@ impl fuser::Filesystem for Adapter {
         let (caller, flags) = (caller(request), flags.bits());
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         let rename = move |fs: &Filesystem| fs.rename(caller, (parent.0, &name), (new_parent.0, &new_name), flags);
-        let (call, reply) = (Call::of("rename", request), |renamed| answer(reply, renamed));
+        let (call, reply) = (Call::new("rename", request), |renamed| answer(reply, renamed));
         if self.fs.may_block(parent.0) {
             // A rename may be a merge, which takes long.
             self.dispatcher.serve_long(call, rename, reply);
@@ -196,28 +196,28 @@ impl fuser::Filesystem for Adapter {
     ) {
         let caller = caller(request);
         let make = move |fs: &Filesystem, name: &OsStr| fs.mknod(caller, parent.0, name, mode & !umask, rdev);
-        self.dispatcher.serve(Call::of("mknod", request), name, make, |made| answer_entry(reply, made));
+        self.dispatcher.serve(Call::new("mknod", request), name, make, |made| answer_entry(reply, made));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (caller, name) = (caller(request), name.to_owned());
         let make = move |fs: &Filesystem, target: &Path| fs.symlink(caller, parent.0, &name, target.as_os_str());
-        self.dispatcher.serve(Call::of("symlink", request), target, make, |made| answer_entry(reply, made));
+        self.dispatcher.serve(Call::new("symlink", request), target, make, |made| answer_entry(reply, made));
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(Call::of("readlink", request), move |fs| fs.readlink(ino.0), |target| answer_data(reply, target));
+        self.serve(Call::new("readlink", request), move |fs| fs.readlink(ino.0), |target| answer_data(reply, target));
     }
 
     fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let caller = caller(request);
         let link = move |fs: &Filesystem, name: &OsStr| fs.link(caller, ino.0, parent.0, name);
-        self.dispatcher.serve(Call::of("link", request), name, link, |made| answer_entry(reply, made));
+        self.dispatcher.serve(Call::new("link", request), name, link, |made| answer_entry(reply, made));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (caller, direct_write_invalidates, call) =
-            (caller(request), self.direct_write_invalidates, Call::of("open", request));
+            (caller(request), self.direct_write_invalidates, Call::new("open", request));
         let open = move |fs: &Filesystem| {
             let handle = fs.open(caller, ino.0, flags.0)?;
             Ok((handle, open_flags(fs, direct_write_invalidates, handle)))
@@ -245,7 +245,7 @@ impl fuser::Filesystem for Adapter {
             let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
             Ok((entry, handle, open_flags(fs, direct_write_invalidates, handle)))
         };
-        self.dispatcher.serve(Call::of("create", request), name, create, |created| answer_created(reply, created));
+        self.dispatcher.serve(Call::new("create", request), name, create, |created| answer_created(reply, created));
     }
 
     fn read(
@@ -260,7 +260,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let read = move |fs: &Filesystem| fs.read(handle.0, offset, size);
-        self.on_handle(Call::of("read", request), handle, read, |bytes| answer_data(reply, bytes));
+        self.on_handle(Call::new("read", request), handle, read, |bytes| answer_data(reply, bytes));
     }
 
     fn write(
@@ -288,7 +288,7 @@ impl fuser::Filesystem for Adapter {
             }
             Ok(taken)
         };
-        let (call, reply) = (Call::of("write", request), |written| answer_written(reply, written));
+        let (call, reply) = (Call::new("write", request), |written| answer_written(reply, written));
         if lasts || self.fs.takes_long(handle.0) {
             let data = data.to_vec();
             self.dispatcher.serve_long(call, move |fs| write(fs, &data), reply);
@@ -299,12 +299,12 @@ impl fuser::Filesystem for Adapter {
 
     fn flush(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
         let flush = move |fs: &Filesystem| fs.flush(handle.0);
-        self.on_handle(Call::of("flush", request), handle, flush, |flushed| answer(reply, flushed));
+        self.on_handle(Call::new("flush", request), handle, flush, |flushed| answer(reply, flushed));
     }
 
     fn fsync(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let sync = move |fs: &Filesystem| fs.fsync(handle.0);
-        self.dispatcher.serve_long(Call::of("fsync", request), sync, |synced| answer(reply, synced));
+        self.dispatcher.serve_long(Call::new("fsync", request), sync, |synced| answer(reply, synced));
     }
 
     fn release(
@@ -321,13 +321,13 @@ impl fuser::Filesystem for Adapter {
             fs.release(handle.0);
             Ok(())
         };
-        self.serve(Call::of("release", request), release, |released| answer(reply, released));
+        self.serve(Call::new("release", request), release, |released| answer(reply, released));
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let caller = caller(request);
         let open = move |fs: &Filesystem| Ok((fs.opendir(caller, ino.0)?, FopenFlags::empty()));
-        self.serve(Call::of("opendir", request), open, |opened| answer_open(reply, opened));
+        self.serve(Call::new("opendir", request), open, |opened| answer_open(reply, opened));
     }
 
     fn readdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
@@ -335,7 +335,7 @@ impl fuser::Filesystem for Adapter {
             let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, kind(what), name);
             fs.readdir(handle.0, offset, &mut sink)
         };
-        self.fill(Call::of("readdir", request), reply, read, |reply, outcome| match outcome {
+        self.fill(Call::new("readdir", request), reply, read, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         });
@@ -356,7 +356,7 @@ impl fuser::Filesystem for Adapter {
             };
             fs.readdirplus(handle.0, offset, &mut sink)
         };
-        self.fill(Call::of("readdirplus", request), reply, read, |reply, outcome| match outcome {
+        self.fill(Call::new("readdirplus", request), reply, read, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         });
@@ -367,16 +367,16 @@ impl fuser::Filesystem for Adapter {
             fs.release(handle.0);
             Ok(())
         };
-        self.serve(Call::of("releasedir", request), release, |released| answer(reply, released));
+        self.serve(Call::new("releasedir", request), release, |released| answer(reply, released));
     }
 
     fn fsyncdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let sync = move |fs: &Filesystem| fs.fsyncdir(handle.0);
-        self.dispatcher.serve_long(Call::of("fsyncdir", request), sync, |synced| answer(reply, synced));
+        self.dispatcher.serve_long(Call::new("fsyncdir", request), sync, |synced| answer(reply, synced));
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.serve(Call::of("statfs", request), move |fs| fs.statfs(ino.0), |space| answer_space(reply, space));
+        self.serve(Call::new("statfs", request), move |fs| fs.statfs(ino.0), |space| answer_space(reply, space));
     }
 
     fn poll(
@@ -412,24 +412,24 @@ impl fuser::Filesystem for Adapter {
     ) {
         let (caller, name) = (caller(request), name.to_owned());
         let set = move |fs: &Filesystem, value: &[u8]| fs.setxattr(caller, ino.0, &name, value, flags);
-        self.dispatcher.serve(Call::of("setxattr", request), value, set, |set| answer(reply, set));
+        self.dispatcher.serve(Call::new("setxattr", request), value, set, |set| answer(reply, set));
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let get = move |fs: &Filesystem, name: &OsStr| fs.getxattr(ino.0, name);
-        self.dispatcher.serve(Call::of("getxattr", request), name, get, move |value| answer_xattr(reply, size, value));
+        self.dispatcher.serve(Call::new("getxattr", request), name, get, move |value| answer_xattr(reply, size, value));
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = caller(request);
         let list = move |fs: &Filesystem| fs.listxattr(caller, ino.0);
-        self.serve(Call::of("listxattr", request), list, move |names| answer_xattr(reply, size, names));
+        self.serve(Call::new("listxattr", request), list, move |names| answer_xattr(reply, size, names));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let caller = caller(request);
         let remove = move |fs: &Filesystem, name: &OsStr| fs.removexattr(caller, ino.0, name);
-        self.dispatcher.serve(Call::of("removexattr", request), name, remove, |removed| answer(reply, removed));
+        self.dispatcher.serve(Call::new("removexattr", request), name, remove, |removed| answer(reply, removed));
     }
 
     fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
@@ -443,7 +443,7 @@ impl fuser::Filesystem for Adapter {
         // An offset that does not fit lies behind the end of any file.
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
         let seek = move |fs: &Filesystem| fs.seek(ino.0, handle.0, offset, whence);
-        self.serve(Call::of("lseek", request), seek, |found| match found {
+        self.serve(Call::new("lseek", request), seek, |found| match found {
             Ok(found) => reply.offset(found.cast_signed()),
             Err(error) => reply.error(error),
         });
@@ -464,7 +464,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let (from, to) = ((from_handle.0, from_offset), (to_handle.0, to_offset));
         let copy = move |fs: &Filesystem| fs.copy_range(from, to, length);
-        self.dispatcher.serve_long(Call::of("copy_file_range", request), copy, |copied| answer_written(reply, copied));
+        self.dispatcher.serve_long(Call::new("copy_file_range", request), copy, |copied| answer_written(reply, copied));
     }
 
     fn fallocate(
@@ -478,7 +478,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let allocate = move |fs: &Filesystem| fs.fallocate(handle.0, offset, length, mode);
-        self.dispatcher.serve_long(Call::of("fallocate", request), allocate, |done| answer(reply, done));
+        self.dispatcher.serve_long(Call::new("fallocate", request), allocate, |done| answer(reply, done));
     }
 
     fn ioctl(

@@ -30,7 +30,7 @@ pub(super) struct Call {
 
 impl Call {
     /// Takes the user from the request; `name` is the operation's, for the log.
-    pub fn of(name: &'static str, request: &Request) -> Call {
+    pub fn new(name: &'static str, request: &Request) -> Call {
         Call { name, uid: request.uid() }
     }
 }

@@ -137,7 +137,7 @@ impl Journal {
             Ok(file)
         };
         match make() {
-            Ok(file) => Ok(Journal::over(number, path, file.into(), FILE_HEADER_BYTES)),
+            Ok(file) => Ok(Journal::resume(number, path, file.into(), FILE_HEADER_BYTES)),
             Err(source) => {
                 // What was left must not stand in the way of the next try; it holds nothing.
                 let _ = disk.remove(&path).and_then(|()| disk.sync_dir("journal"));
@@ -147,7 +147,7 @@ impl Journal {
     }
 
     /// Continues a file whose first `length` bytes were replayed.
-    pub(super) fn over(number: u64, path: String, file: Arc<dyn DiskFile>, length: u64) -> Journal {
+    pub(super) fn resume(number: u64, path: String, file: Arc<dyn DiskFile>, length: u64) -> Journal {
         Journal {
             number,
             path,

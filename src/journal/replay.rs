@@ -95,15 +95,15 @@ impl Replay {
     ///
     /// [`JournalError::Damaged`] where its first 16 bytes are not those of a journal file of that number.
     pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
-        Replay::over(number, disk.open(&Journal::path_of(number)))
+        Replay::new(number, disk.open(&Journal::path_of(number)))
     }
 
     /// Opens the file with that number to continue it after the replay. Fails as [`Replay::open`] does.
     pub fn open_to_continue(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
-        Replay::over(number, disk.open_write(&Journal::path_of(number)))
+        Replay::new(number, disk.open_write(&Journal::path_of(number)))
     }
 
-    fn over(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
+    fn new(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
         let path = Journal::path_of(number);
         let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
         let file: Arc<dyn DiskFile> = file.map_err(io)?.into();
@@ -237,7 +237,7 @@ impl Replay {
             self.window.clear();
         }
         self.rewrite_unflushed()?;
-        Ok(Journal::over(self.number, self.path, self.file, self.length))
+        Ok(Journal::resume(self.number, self.path, self.file, self.length))
     }
 
     fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {

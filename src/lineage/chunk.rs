@@ -25,7 +25,7 @@ impl EntryChunkWriter {
         if self.count == 0 {
             self.out.hash(&signed.entry.prev).hash(&signed.entry.key);
         }
-        let fields = SharedFields::of(&signed.entry);
+        let fields = SharedFields::from_entry(&signed.entry);
         match self.fields.iter().position(|known| *known == fields) {
             Some(number) => {
                 self.out.number(number as u64);

@@ -23,7 +23,7 @@ pub struct SharedFields {
 
 impl SharedFields {
     /// Copies them out of an entry; the texts stay shared with it.
-    pub fn of(entry: &Entry) -> SharedFields {
+    pub fn from_entry(entry: &Entry) -> SharedFields {
         SharedFields {
             branch: entry.branch.clone(),
             branch_id: entry.branch_id,

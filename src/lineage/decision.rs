@@ -50,7 +50,7 @@ impl LostPart {
     }
 
     fn hash(&self) -> Hash {
-        self.purged.unwrap_or_else(|| Hash::of(&LOST_CONTEXT, self.text.as_bytes()))
+        self.purged.unwrap_or_else(|| Hash::digest(&LOST_CONTEXT, self.text.as_bytes()))
     }
 
     /// Returns the part with blanks for its text, and with the hash that was signed.

@@ -77,7 +77,7 @@ impl MergeDetail {
 
 impl Detail {
     /// Returns a detail that names the first of some items, as many as an entry has room for.
-    pub fn of_items<T: Into<Arc<str>>>(items: impl IntoIterator<Item = T>) -> Detail {
+    pub fn from_items<T: Into<Arc<str>>>(items: impl IntoIterator<Item = T>) -> Detail {
         let mut bytes = 0;
         let fits = |item: &Arc<str>| {
             bytes += item.len();
@@ -157,7 +157,7 @@ impl Entry {
 
     /// Returns the entry's own hash: that of its canonical bytes.
     pub fn hash(&self) -> Hash {
-        Hash::of(&CONTEXT, &self.canonical_bytes())
+        Hash::digest(&CONTEXT, &self.canonical_bytes())
     }
 
     /// Returns whether the entry belongs to a merge into its parent.

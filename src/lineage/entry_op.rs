@@ -87,7 +87,7 @@ struct OpFacts {
 }
 
 impl OpFacts {
-    const fn of(name: &'static str) -> OpFacts {
+    const fn new(name: &'static str) -> OpFacts {
         OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false }
     }
 
@@ -107,39 +107,39 @@ impl OpFacts {
 impl EntryOp {
     const fn facts(self) -> OpFacts {
         match self {
-            EntryOp::Root => OpFacts::of("root"),
-            EntryOp::Fork => OpFacts::of("fork").told(),
-            EntryOp::Commit => OpFacts::of("commit"),
-            EntryOp::Checkpoint => OpFacts::of("checkpoint"),
-            EntryOp::Uncheckpoint => OpFacts::of("uncheckpoint"),
-            EntryOp::Rollback => OpFacts::of("rollback"),
-            EntryOp::Pull => OpFacts::of("pull"),
-            EntryOp::Promote => OpFacts::of("promote").told(),
-            EntryOp::Merge => OpFacts::of("merge").told(),
-            EntryOp::Discard => OpFacts::of("discard").told_without_head(),
-            EntryOp::Rename => OpFacts::of("rename").label("renamed_from").told_without_head(),
-            EntryOp::Config => OpFacts::of("config").label("setting"),
-            EntryOp::Resolve => OpFacts::of("resolve").label("id"),
-            EntryOp::Refuse => OpFacts::of("refuse").told_without_head(),
-            EntryOp::User => OpFacts::of("user"),
-            EntryOp::Files => OpFacts::of("files"),
-            EntryOp::Clock => OpFacts::of("clock"),
-            EntryOp::Owner => OpFacts::of("owner"),
-            EntryOp::Purge => OpFacts::of("purge"),
-            EntryOp::Archive => OpFacts::of("archive").label("last_archived"),
-            EntryOp::Embedder => OpFacts::of("embedder").label("embedder"),
-            EntryOp::Revert => OpFacts::of("revert"),
-            EntryOp::KeptDropped => OpFacts::of("kept_dropped"),
-            EntryOp::Import => OpFacts::of("import").label("imported"),
-            EntryOp::Append => OpFacts::of("append"),
-            EntryOp::ArchiveLog => OpFacts::of("archive_log").label("last_archived"),
-            EntryOp::LeaseLost => OpFacts::of("lease_lost").told_without_head(),
-            EntryOp::FreeAgent => OpFacts::of("free_agent").label("agent_name"),
-            EntryOp::BarAgent => OpFacts::of("bar_agent").label("agent_name"),
-            EntryOp::Propose => OpFacts::of("propose").told_without_head(),
-            EntryOp::Withdraw => OpFacts::of("withdraw").told_without_head(),
-            EntryOp::Approve => OpFacts::of("approve").label("proposal"),
-            EntryOp::Reject => OpFacts::of("reject").label("proposal"),
+            EntryOp::Root => OpFacts::new("root"),
+            EntryOp::Fork => OpFacts::new("fork").told(),
+            EntryOp::Commit => OpFacts::new("commit"),
+            EntryOp::Checkpoint => OpFacts::new("checkpoint"),
+            EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint"),
+            EntryOp::Rollback => OpFacts::new("rollback"),
+            EntryOp::Pull => OpFacts::new("pull"),
+            EntryOp::Promote => OpFacts::new("promote").told(),
+            EntryOp::Merge => OpFacts::new("merge").told(),
+            EntryOp::Discard => OpFacts::new("discard").told_without_head(),
+            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").told_without_head(),
+            EntryOp::Config => OpFacts::new("config").label("setting"),
+            EntryOp::Resolve => OpFacts::new("resolve").label("id"),
+            EntryOp::Refuse => OpFacts::new("refuse").told_without_head(),
+            EntryOp::User => OpFacts::new("user"),
+            EntryOp::Files => OpFacts::new("files"),
+            EntryOp::Clock => OpFacts::new("clock"),
+            EntryOp::Owner => OpFacts::new("owner"),
+            EntryOp::Purge => OpFacts::new("purge"),
+            EntryOp::Archive => OpFacts::new("archive").label("last_archived"),
+            EntryOp::Embedder => OpFacts::new("embedder").label("embedder"),
+            EntryOp::Revert => OpFacts::new("revert"),
+            EntryOp::KeptDropped => OpFacts::new("kept_dropped"),
+            EntryOp::Import => OpFacts::new("import").label("imported"),
+            EntryOp::Append => OpFacts::new("append"),
+            EntryOp::ArchiveLog => OpFacts::new("archive_log").label("last_archived"),
+            EntryOp::LeaseLost => OpFacts::new("lease_lost").told_without_head(),
+            EntryOp::FreeAgent => OpFacts::new("free_agent").label("agent_name"),
+            EntryOp::BarAgent => OpFacts::new("bar_agent").label("agent_name"),
+            EntryOp::Propose => OpFacts::new("propose").told_without_head(),
+            EntryOp::Withdraw => OpFacts::new("withdraw").told_without_head(),
+            EntryOp::Approve => OpFacts::new("approve").label("proposal"),
+            EntryOp::Reject => OpFacts::new("reject").label("proposal"),
         }
     }
 

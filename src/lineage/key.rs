@@ -125,7 +125,7 @@ impl PublicKey {
 
     /// Returns the hash that entries name the key by.
     pub fn hash(&self) -> Hash {
-        Hash::of(&CONTEXT, self.0.as_bytes())
+        Hash::digest(&CONTEXT, self.0.as_bytes())
     }
 
     /// Returns whether `signature` over `hash` was made by this key (strict verification).
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn a_signature_holds_for_its_hash_and_key_alone() {
         let key = Key::from_seed(&[1; 32]);
-        let hash = Hash::of(&Context::new("test"), b"entry");
+        let hash = Hash::digest(&Context::new("test"), b"entry");
         let signature = key.sign(&hash);
         assert!(key.public().verifies(&hash, &signature));
-        assert!(!key.public().verifies(&Hash::of(&Context::new("test"), b"other"), &signature));
+        assert!(!key.public().verifies(&Hash::digest(&Context::new("test"), b"other"), &signature));
         assert!(!Key::from_seed(&[2; 32]).public().verifies(&hash, &signature));
     }
 

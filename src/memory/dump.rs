@@ -106,7 +106,7 @@ impl Memory {
     pub fn own_log(&self, branch: BranchId) -> Result<Option<OwnLog>, Error> {
         let catalog = self.catalog();
         let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
-        Ok(Some(OwnLog::of(catalog.branch(log)?)))
+        Ok(Some(OwnLog::from_branch(catalog.branch(log)?)))
     }
 
     /// Begins to give a branch without a log one that was written elsewhere. Its entries are given to the
@@ -126,12 +126,12 @@ impl Memory {
     pub fn own_closed_logs(&self, branch: BranchId) -> Result<Vec<(Arc<str>, OwnLog)>, Error> {
         let catalog = self.catalog();
         let logs = catalog.branch(branch)?.closed_logs.iter();
-        logs.map(|(name, log)| Ok((name.clone(), OwnLog::of(catalog.branch(*log)?)))).collect()
+        logs.map(|(name, log)| Ok((name.clone(), OwnLog::from_branch(catalog.branch(*log)?)))).collect()
     }
 }
 
 impl OwnLog {
-    fn of(log: &Branch) -> OwnLog {
+    fn from_branch(log: &Branch) -> OwnLog {
         let SharedLogTotals { entries, archived, .. } = log.log_totals.unwrap_or_default();
         OwnLog { records: Snapshot::new(log.state.clone()), entries, archived }
     }

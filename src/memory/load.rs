@@ -217,7 +217,7 @@ impl JournalReading<'_> {
             return Ok(());
         }
         let (reader, mut seq) =
-            (HistoryReader::of(&self.source.segments.blobs, self.history.snapshot()), self.sealed + 1);
+            (HistoryReader::new(&self.source.segments.blobs, self.history.snapshot()), self.sealed + 1);
         while seq < self.log_tail.seq && reader.entry(seq)?.verifies(self.source.public_key) {
             seq += 1;
         }

@@ -75,7 +75,7 @@ fn write(disk: &dyn Disk, lost: &[LostTemporary]) -> std::io::Result<()> {
     for file in lost {
         payload.number(file.branch.0).number(u64::from(file.uid)).signed(file.time.0).text(&file.name);
     }
-    let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, payload.as_slice()).0, payload.as_slice()].concat();
+    let bytes = [&MAGIC[..], &Hash::digest(&CONTEXT, payload.as_slice()).0, payload.as_slice()].concat();
     // A crash may have left it, and `create` refuses a name that is taken.
     if disk.list("")?.iter().any(|name| name == NEW_PATH) {
         disk.remove(NEW_PATH)?;
@@ -91,7 +91,7 @@ fn write(disk: &dyn Disk, lost: &[LostTemporary]) -> std::io::Result<()> {
 fn read(bytes: &[u8]) -> Result<Vec<LostTemporary>, Error> {
     let checked = || {
         let (hash, payload) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;
-        (Hash::of(&CONTEXT, payload).0 == hash).then_some(payload)
+        (Hash::digest(&CONTEXT, payload).0 == hash).then_some(payload)
     };
     let damaged = || Error::damaged(format!("the file {PATH} is not what was written; remove it"));
     // The hash first, so that a count or a length that is read here is one that was written.

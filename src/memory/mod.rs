@@ -131,7 +131,7 @@ pub struct BranchEvent {
 pub const KEPT_DROPPED: &str = "kept_dropped";
 
 impl BranchEvent {
-    fn of_root(branch: BranchId, op: &'static str) -> BranchEvent {
+    fn for_root(branch: BranchId, op: &'static str) -> BranchEvent {
         BranchEvent { branch, parent: None, op, files: Vec::new(), previous: Vec::new() }
     }
 

@@ -97,7 +97,7 @@ impl Memory {
         let (signing_key, public_key) = read_keys(&*disk)?;
         // An empty store opens nothing in there; what has the place of the folder is refused all the same.
         disk.list(segment::FOLDER).map_err(|error| Error::io("the folder of segments could not be read", error))?;
-        let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), false);
+        let segments = Segments::new(BlobStore::open_existing(disk.clone(), segment::FOLDER), false);
         let is_read_write = mode != OpenMode::ReadOnly;
         let trees = TreeStore::new(disk.clone(), false);
         let source = LoadSource {
@@ -207,7 +207,7 @@ static HOLDER_CONTEXT: Context = Context::new("engramfs 2026 lock holder v1");
 
 /// Returns what the file `lock` holds: who has the store, and a check of it.
 fn signed_holder(holder: &str) -> String {
-    format!("{holder} #{}", Hash::of(&HOLDER_CONTEXT, holder.as_bytes()).short())
+    format!("{holder} #{}", Hash::digest(&HOLDER_CONTEXT, holder.as_bytes()).short())
 }
 
 /// Returns whether the text of the file `lock` is empty or what a holder wrote.

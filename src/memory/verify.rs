@@ -66,7 +66,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     {
         return Err(Error::damaged("the store is signed by another key than the one given"));
     }
-    let segments = Segments::new(BlobStore::over(disk.clone(), segment::FOLDER), true);
+    let segments = Segments::new(BlobStore::open_existing(disk.clone(), segment::FOLDER), true);
     let blobs = &segments.blobs;
     let trees = TreeStore::new(disk.clone(), true);
     let mac = key.mac_key();
@@ -160,7 +160,7 @@ fn check_history(
     for archive in &snapshot.archives {
         archive.file(blobs)?.verify()?;
     }
-    let (reader, newest) = (HistoryReader::of(blobs, snapshot.clone()), snapshot.newest());
+    let (reader, newest) = (HistoryReader::new(blobs, snapshot.clone()), snapshot.newest());
     let (mut archives, mut check) = (snapshot.archives.iter().peekable(), Check::new(blobs, &snapshot.archives)?);
     let (mut prev, mut seq, mut has_tip) = (snapshot.start.prev, snapshot.start.first, archived.has_tip);
     while seq <= newest {

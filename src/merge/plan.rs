@@ -64,7 +64,7 @@ impl Plan {
 
 impl Action {
     /// Takes over what the child changed, with the time of a delete, by which a later merge compares it.
-    pub fn of(change: &RecordDifference, child: &BranchVersion) -> Action {
+    pub fn from_difference(change: &RecordDifference, child: &BranchVersion) -> Action {
         let deleted_at = child.deleted_at(&change.id).unwrap_or_default();
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
     }
@@ -120,7 +120,7 @@ pub fn plan_one(
 ) -> Result<(Option<Action>, Option<Decision>), SegmentError> {
     let mut item = decision_on(change, sides)?;
     let both_changed = item.parent != item.base;
-    let taken = || Action::of(change, sides.child);
+    let taken = || Action::from_difference(change, sides.child);
     if !both_changed {
         return Ok((Some(taken()), None));
     }
@@ -159,7 +159,7 @@ fn with_end(id: &str, end: &str) -> String {
     if id.len() + end.len() <= RECORD_ID_BYTES_MAX {
         return format!("{id}{end}");
     }
-    let hash = Hash::of(&LONG_ID, id.as_bytes()).to_string();
+    let hash = Hash::digest(&LONG_ID, id.as_bytes()).to_string();
     let end = format!("~{}{end}", &hash[..16]);
     let most = RECORD_ID_BYTES_MAX - end.len();
     // Cut at the end of a character, as a slice that ends within one would panic.

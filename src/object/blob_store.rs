@@ -73,11 +73,11 @@ impl BlobStore {
     /// `AlreadyExists` where a file has the folder's name; its parent must be there.
     pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<BlobStore> {
         disk.make_dir(folder)?;
-        Ok(BlobStore::over(disk, folder))
+        Ok(BlobStore::open_existing(disk, folder))
     }
 
     /// Returns the blob store in a `folder` that is there already, and touches nothing.
-    pub fn over(disk: Arc<dyn Disk>, folder: &'static str) -> BlobStore {
+    pub fn open_existing(disk: Arc<dyn Disk>, folder: &'static str) -> BlobStore {
         BlobStore { disk, folder, drafts: AtomicU64::new(0), fresh: Mutex::default() }
     }
 

@@ -39,11 +39,11 @@ impl Hash {
     /// use engramfs::object::{Context, Hash};
     ///
     /// static NOTE: Context = Context::new("a note of an example");
-    /// let name = Hash::of(&NOTE, b"tea is at four");
+    /// let name = Hash::digest(&NOTE, b"tea is at four");
     /// assert_eq!(name.to_string().parse(), Ok(name));
-    /// assert_ne!(name, Hash::of(&Context::new("another kind"), b"tea is at four"));
+    /// assert_ne!(name, Hash::digest(&Context::new("another kind"), b"tea is at four"));
     /// ```
-    pub fn of(context: &Context, bytes: &[u8]) -> Hash {
+    pub fn digest(context: &Context, bytes: &[u8]) -> Hash {
         let mut hasher = Hasher::new(context);
         hasher.update(bytes);
         hasher.finish()
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn a_hash_reads_back_from_its_text() {
-        let hash = Hash::of(&Context::new("test"), b"content");
+        let hash = Hash::digest(&Context::new("test"), b"content");
         assert_eq!(hash.to_string().parse::<Hash>().unwrap(), hash);
         assert_eq!(hash.to_string().len(), 64);
     }
 
     #[test]
     fn upper_case_and_short_texts_are_no_hashes() {
-        let text = Hash::of(&Context::new("test"), b"content").to_string();
+        let text = Hash::digest(&Context::new("test"), b"content").to_string();
         assert!(text.to_uppercase().parse::<Hash>().is_err());
         assert!(text[..63].parse::<Hash>().is_err());
     }
@@ -135,12 +135,12 @@ mod tests {
     fn a_hash_is_that_of_blake3_under_the_name_of_the_kind() {
         let context = Context::new("test");
         for _ in 0..2 {
-            assert_eq!(Hash::of(&context, b"content").0, blake3::derive_key("test", b"content"));
+            assert_eq!(Hash::digest(&context, b"content").0, blake3::derive_key("test", b"content"));
         }
     }
 
     #[test]
     fn the_kind_is_part_of_the_hash() {
-        assert_ne!(Hash::of(&Context::new("one kind"), b"x"), Hash::of(&Context::new("another kind"), b"x"));
+        assert_ne!(Hash::digest(&Context::new("one kind"), b"x"), Hash::digest(&Context::new("another kind"), b"x"));
     }
 }

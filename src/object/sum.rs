@@ -17,7 +17,7 @@ const BYTES: usize = LANES * 2;
 /// use engramfs::object::{Context, Hash, SetHash};
 ///
 /// static CONTEXT: Context = Context::new("an example");
-/// let [tea, coffee] = [b"tea", b"cof"].map(|bytes| Hash::of(&CONTEXT, bytes));
+/// let [tea, coffee] = [b"tea", b"cof"].map(|bytes| Hash::digest(&CONTEXT, bytes));
 /// let (mut one, mut other) = (SetHash::default(), SetHash::default());
 /// one.add(&tea);
 /// one.add(&coffee);
@@ -44,7 +44,7 @@ impl SetHash {
 
     /// Adds the element that `hash` names; one that is there already counts twice from then on.
     pub fn add(&mut self, hash: &Hash) {
-        let element = Element::of(hash);
+        let element = Element::from_hash(hash);
         for (lane, add) in self.0.iter_mut().zip(element.lanes()) {
             *lane = lane.wrapping_add(add);
         }
@@ -52,7 +52,7 @@ impl SetHash {
 
     /// Takes out the element that `hash` names; it must have been added before.
     pub fn remove(&mut self, hash: &Hash) {
-        let element = Element::of(hash);
+        let element = Element::from_hash(hash);
         for (lane, sub) in self.0.iter_mut().zip(element.lanes()) {
             *lane = lane.wrapping_sub(sub);
         }
@@ -96,7 +96,7 @@ impl SetHash {
 struct Element([u8; BYTES]);
 
 impl Element {
-    fn of(hash: &Hash) -> Element {
+    fn from_hash(hash: &Hash) -> Element {
         let mut bytes = [0; BYTES];
         blake3::Hasher::new_keyed(&hash.0).finalize_xof().fill(&mut bytes);
         Element(bytes)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn element(n: u32) -> Hash {
-        Hash::of(&Context::new("test element"), &n.to_le_bytes())
+        Hash::digest(&Context::new("test element"), &n.to_le_bytes())
     }
 
     #[test]

@@ -7,7 +7,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 embedded text v1");
 
 /// Returns the hash by which the vector of a text is found: equal texts share one.
 pub fn text_hash(text: &str) -> Hash {
-    Hash::of(&CONTEXT, text.as_bytes())
+    Hash::digest(&CONTEXT, text.as_bytes())
 }
 
 /// A vector that an embedder made, with what queries compare: worked out once, when it is made, and not again by each query.

@@ -139,7 +139,7 @@ impl Version {
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let json_bytes = json_bytes(&id, &content, &provenance);
         let terms = content.terms();
-        Version::stored(id, content, provenance, Computed { hash, norm, json_bytes, terms })
+        Version::from_stored(id, content, provenance, Computed { hash, norm, json_bytes, terms })
     }
 
     /// Returns the same content by the same author as another record.
@@ -148,7 +148,7 @@ impl Version {
     }
 
     /// Makes a version out of what was stored with it: nothing is computed, and nothing checked.
-    pub fn stored(id: Arc<str>, content: RecordContent, provenance: Provenance, computed: Computed) -> Version {
+    pub fn from_stored(id: Arc<str>, content: RecordContent, provenance: Provenance, computed: Computed) -> Version {
         let Computed { hash, norm, json_bytes, terms } = computed;
         let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
         Version { id, hash, content, provenance, norm, json_bytes, terms, words, code, parsed, derivable }
@@ -172,7 +172,8 @@ impl Version {
 
     /// Returns how often the version's document holds each term.
     pub fn words(&self) -> &Frequencies {
-        self.words.get_or_init(|| Frequencies::of(self.content.text.as_deref(), &self.content.metadata_value()))
+        self.words
+            .get_or_init(|| Frequencies::from_document(self.content.text.as_deref(), &self.content.metadata_value()))
     }
 
     /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that

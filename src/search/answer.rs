@@ -119,7 +119,7 @@ struct StampKeys<'a> {
 }
 
 impl StampKeys<'_> {
-    fn of(provenance: &Provenance) -> StampKeys<'_> {
+    fn from_provenance(provenance: &Provenance) -> StampKeys<'_> {
         StampKeys {
             agent: &provenance.agent,
             session: &provenance.session,
@@ -198,7 +198,7 @@ impl Hit {
             distance: self.distance,
             source: &self.source,
             branch: &self.branch,
-            stamp: self.provenance.as_ref().map(StampKeys::of),
+            stamp: self.provenance.as_ref().map(StampKeys::from_provenance),
             text: self.text.as_deref(),
             metadata,
             vector: self.vector.as_deref(),

@@ -109,7 +109,7 @@ fn resolve_query(
         let (version, derived) = (row.version()?, sources.first().and_then(|source| source.derived.as_ref()));
         // A record has a derived vector only where it has none of its own, or one that is older than its text, so the
         // derived one is asked for first.
-        vector = derived.map(|derived| derived.of_row(&row)).transpose()?.flatten();
+        vector = derived.map(|derived| derived.for_row(&row)).transpose()?.flatten();
         vector = vector.or_else(|| version.content.vector.as_deref().map(<[f32]>::to_vec));
         // A query by a record compares with its vector; its text serves where it has none or is asked for.
         if vector.is_none() || matches!(query.mode, Some(Mode::Text | Mode::Hybrid)) {

@@ -33,7 +33,7 @@ impl DerivedVectors {
 
     /// Returns the derived vector of a row, a copy; none where there is none yet. Fails where the file of derived
     /// vectors can't be read or is damaged.
-    pub fn of_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
+    pub fn for_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
             Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
             Row::Sealed(segment, row) => {
@@ -94,7 +94,7 @@ impl Scan<'_> {
     ) -> Result<(), SearchError> {
         let Some(file) = self.derived_file(layer).filter(|file| file.counts().embedded > 0) else { return Ok(()) };
         let derived = file.columns()?;
-        let columns = Columns::of_derived(&derived);
+        let columns = Columns::from_derived(&derived);
         let (mut rows, mut numbers) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::with_capacity(ROWS_AT_ONCE));
         for start in (0..self.size_of(layer)).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);

@@ -43,7 +43,7 @@ impl<'a> MatchedTerms<'a> {
         text: &str,
         language: Option<&Language>,
     ) -> Result<Self, SearchError> {
-        let QueryTerms { exact, stems } = QueryTerms::of(text, language);
+        let QueryTerms { exact, stems } = QueryTerms::parse(text, language);
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
         for stem in language.into_iter().flat_map(|language| stems.iter().map(move |stem| (language, stem))) {

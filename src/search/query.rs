@@ -164,7 +164,7 @@ impl Query {
     pub fn parse(line: &str) -> Result<Self, QueryError> {
         let line = line.trim();
         if !line.starts_with('{') {
-            return Self::of_text(line);
+            return Self::from_text(line);
         }
         let mut fields: Fields = serde_json::from_str(line)?;
         let query = Self {
@@ -197,7 +197,7 @@ impl Query {
     /// Returns the query for some words alone, with everything else at its default.
     ///
     /// [`QueryError::Empty`] when the text is blank.
-    pub fn of_text(text: &str) -> Result<Self, QueryError> {
+    pub fn from_text(text: &str) -> Result<Self, QueryError> {
         let query = Self {
             vector: None,
             text: Some(text.to_owned()),

@@ -130,19 +130,19 @@ pub struct Columns<'a> {
 impl<'a> Columns<'a> {
     /// Returns the columns of a segment; the first call reads and checks them whole. Fails where one of them can't be
     /// read or is damaged.
-    pub fn of(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
+    pub fn from_segment(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
     /// Takes the columns of unsealed versions, by their place in the cache.
-    pub fn of_loose(codes: &'a Codes) -> Columns<'a> {
+    pub fn from_codes(codes: &'a Codes) -> Columns<'a> {
         let Codes { bytes, scales, residuals, norms } = codes;
         Columns { codes: bytes, scales, residuals, norms }
     }
 
     /// Takes the columns of derived vectors, whose numbers are not those of rows.
-    pub fn of_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
+    pub fn from_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
         let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
         Columns { codes, scales, residuals, norms }
     }

@@ -245,7 +245,7 @@ impl Scan<'_> {
         }
         let replaces = self.derived_file(layer).filter(|file| file.counts().replaced > 0);
         let replaced = replaces.map(|file| file.columns()).transpose()?;
-        let columns = Columns::of(&seen.segment)?;
+        let columns = Columns::from_segment(&seen.segment)?;
         let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
@@ -267,7 +267,7 @@ impl Scan<'_> {
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().cached();
-        let columns = Columns::of_loose(table.codes());
+        let columns = Columns::from_codes(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.each(0..u32::MAX, |row| rows.push(row));
         columns.pool_best(&rows, query, pool, |at| place(table.version(rows[at])));

@@ -41,7 +41,7 @@ pub fn walk(
 ) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(query.metric()) else { return Ok(beam.floor) };
-    let (graph, columns) = (file.graph()?, Columns::of(segment)?);
+    let (graph, columns) = (file.graph()?, Columns::from_segment(segment)?);
     let replaces = scan.derived_file(layer).filter(|file| file.counts().replaced > 0);
     let replaced = replaces.map(|file| file.columns()).transpose()?;
     let counts = |row| replaced.as_ref().is_none_or(|derived| derived.number(row).is_none());

@@ -306,7 +306,7 @@ impl Segment {
         }
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let computed = Computed { hash, norm, json_bytes: stored_bytes, terms };
-        Ok(Version::stored(id.into(), content, payload.provenance, computed))
+        Ok(Version::from_stored(id.into(), content, payload.provenance, computed))
     }
 
     /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::provenance_and_content`]

@@ -184,7 +184,7 @@ impl Container {
         let it = &self.sections[section];
         bytes.resize(BLOCK_BYTES.min(it.length - block * BLOCK_BYTES) as usize, 0);
         self.read_into(section, block * BLOCK_BYTES, bytes)?;
-        if !cfg!(fuzzing) && Hash::of(&BLOCK_CONTEXT, bytes) != it.hashes[block as usize] {
+        if !cfg!(fuzzing) && Hash::digest(&BLOCK_CONTEXT, bytes) != it.hashes[block as usize] {
             return Err(self.damaged(section, &format!("block {block} does not match its hash")));
         }
         Ok(())
@@ -306,7 +306,7 @@ fn read_footer(file: &dyn DiskFile, length: u64, name: &Hash) -> Result<Vec<u8>,
     }
     let mut bytes = vec![0; footer as usize];
     file.read_exact_at(&mut bytes, length - TRAILER_BYTES - footer).map_err(io)?;
-    if !cfg!(fuzzing) && Hash::of(&FOOTER_CONTEXT, &bytes) != *name {
+    if !cfg!(fuzzing) && Hash::digest(&FOOTER_CONTEXT, &bytes) != *name {
         return Err(damaged("its footer does not match its name"));
     }
     Ok(bytes)

@@ -78,7 +78,7 @@ impl<'a> ContainerWriter<'a> {
         if !block.is_empty() {
             self.append(&block)?;
             if let Some(open) = &mut self.open_section {
-                open.hashes.push(Hash::of(&BLOCK_CONTEXT, &block));
+                open.hashes.push(Hash::digest(&BLOCK_CONTEXT, &block));
             }
             block.clear();
         }
@@ -135,7 +135,7 @@ impl<'a> ContainerWriter<'a> {
         footer.byte(kind).number(self.sections).raw(self.footer.as_slice()).bytes(extra);
         let footer = footer.finish();
         // The name covers the footer and the footer all blocks, so it is known only when everything else is written.
-        let name = Hash::of(&FOOTER_CONTEXT, &footer);
+        let name = Hash::digest(&FOOTER_CONTEXT, &footer);
         self.align()?;
         self.append(&footer)?;
         self.append(&(footer.len() as u64).to_le_bytes())?;

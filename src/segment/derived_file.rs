@@ -234,7 +234,7 @@ pub struct DerivableTexts {
 
 impl DerivableTexts {
     /// Takes rows that each want the vector of a text, by its hash.
-    pub fn of(hashes: impl Iterator<Item = Hash>) -> DerivableTexts {
+    pub fn from_hashes(hashes: impl Iterator<Item = Hash>) -> DerivableTexts {
         let hashes: Vec<Option<Hash>> = hashes.map(Some).collect();
         DerivableTexts { replaced: vec![false; hashes.len()], hashes }
     }

@@ -86,7 +86,7 @@ pub struct TermGroup {
 
 impl TermGroup {
     /// Returns a group of weight 1 for each of `count` terms.
-    pub fn each(count: usize) -> Vec<TermGroup> {
+    pub fn single_terms(count: usize) -> Vec<TermGroup> {
         (0..count).map(|term| TermGroup { weight: 1.0, members: vec![term] }).collect()
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         (0..10).for_each(|_| collection.add(8));
         let group = TermGroup { weight: 0.5, members: vec![0, 2] };
         let grouped = Scorer::new(collection, vec![group], &[1, 7, 2]);
-        let one = Scorer::new(collection, TermGroup::each(1), &[3]);
+        let one = Scorer::new(collection, TermGroup::single_terms(1), &[3]);
         assert_eq!(grouped.score(8, &[1, 9, 1]), 0.5 * one.score(8, &[2]));
         assert_eq!(grouped.score(8, &[0, 9, 0]), 0.0);
     }
@@ -196,6 +196,6 @@ mod tests {
         assert_eq!((collection.documents, collection.average()), (1, 1.0));
         collection.add(6);
         assert_eq!(collection.average(), 3.0);
-        assert_eq!(Scorer::new(Collection::default(), TermGroup::each(1), &[0]).score(0, &[0]), 0.0);
+        assert_eq!(Scorer::new(Collection::default(), TermGroup::single_terms(1), &[0]).score(0, &[0]), 0.0);
     }
 }

@@ -48,13 +48,13 @@ impl fmt::Debug for Language {
 
 impl Language {
     /// Returns the language with an ISO 639-1 code such as `en`; nothing for one that has no stemmer here.
-    pub fn of_code(code: &str) -> Option<&'static Language> {
+    pub fn from_code(code: &str) -> Option<&'static Language> {
         static ALL: [OnceLock<Language>; LANGUAGES.len()] = [const { OnceLock::new() }; LANGUAGES.len()];
         let at = LANGUAGES.iter().position(|(name, _)| *name == code)?;
         Some(ALL[at].get_or_init(|| Language::new(LANGUAGES[at])))
     }
 
-    /// Returns its ISO 639-1 code, which [`Language::of_code`] takes.
+    /// Returns its ISO 639-1 code, which [`Language::from_code`] takes.
     pub fn code(&self) -> &'static str {
         self.code
     }
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn every_language_has_a_stemmer_and_stop_words() {
         for code in Language::codes() {
-            let language = Language::of_code(code).unwrap();
+            let language = Language::from_code(code).unwrap();
             assert!(language.stop_words.len() > 20, "{code}: {}", language.stop_words.len());
         }
-        assert!(Language::of_code("none").is_none() && Language::of_code("EN").is_none());
+        assert!(Language::from_code("none").is_none() && Language::from_code("EN").is_none());
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn words_of_letters_have_stems_and_identifiers_none() {
-        let english = Language::of_code("en").unwrap();
+        let english = Language::from_code("en").unwrap();
         let stem = |word| english.stem(word);
         assert_eq!(stem("connections"), stem("connecting"));
         assert_ne!(stem("connect"), stem("connector's"));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn words_of_one_stem_begin_alike() {
-        let english = Language::of_code("en").unwrap();
+        let english = Language::from_code("en").unwrap();
         for words in [
             &["happy", "happier", "happiness"][..],
             &["hope", "hoping", "hoped", "hopes"],

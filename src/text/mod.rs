@@ -27,7 +27,7 @@
 //! // Two of three documents hold the term: in the shorter one it says more.
 //! let mut collection = Collection::default();
 //! [4, 8, 6].into_iter().for_each(|length| collection.add(length));
-//! let scorer = Scorer::new(collection, TermGroup::each(1), &[2]);
+//! let scorer = Scorer::new(collection, TermGroup::single_terms(1), &[2]);
 //! assert!(scorer.score(4, &[1]) > scorer.score(8, &[1]));
 //! assert_eq!(scorer.score(6, &[0]), 0.0);
 //! ```

@@ -12,7 +12,7 @@ pub const STEM_WEIGHT: f64 = 0.5;
 /// ```
 /// use engramfs::text::{Language, QueryTerms};
 ///
-/// let terms = QueryTerms::of("the parsing of \"log files\"", Language::of_code("en"));
+/// let terms = QueryTerms::parse("the parsing of \"log files\"", Language::from_code("en"));
 /// // Stop words are gone, and what is quoted has no stem: it counts as much as a word with its stem.
 /// assert_eq!(terms.exact, [("files".into(), 1.5), ("log".into(), 1.5), ("parsing".into(), 1.0)]);
 /// assert_eq!(terms.stems, ["pars".into()]);
@@ -30,7 +30,7 @@ impl QueryTerms {
     ///
     /// With one, its stop words are dropped, unless there is nothing else. A word between double quotes is neither dropped nor
     /// does it have a stem. A word without a stem counts as much as another with its stem.
-    pub fn of(text: &str, language: Option<&Language>) -> QueryTerms {
+    pub fn parse(text: &str, language: Option<&Language>) -> QueryTerms {
         let Some(language) = language else {
             let mut exact = BTreeMap::new();
             tokens(text, &mut |term| {
@@ -77,7 +77,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, exact: &str, stems: &str) {
-        let terms = QueryTerms::of(text, Language::of_code("en"));
+        let terms = QueryTerms::parse(text, Language::from_code("en"));
         let words: Vec<&str> = terms.exact.iter().map(|(term, _)| &**term).collect();
         assert_eq!((words.join(" "), terms.stems.join(" ")), (exact.to_owned(), stems.to_owned()));
     }
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_word_without_a_stem_counts_as_one_with_its_stem() {
-        let terms = QueryTerms::of("\"keys\" keys e0308 lock", Language::of_code("en"));
+        let terms = QueryTerms::parse("\"keys\" keys e0308 lock", Language::from_code("en"));
         let weight = |word: &str| terms.exact.iter().find(|(term, _)| &**term == word).unwrap().1;
         assert_eq!((weight("keys"), weight("e0308"), weight("lock")), (1.5, 1.5, 1.0));
-        let plain = QueryTerms::of("the Keys", None);
+        let plain = QueryTerms::parse("the Keys", None);
         assert_eq!(plain.exact, [("keys".into(), 1.0), ("the".into(), 1.0)]);
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 
 /// The distinct terms of a query as they are, sorted.
 fn terms_of(query: &str) -> Vec<Box<str>> {
-    QueryTerms::of(query, None).exact.into_iter().map(|(term, _)| term).collect()
+    QueryTerms::parse(query, None).exact.into_iter().map(|(term, _)| term).collect()
 }
 
 /// A small generator of repeatable numbers (splitmix64).
@@ -117,7 +117,7 @@ fn answer(
         collection.add(counted.length());
         holding.iter_mut().zip(counts_of(counted)).for_each(|(held, count)| *held += u64::from(count > 0));
     }
-    let scorer = Scorer::new(collection, TermGroup::each(terms.len()), &holding);
+    let scorer = Scorer::new(collection, TermGroup::single_terms(terms.len()), &holding);
     let mut scores = BTreeMap::new();
     for (part, postings) in parts.iter().enumerate() {
         for (row, score) in rows_above(postings, &terms, &scorer, f64::NEG_INFINITY, 1) {
@@ -152,7 +152,7 @@ fn scores_are_those_of_a_fresh_index_whatever_the_parts_and_hidden_rows() {
         let parts: Vec<_> = bytes.iter().map(|bytes| Postings::open(bytes).unwrap()).collect();
         let scanned: Vec<_> = (in_segments..all.len())
             .filter(|id| !hidden[*id])
-            .map(|id| (id, Frequencies::of(Some(&all[id].0), &all[id].1)))
+            .map(|id| (id, Frequencies::from_document(Some(&all[id].0), &all[id].1)))
             .collect();
         let seen: Vec<_> = words.iter().cloned().enumerate().filter(|(id, _)| !hidden[*id]).collect();
         for query in ["w0", "W3 w9 w3", "w1-w2 nowhere", "nowhere", "w59 w40 w17 w5 w0"] {
@@ -172,7 +172,7 @@ fn postings_hold_what_was_added_and_nothing_else() {
     let all = documents(3_000, 1);
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
-    let counted: Vec<_> = all.iter().map(|(text, metadata)| Frequencies::of(Some(text), metadata)).collect();
+    let counted: Vec<_> = all.iter().map(|(text, metadata)| Frequencies::from_document(Some(text), metadata)).collect();
     let mut expected: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
     for (row, counted) in counted.iter().enumerate() {
         assert_eq!(postings.length(row as u32), counted.length());
@@ -242,7 +242,7 @@ fn seeking_is_iterating_with_the_lower_rows_left_out() {
 fn scorer_of(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
     let holding: Vec<u64> =
         terms.iter().map(|term| postings.term(term).map_or(0, |list| list.documents().into())).collect();
-    let mut groups = TermGroup::each(terms.len());
+    let mut groups = TermGroup::single_terms(terms.len());
     groups.push(TermGroup { weight: 0.5, members: (0..terms.len()).step_by(2).collect() });
     let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
     Scorer::new(collection, groups, &holding)

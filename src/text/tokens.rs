@@ -78,7 +78,7 @@ pub struct Frequencies {
 
 impl Frequencies {
     /// Counts the terms of the document that `text` and `metadata` make, as [`document`] cuts it.
-    pub fn of(text: Option<&str>, metadata: &Value) -> Self {
+    pub fn from_document(text: Option<&str>, metadata: &Value) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         document(text, metadata, &mut |term| all.push(Box::from(term)));
         let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn frequencies_count_and_find() {
-        let counted = Frequencies::of(Some("b a b"), &json!({"x": "c"}));
+        let counted = Frequencies::from_document(Some("b a b"), &json!({"x": "c"}));
         assert_eq!(counted.length(), 4);
         let terms: Vec<_> = counted.terms().iter().map(|(term, n)| (&**term, *n)).collect();
         assert_eq!(terms, [("a", 1), ("b", 2), ("c", 1)]);

@@ -45,7 +45,7 @@ impl PackedMatrix {
     /// # Panics
     ///
     /// When `weights` is not a whole number of columns of `depth` numbers.
-    pub fn of_columns(weights: &[f32], depth: usize) -> PackedMatrix {
+    pub fn from_columns(weights: &[f32], depth: usize) -> PackedMatrix {
         let columns = weights.len() / depth;
         assert_eq!(columns * depth, weights.len(), "whole columns");
         PackedMatrix::pack(columns, depth, |column, row| weights[column * depth + row])

@@ -9,12 +9,12 @@ const NAME: Argument = Argument::word("NAME", "The agent's name, or uid:N");
 
 pub(super) const FREE_AGENT: VerbSpec = VerbSpec {
     arguments: &[NAME],
-    ..VerbSpec::of_owner("free-agent", |context, arguments| set(context, arguments, false))
+    ..VerbSpec::for_owner("free-agent", |context, arguments| set(context, arguments, false))
 };
 
 pub(super) const BAR_AGENT: VerbSpec = VerbSpec {
     arguments: &[NAME],
-    ..VerbSpec::of_owner("bar-agent", |context, arguments| set(context, arguments, true))
+    ..VerbSpec::for_owner("bar-agent", |context, arguments| set(context, arguments, true))
 };
 
 fn set(context: &VerbContext<'_>, arguments: &Arguments, bars: bool) -> Result<VerbAnswer, Error> {

@@ -10,7 +10,7 @@ const BEFORE: Argument = Argument::word("BEFORE_ID", "The first entry that stays
 );
 
 pub(super) const ARCHIVE_LOG: VerbSpec =
-    VerbSpec { arguments: &[BEFORE], ..VerbSpec::of_owner("archive-log", archive_log) };
+    VerbSpec { arguments: &[BEFORE], ..VerbSpec::for_owner("archive-log", archive_log) };
 
 fn archive_log(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let before = arguments.required(&BEFORE).parse().expect("the argument accepts numbers alone");

@@ -17,7 +17,7 @@ pub(super) const CHECKPOINT: VerbSpec = VerbSpec {
         examples: "  engramfs checkpoint /mnt/memory/main before-cleanup
   engramfs checkpoint ~/memory:main v2 \"all questions answered\"",
     }),
-    ..VerbSpec::of_owner("checkpoint", checkpoint)
+    ..VerbSpec::for_owner("checkpoint", checkpoint)
 };
 
 fn checkpoint(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

@@ -17,7 +17,7 @@ pub const DIFF: VerbSpec = VerbSpec {
     changes: false,
     report: Report::Object,
     command: CliForm::OwnFile,
-    ..VerbSpec::of_owner("diff", diff)
+    ..VerbSpec::for_owner("diff", diff)
 };
 
 fn diff(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

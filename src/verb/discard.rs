@@ -18,7 +18,7 @@ pub(super) const DISCARD: VerbSpec = VerbSpec {
         examples: "  engramfs discard /mnt/memory/main/branches/agent-7
   engramfs discard ~/memory:main/agent-7/try-1",
     }),
-    ..VerbSpec::of_owner("discard", discard)
+    ..VerbSpec::for_owner("discard", discard)
 };
 
 fn discard(context: &VerbContext<'_>, _: &Arguments) -> Result<VerbAnswer, Error> {

@@ -10,7 +10,7 @@ pub(super) const DISCARDED: VerbSpec = VerbSpec {
     changes: false,
     report: Report::Facts,
     command: CliForm::Lacking,
-    ..VerbSpec::of_owner("discarded", discarded)
+    ..VerbSpec::for_owner("discarded", discarded)
 };
 
 fn discarded(context: &VerbContext<'_>, _: &Arguments) -> Result<VerbAnswer, Error> {

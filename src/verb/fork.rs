@@ -43,7 +43,7 @@ pub(super) const FORK: VerbSpec = VerbSpec {
   engramfs fork --from -2h ~/memory:main before-lunch
   engramfs fork --from-discarded try-1 /mnt/memory/main try-1",
     }),
-    ..VerbSpec::of_owner("fork", fork)
+    ..VerbSpec::for_owner("fork", fork)
 };
 
 fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

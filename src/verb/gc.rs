@@ -18,7 +18,7 @@ pub(super) const GC: VerbSpec = VerbSpec {
     arguments: &[OLDER_THAN, DRY_RUN],
     root_only: true,
     command: CliForm::OwnFile,
-    ..VerbSpec::of_owner("gc", gc)
+    ..VerbSpec::for_owner("gc", gc)
 };
 
 fn gc(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

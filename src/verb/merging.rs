@@ -35,7 +35,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
         examples: "  engramfs merge /mnt/memory/main/branches/agent-7
   engramfs merge --dry-run ~/memory:main/agent-7      (exit code 3 where the merge would be refused)",
     }),
-    ..VerbSpec::of_owner("merge", |context, arguments| run(context, MergeKind::Merge, arguments))
+    ..VerbSpec::for_owner("merge", |context, arguments| run(context, MergeKind::Merge, arguments))
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
@@ -50,7 +50,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
         examples: "  engramfs promote /mnt/memory/main/branches/agent-7
   engramfs promote ~/memory:main/agent-7 --json",
     }),
-    ..VerbSpec::of_owner("promote", |context, arguments| run(context, MergeKind::Promote, arguments))
+    ..VerbSpec::for_owner("promote", |context, arguments| run(context, MergeKind::Promote, arguments))
 };
 
 pub(super) const PULL: VerbSpec = VerbSpec {
@@ -64,7 +64,7 @@ pub(super) const PULL: VerbSpec = VerbSpec {
         examples: "  engramfs pull /mnt/memory/main/branches/agent-7
   engramfs pull ~/memory:main/agent-7",
     }),
-    ..VerbSpec::of_owner("pull", |context, arguments| run(context, MergeKind::Pull, arguments))
+    ..VerbSpec::for_owner("pull", |context, arguments| run(context, MergeKind::Pull, arguments))
 };
 
 fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Result<VerbAnswer, Error> {

@@ -25,7 +25,7 @@ pub(super) const PROPOSE: VerbSpec = VerbSpec {
         examples: "  engramfs propose /mnt/memory/main/branches/agent-7 \"all tests pass\"
   engramfs propose ~/memory:main/agent-7",
     }),
-    ..VerbSpec::of_owner("propose", propose)
+    ..VerbSpec::for_owner("propose", propose)
 };
 
 pub(super) const WITHDRAW: VerbSpec = VerbSpec {
@@ -35,7 +35,7 @@ pub(super) const WITHDRAW: VerbSpec = VerbSpec {
         examples: "  engramfs withdraw /mnt/memory/main/branches/agent-7
   engramfs withdraw ~/memory:main/agent-7",
     }),
-    ..VerbSpec::of_owner("withdraw", withdraw)
+    ..VerbSpec::for_owner("withdraw", withdraw)
 };
 
 pub(super) const APPROVE: VerbSpec = VerbSpec {
@@ -47,7 +47,7 @@ pub(super) const APPROVE: VerbSpec = VerbSpec {
         examples: "  engramfs approve /mnt/memory/main agent-7 PLAN
   engramfs approve ~/memory:main agent-7 PLAN \"read it all\"",
     }),
-    ..VerbSpec::of_owner("approve", |context, arguments| review(context, arguments, true))
+    ..VerbSpec::for_owner("approve", |context, arguments| review(context, arguments, true))
 };
 
 pub(super) const REFUSE: VerbSpec = VerbSpec {
@@ -59,7 +59,7 @@ pub(super) const REFUSE: VerbSpec = VerbSpec {
         examples: "  engramfs refuse /mnt/memory/main agent-7 PLAN \"the dates are wrong\"
   engramfs refuse ~/memory:main agent-7 PLAN",
     }),
-    ..VerbSpec::of_owner("refuse", |context, arguments| review(context, arguments, false))
+    ..VerbSpec::for_owner("refuse", |context, arguments| review(context, arguments, false))
 };
 
 /// Whoever says something has to be an approver, which the memory knows.

@@ -30,7 +30,7 @@ pub(super) const PURGE: VerbSpec = VerbSpec {
   engramfs purge --copies ~/memory:main files/.env files/keys
   engramfs purge --dry-run /mnt/memory/main shared/log/42",
     }),
-    ..VerbSpec::of_owner("purge", purge)
+    ..VerbSpec::for_owner("purge", purge)
 };
 
 fn purge(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

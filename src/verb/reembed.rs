@@ -11,7 +11,7 @@ pub(super) const REEMBED: VerbSpec = VerbSpec {
         examples: "  engramfs reembed /mnt/memory/main
   engramfs reembed /mnt/memory/team",
     }),
-    ..VerbSpec::of_owner("reembed", reembed)
+    ..VerbSpec::for_owner("reembed", reembed)
 };
 
 fn reembed(context: &VerbContext<'_>, _: &Arguments) -> Result<VerbAnswer, Error> {

@@ -21,7 +21,7 @@ pub(super) const RESOLVE: VerbSpec = VerbSpec {
         examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child
   engramfs resolve ~/memory:main/agent-7 files/notes.md parent",
     }),
-    ..VerbSpec::of_owner("resolve", resolve)
+    ..VerbSpec::for_owner("resolve", resolve)
 };
 
 fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

@@ -29,7 +29,7 @@ pub(super) const REVERT: VerbSpec = VerbSpec {
         examples: "  engramfs revert /mnt/memory/main 57
   engramfs revert --dry-run ~/memory:main 57      (exit code 3 where it would be refused)",
     }),
-    ..VerbSpec::of_owner("revert", revert)
+    ..VerbSpec::for_owner("revert", revert)
 };
 
 pub(super) const UNDO: VerbSpec = counted(
@@ -55,7 +55,7 @@ const fn counted(name: &'static str, about: &'static str, examples: &'static str
         dry_run: DRY_RUN_RIGHTS,
         report: Report::Merge,
         command: CliForm::OfTable(CliHelp { about, target: TARGET, examples }),
-        ..VerbSpec::of_owner(name, run)
+        ..VerbSpec::for_owner(name, run)
     }
 }
 

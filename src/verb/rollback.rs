@@ -19,7 +19,7 @@ pub(super) const ROLLBACK: VerbSpec = VerbSpec {
   engramfs rollback /mnt/memory/main v2 -- 'files/notes/**'",
     }),
     report: Report::Rollback,
-    ..VerbSpec::of_owner("rollback", rollback)
+    ..VerbSpec::for_owner("rollback", rollback)
 };
 
 fn rollback(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

@@ -33,7 +33,7 @@ pub(super) const SHOW: VerbSpec = VerbSpec {
   engramfs show ~/memory:main 17 --changes
   engramfs show ~/memory:main \"$(engramfs log ~/memory:main --json | tail -1 | jq -r .entry)\"",
     }),
-    ..VerbSpec::of_owner("show", show)
+    ..VerbSpec::for_owner("show", show)
 };
 
 fn show(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {

@@ -8,7 +8,7 @@ use crate::memory::Error;
 /// Says what the verb would do, and changes nothing. A verb that takes it says in [`VerbSpec::dry_run`] who may.
 pub(super) const DRY_RUN: Argument = Argument::flag("--dry-run", "Says what would be done, and changes nothing");
 
-/// One verb. A new one names what it differs in from [`VerbSpec::of_owner`].
+/// One verb. A new one names what it differs in from [`VerbSpec::for_owner`].
 #[derive(Debug)]
 pub struct VerbSpec {
     /// The word, in `ctl` and on the command line.
@@ -129,7 +129,7 @@ pub enum ParentRight {
 
 impl VerbSpec {
     /// Returns a verb of `ctl` that changes the store, by the branch's owner, and has neither arguments nor a command.
-    pub const fn of_owner(name: &'static str, run: Run) -> VerbSpec {
+    pub const fn for_owner(name: &'static str, run: Run) -> VerbSpec {
         VerbSpec {
             name,
             arguments: &[],

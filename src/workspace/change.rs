@@ -196,10 +196,10 @@ impl Tree {
         let node = self.node_mut(inode)?;
         // The totals hold what a name leads to, and the root has no name.
         let is_counted = inode != super::ROOT && !node.is_nameless();
-        let before = TreeTotals::of(node);
+        let before = TreeTotals::from_node(node);
         change(&mut node.xattrs);
         node.ctime = time;
-        let after = TreeTotals::of(node);
+        let after = TreeTotals::from_node(node);
         if is_counted {
             self.totals.replace(before, after);
         }
@@ -234,13 +234,13 @@ impl Tree {
             _ => {}
         }
         let is_counted = !self.node(inode)?.is_nameless();
-        let before = TreeTotals::of(self.node(inode)?);
+        let before = TreeTotals::from_node(self.node(inode)?);
         let own = self.node_mut(inode)?;
         let epoch = own.epoch;
         own.take_over(node);
         // `node` has the present owner and an epoch of another tree; the one that `node_mut` set goes with that owner.
         (own.ctime, own.epoch) = (time, epoch);
-        let after = TreeTotals::of(own);
+        let after = TreeTotals::from_node(own);
         // The set has to follow, since sealing looks only at inodes that are in it.
         if own.content().is_some_and(FileContent::is_unsealed) {
             self.unsealed.insert(inode);

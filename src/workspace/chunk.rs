@@ -79,7 +79,7 @@ pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
 pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
     match trimmed(bytes) {
         [] => None,
-        bytes => Some(Hash::of(&CHUNK_CONTEXT, bytes)),
+        bytes => Some(Hash::digest(&CHUNK_CONTEXT, bytes)),
     }
 }
 

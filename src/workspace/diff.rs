@@ -103,7 +103,7 @@ impl Tree {
         if !self.has_changed_at_most(newer, limit.saturating_mul(4)) {
             return None;
         }
-        let touched = TouchedNames::between(&self.nodes, &newer.nodes);
+        let touched = TouchedNames::diff(&self.nodes, &newer.nodes);
         let mut pairs = Vec::from_iter(self.compare(newer, Vec::new(), (Some(ROOT), Some(ROOT)), &mut found));
         while let Some(pair) = pairs.pop() {
             let before = pair.old.and_then(|inode| self.directory(inode).ok());

@@ -75,7 +75,7 @@ impl Memo {
     /// Hashes what is not known from an older tree.
     fn update(older: Option<&Memo>, nodes: &Nodes) -> Memo {
         let none = Nodes::default();
-        let touched = TouchedNames::between(older.map_or(&none, |older| &older.nodes), nodes);
+        let touched = TouchedNames::diff(older.map_or(&none, |older| &older.nodes), nodes);
         let directories = older.map(|older| older.directories.clone()).unwrap_or_default();
         let mut memo = Memo { nodes: nodes.clone(), directories };
         for inode in touched.directories() {
@@ -144,7 +144,7 @@ impl Memo {
             bytes.extend_from_slice(name);
             bytes.extend_from_slice(&self.child(*inode).0);
         }
-        groups[place].hash = Hash::of(&GROUP_CONTEXT, &bytes);
+        groups[place].hash = Hash::digest(&GROUP_CONTEXT, &bytes);
     }
 }
 
@@ -158,7 +158,7 @@ fn directory_hash(node: &FileNode, groups: &[Group]) -> Hash {
     let mut bytes = Vec::with_capacity(32 * (groups.len() + 1));
     bytes.extend_from_slice(&node.own_hash().0);
     groups.iter().for_each(|group| bytes.extend_from_slice(&group.hash.0));
-    Hash::of(&DIRECTORY_CONTEXT, &bytes)
+    Hash::digest(&DIRECTORY_CONTEXT, &bytes)
 }
 
 /// Returns the touched directories that a name leads to, each before those above it.

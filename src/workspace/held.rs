@@ -19,7 +19,7 @@ pub struct HeldChunks(HashMap<Hash, Arc<PackedChunk>>);
 
 impl HeldChunks {
     /// Returns those that a tree of [`HeldChunks::tree`] holds.
-    pub fn of(tree: &Tree) -> HeldChunks {
+    pub fn from_tree(tree: &Tree) -> HeldChunks {
         let mut held = HeldChunks::default();
         let node = tree.lookup(ROOT, NAME).ok().and_then(|inode| tree.nodes.get(inode));
         for (_, chunk) in node.and_then(|node| node.content()).into_iter().flat_map(|content| content.chunks.iter()) {

@@ -88,7 +88,7 @@ impl Tree {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         // A clone is changed, which an error drops: totals may be half done on the way.
-        self.totals.subtract(TreeTotals::of(&old));
+        self.totals.subtract(TreeTotals::from_node(&old));
         self.unsealed.remove(&inode);
         // Its entries go with it, so the inodes that they lead to have to lose those names.
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
@@ -139,7 +139,8 @@ impl Tree {
         }
         // The root is in no totals.
         if inode != ROOT {
-            self.totals.replace(old.as_deref().map(TreeTotals::of).unwrap_or_default(), TreeTotals::of(&node));
+            self.totals
+                .replace(old.as_deref().map(TreeTotals::from_node).unwrap_or_default(), TreeTotals::from_node(&node));
         }
         changes.inodes_to_check.insert(inode);
         self.nodes.insert(inode, Arc::new(node));
@@ -162,9 +163,9 @@ impl Tree {
 
     fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
         let node = self.stored_mut(inode).ok()?;
-        let before = TreeTotals::of(node);
+        let before = TreeTotals::from_node(node);
         change(&mut node.links);
-        let after = TreeTotals::of(node);
+        let after = TreeTotals::from_node(node);
         self.totals.replace(before, after);
         Some(())
     }

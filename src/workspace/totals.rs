@@ -26,7 +26,7 @@ const HARD_LINK_BYTES: u64 = 512;
 
 impl TreeTotals {
     /// Returns what one node adds.
-    pub(super) fn of(node: &FileNode) -> TreeTotals {
+    pub(super) fn from_node(node: &FileNode) -> TreeTotals {
         let attributes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
         let none = TreeTotals { attributes, ..TreeTotals::default() };
         let hard_links = node.nlink().saturating_sub(1).into();

@@ -15,7 +15,7 @@ impl TouchedNames {
     ///
     /// An entry that differs belongs to an inode whose names differ, so the inodes are all there is
     /// to look at. Every directory above a touched one is touched, too, in both trees.
-    pub fn between(old: &Nodes, new: &Nodes) -> TouchedNames {
+    pub fn diff(old: &Nodes, new: &Nodes) -> TouchedNames {
         let mut touched = TouchedNames::default();
         for changed in old.diff(new) {
             match (changed.old, changed.new) {

@@ -92,7 +92,7 @@ impl Tree {
     /// Costs what differs.
     pub fn metadata_bytes_beyond(&self, other: &Tree) -> u64 {
         let new = other.nodes.diff(&self.nodes).filter_map(|changed| changed.new);
-        new.map(|node| TreeTotals::of(node).metadata_bytes()).sum()
+        new.map(|node| TreeTotals::from_node(node).metadata_bytes()).sum()
     }
 
     /// Returns the number that the next inode gets; whatever has one not below it is newer than this tree.
@@ -263,10 +263,10 @@ impl Tree {
     pub(super) fn enter(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
         // The totals have an inode from its first name on.
-        let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::of(node) };
+        let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::from_node(node) };
         node.links.insert(parent, name.clone());
         node.ctime = time;
-        let (is_directory, after) = (node.kind() == FileKind::Directory, TreeTotals::of(node));
+        let (is_directory, after) = (node.kind() == FileKind::Directory, TreeTotals::from_node(node));
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);
@@ -281,12 +281,12 @@ impl Tree {
     /// `TreeError::Stale` where one of the two is not in the tree.
     pub(super) fn leave(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
-        let before = TreeTotals::of(node);
+        let before = TreeTotals::from_node(node);
         node.links.remove(parent, name);
         node.ctime = time;
         let (is_directory, is_last) = (node.kind() == FileKind::Directory, node.is_nameless());
         // With its last name it leaves the totals, so that `forget` has nothing to take back.
-        let after = if is_last { TreeTotals::default() } else { TreeTotals::of(node) };
+        let after = if is_last { TreeTotals::default() } else { TreeTotals::from_node(node) };
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (time, time);

@@ -63,7 +63,7 @@ impl<'a> DirectWrite<'a> {
     }
 
     /// Takes bytes with what [`DirectWrite::chunk_hashes`] gave for them; nothing if it does not belong to them.
-    pub fn verified(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
+    pub fn from_verified(offset: u64, content: &'a [u8]) -> Option<DirectWrite<'a>> {
         // With more chunks there are fewer bytes, so one number fits at most.
         let least = content.len() / (LENGTH + HASH_BYTES);
         let (bytes, chunk_hashes) = (least..least + 3).find_map(|chunks| {
@@ -83,7 +83,7 @@ impl<'a> DirectWrite<'a> {
     /// Returns the hashes as bytes, which vouch for those that are written.
     pub fn chunk_hashes(&self) -> Vec<u8> {
         // A chunk of zeros counts as one without bytes, which is what a part of a file that was never written has.
-        let zeros = || Hash::of(&CHUNK_CONTEXT, &[]);
+        let zeros = || Hash::digest(&CHUNK_CONTEXT, &[]);
         self.hashes.iter().flat_map(|hash| hash.unwrap_or_else(zeros).0).collect()
     }
 

@@ -54,7 +54,7 @@ impl Past {
                 let line = json!({ "text": name, "event_id": number, "vector": self.chance.vector(3), "kind": "k" });
                 let entries = [
                     SharedLogEntryInput::parse(&line.to_string()).unwrap(),
-                    SharedLogEntryInput::of_text(name).unwrap(),
+                    SharedLogEntryInput::from_text(name).unwrap(),
                 ];
                 memory.append_log(&who(), branch, &entries).map(drop)
             }

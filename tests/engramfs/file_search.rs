@@ -21,7 +21,7 @@ fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
 }
 
 fn found(memory: &Memory, branch: BranchId, text: &str) -> Vec<String> {
-    let answer = memory.ask(&View::Branch(branch), &Query::of_text(text).unwrap()).unwrap();
+    let answer = memory.ask(&View::Branch(branch), &Query::from_text(text).unwrap()).unwrap();
     assert_eq!(answer.reason, None);
     answer
         .hits
@@ -227,7 +227,7 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
     for filter in [r#"{"kind":{"$ne":"x"}}"#, r#"{"kind":{"$exists":false}}"#, r#"{"kind":{"$nin":["x"]}}"#] {
         assert_eq!(ask(&format!(r#"{{"text":"heron","filter":{filter}}}"#)), both("text", "branch files"), "{filter}");
     }
-    let answer = memory.ask(&View::Branch(main), &Query::of_text("water").unwrap()).unwrap();
+    let answer = memory.ask(&View::Branch(main), &Query::from_text("water").unwrap()).unwrap();
     let line: serde_json::Value = serde_json::from_str(answer.to_lines(0).lines().nth(1).unwrap()).unwrap();
     assert_eq!((&line["path"], &line["line"], &line["source"]), (&"files/a/b.md".into(), &1.into(), &"files".into()));
     assert!(line.get("id").is_none() && line["text"] == "# Herons\n\nwade in water" && line["branch"] == "main");
@@ -252,7 +252,7 @@ fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background()
     let main = main_of(&memory);
     write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));
     write(&memory, main, "small.txt", "a heron");
-    let ask = || memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    let ask = || memory.ask(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
     let answer = ask();
     let paths: Vec<&str> = answer.hits.iter().filter_map(|hit| hit.file.as_ref()).map(|file| &*file.path).collect();
     assert_eq!((paths, answer.reason), (vec!["files/small.txt"], Some("1 file is not indexed yet".to_owned())));

@@ -196,7 +196,7 @@ fn an_entry_without_or_with_another_signature_is_refused() {
         let act = &good[at][SIGNATURE_BYTES..];
         let signed = |signature: &[u8]| [signature, act].concat();
         let stolen = &good[(at + 1) % good.len()][..SIGNATURE_BYTES];
-        let own = forger.sign(&Hash::of(&Context::new("engramfs 2026 act v1"), act));
+        let own = forger.sign(&Hash::digest(&Context::new("engramfs 2026 act v1"), act));
         for (what, payload) in [
             ("none", signed(&[])),
             ("zeros", signed(&[0; SIGNATURE_BYTES])),

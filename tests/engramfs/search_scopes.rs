@@ -203,7 +203,7 @@ fn equal_scores_put_passages_behind_records_by_path_and_line() {
         write(&memory, main, path, "# heron wades\n\n# heron wades\n");
     }
     memory.commit(&who(), main, vec![put("z", None, Some("heron wades"))]).unwrap();
-    let answer = memory.ask(&View::Branch(main), &Query::of_text("heron").unwrap()).unwrap();
+    let answer = memory.ask(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
     assert!(answer.hits.iter().all(|hit| hit.score.value().to_bits() == answer.hits[0].score.value().to_bits()));
     let places: Vec<String> = (answer.hits.iter())
         .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |at| format!("{}:{}", at.path, at.line)))

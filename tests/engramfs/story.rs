@@ -351,7 +351,7 @@ impl Story {
         let branch = self.pick(|_| true);
         let line = format!(r#"{{"text":"told {}","event_id":{},"vector":[1,2]}}"#, self.count, self.count % 5);
         let entries =
-            [SharedLogEntryInput::parse(&line)?, SharedLogEntryInput::of_text(format!("more {}", self.count))?];
+            [SharedLogEntryInput::parse(&line)?, SharedLogEntryInput::from_text(format!("more {}", self.count))?];
         self.memory.append_log(&who(), branch, &entries).map(drop)
     }
 

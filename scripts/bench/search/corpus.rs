@@ -131,7 +131,7 @@ impl Corpus {
 
     /// Returns a row as an edit: its bucket is its number modulo [`BUCKETS`].
     pub fn put(&self, row: usize) -> RecordEdit {
-        let mut input = RecordInput::of_vector(self.vector(row).to_vec()).unwrap();
+        let mut input = RecordInput::from_vector(self.vector(row).to_vec()).unwrap();
         let mut metadata = Map::new();
         if let Some(line) = self.lines.get(row) {
             input.text = Some(line.text.clone());
@@ -153,7 +153,7 @@ impl Corpus {
                 even if even % 2 == 0 => id,
                 _ => format!("new-{number:07}").into(),
             };
-            let mut input = RecordInput::of_vector(self.mixture(u64::MAX - number as u64)).unwrap();
+            let mut input = RecordInput::from_vector(self.mixture(u64::MAX - number as u64)).unwrap();
             input.text = Some(self.lines[row % self.lines.len()].text.clone());
             let metadata = Map::from_iter([("bucket".to_owned(), (row % BUCKETS).into())]);
             RecordEdit::Put { id, input: input.with_metadata(metadata) }

@@ -40,7 +40,7 @@ impl<'a> Ours<'a> {
             k: K,
             filter: filter.cloned(),
             timeout_ms: 600_000,
-            ..Query::of_text("a bench").unwrap()
+            ..Query::from_text("a bench").unwrap()
         };
         Ours { name: name.to_owned(), memory, view, queries: corpus.queries.iter().map(query).collect() }
     }

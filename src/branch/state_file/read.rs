@@ -65,7 +65,7 @@ impl StateFile {
     /// states.
     pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
         let container = Arc::new(Container::open(blobs, written.name, KIND)?);
-        Ok(StateFile::with(container, written.held, written.anchors))
+        Ok(StateFile::new(container, written.held, written.anchors))
     }
 
     /// Checks a file that nothing names; nothing where it is of another kind. The error is that of
@@ -74,7 +74,7 @@ impl StateFile {
         Container::open(blobs, name, KIND).ok().map(|file| file.verify())
     }
 
-    fn with(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
+    fn new(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
         let (steps, states) = (ReadCache(Mutex::default()), ReadCache(Mutex::default()));
         StateFile { container, held, anchors, held_index: OnceLock::new(), steps, states }
     }
@@ -83,7 +83,7 @@ impl StateFile {
     /// before.
     pub fn relocated(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
         let (held, anchors) = (place(&self.held), self.anchors.iter().map(place).collect());
-        StateFile::with(self.container.clone(), held, anchors)
+        StateFile::new(self.container.clone(), held, anchors)
     }
 
     /// Returns the file's name, which is the hash of its footer.
@@ -309,7 +309,7 @@ impl StateFile {
         // Making it can fail, which `get_or_init` has no way to say: two readers may both do so, and the first one
         // stays.
         let versions = VersionIndex::new(self.held.layers())?;
-        let chunks = HeldChunks::of(self.held.files());
+        let chunks = HeldChunks::from_tree(self.held.files());
         Ok(self.held_index.get_or_init(|| HeldIndex { versions, chunks }))
     }
 }

@@ -89,7 +89,7 @@ pub fn write_state_file(
         file.write(section)?;
     }
     let name = file.finish(KIND, &[])?;
-    let mut held = BranchVersion::of_rows(steps.rows.into_layers());
+    let mut held = BranchVersion::from_layers(steps.rows.into_layers());
     held.replace_by_equal_files(steps.chunks.tree()?);
     Ok(WrittenStates { name, held: Arc::new(held), anchors: steps.anchors })
 }

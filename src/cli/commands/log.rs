@@ -66,7 +66,7 @@ fn entry_of(line: &str) -> Value {
 }
 
 fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), CommandError> {
-    let lanes = Lanes::of(entries);
+    let lanes = Lanes::from_entries(entries);
     for drawn in graph::draw(&lanes.parents, lanes.tip(name_path)) {
         if let Some(before) = drawn.row_above {
             out.line(before)?;

@@ -34,7 +34,7 @@ pub(super) enum JsonBytes {
 
 impl JsonBytes {
     /// Takes bytes as a text where they are one.
-    pub(super) fn of(bytes: &[u8]) -> JsonBytes {
+    pub(super) fn from_bytes(bytes: &[u8]) -> JsonBytes {
         match std::str::from_utf8(bytes) {
             Ok(text) => JsonBytes::Text(text.to_owned()),
             Err(_) => JsonBytes::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
@@ -119,7 +119,7 @@ pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
 
 fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonBytes>) -> Result<PathEntry, CommandError> {
     let node = tree.node(inode).map_err(stored)?;
-    let own = JsonBytes::of(path);
+    let own = JsonBytes::from_bytes(path);
     let link_to = first.get(&inode).cloned();
     if node.directory().is_none() && node.nlink() > 1 {
         first.entry(inode).or_insert_with(|| own.clone());
@@ -134,10 +134,13 @@ fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonByte
         mtime: node.mtime.to_string(),
         size: node.content().map(|_| node.size()),
         hash: node.content_hash().map(|hash| hash.to_string()),
-        target: node.target().map(JsonBytes::of),
+        target: node.target().map(JsonBytes::from_bytes),
         device: is_device.then(|| node.rdev()),
         link_to,
-        xattrs: node.xattrs().map(|(name, value)| (JsonBytes::of(name), JsonBytes::of(value))).collect(),
+        xattrs: node
+            .xattrs()
+            .map(|(name, value)| (JsonBytes::from_bytes(name), JsonBytes::from_bytes(value)))
+            .collect(),
     })
 }
 

@@ -95,7 +95,7 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
         let Signal { publisher, .. } = &*signal;
         Ok(SignalLine {
             key: key.to_string(),
-            value: JsonBytes::of(&signal.value),
+            value: JsonBytes::from_bytes(&signal.value),
             owner: signal.owner,
             mode: format!("{:04o}", signal.mode),
             claimed: signal.created.to_string(),

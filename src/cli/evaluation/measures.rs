@@ -15,7 +15,7 @@ pub struct RetrievalScore {
 
 impl RetrievalScore {
     /// Measures the first `k` of `hits`, which are distinct; `evidence` holds at least one.
-    pub fn of(hits: &[&str], evidence: &BTreeSet<&str>, k: usize) -> Self {
+    pub fn from_hits(hits: &[&str], evidence: &BTreeSet<&str>, k: usize) -> Self {
         let ranks: Vec<usize> = (0..hits.len().min(k)).filter(|at| evidence.contains(hits[*at])).collect();
         let best: f64 = (0..evidence.len().min(k)).map(gain).sum();
         Self {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn one_of_two_at_the_second_place() {
-        let score = RetrievalScore::of(&["x", "a", "y"], &BTreeSet::from(["a", "b"]), 10);
+        let score = RetrievalScore::from_hits(&["x", "a", "y"], &BTreeSet::from(["a", "b"]), 10);
         // 1 / log2(3) = 0.63093, of 1 + 0.63093.
         assert_eq!((score.recall, score.reciprocal_rank), (0.5, 0.5));
         assert!((score.ndcg - 0.386_853).abs() < 1e-6, "{score:?}");
@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn only_the_first_k_count_and_the_best_order_is_cut_there_too() {
         let evidence = BTreeSet::from(["a", "b"]);
-        let score = RetrievalScore::of(&["a", "b"], &evidence, 1);
+        let score = RetrievalScore::from_hits(&["a", "b"], &evidence, 1);
         assert_eq!((score.recall, score.ndcg, score.reciprocal_rank), (0.5, 1.0, 1.0));
-        assert_eq!(RetrievalScore::of(&["x", "a"], &evidence, 1), RetrievalScore::default());
-        assert_eq!(RetrievalScore::of(&[], &evidence, 10), RetrievalScore::default());
+        assert_eq!(RetrievalScore::from_hits(&["x", "a"], &evidence, 1), RetrievalScore::default());
+        assert_eq!(RetrievalScore::from_hits(&[], &evidence, 10), RetrievalScore::default());
     }
 }

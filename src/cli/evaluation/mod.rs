@@ -82,7 +82,7 @@ fn judge(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Opt
     // Several passages of a file count once.
     let hits: Vec<&str> = hits.iter().map(String::as_str).filter(|hit| seen.insert(*hit)).take(k).collect();
     let evidence: BTreeSet<&str> = question.evidence.iter().map(String::as_str).collect();
-    let score = RetrievalScore::of(&hits, &evidence, k);
+    let score = RetrievalScore::from_hits(&hits, &evidence, k);
     let missed: Vec<String> =
         evidence.iter().filter(|wanted| !hits.contains(wanted)).map(|wanted| (*wanted).to_owned()).collect();
     let wrong_hits = hits.iter().filter(|hit| !evidence.contains(**hit)).map(|hit| (*hit).to_owned()).collect();

@@ -22,7 +22,7 @@ pub struct TextFolder {
 impl TextFolder {
     /// Looks for notes; names that begin with a dot, and links, are passed by. Fails where the folder, or one in it,
     /// can't be listed.
-    pub fn of(folder: &Path) -> Result<TextFolder, CommandError> {
+    pub fn open(folder: &Path) -> Result<TextFolder, CommandError> {
         let (mut paths, mut total_bytes, mut skipped_files) = (Vec::new(), 0, 0);
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
@@ -87,7 +87,7 @@ mod tests {
         for (path, text) in [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x")] {
             fs::write(dir.path().join(path), text).unwrap();
         }
-        let notes = TextFolder::of(dir.path()).unwrap();
+        let notes = TextFolder::open(dir.path()).unwrap();
         assert_eq!((notes.total_bytes, notes.skipped_files), (7, 1));
         let lines: Vec<serde_json::Value> =
             notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
@@ -101,7 +101,7 @@ mod tests {
     fn what_is_no_text_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.md"), [0xff]).unwrap();
-        let error = TextFolder::of(dir.path()).unwrap().next().unwrap().unwrap_err();
+        let error = TextFolder::open(dir.path()).unwrap().next().unwrap().unwrap_err();
         assert!(error.message.contains("a.md is not UTF-8"), "{}", error.message);
     }
 }

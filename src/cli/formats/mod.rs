@@ -43,7 +43,7 @@ pub enum Format {
 
 impl Format {
     /// Tells the kind of file that `path` names. Exit code 2 for any other end of a name.
-    pub fn of(path: &Path) -> Result<Format, CommandError> {
+    pub fn from_path(path: &Path) -> Result<Format, CommandError> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
             Some("json") => Ok(Format::JsonArray),
@@ -90,7 +90,7 @@ impl InputRow {
             InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
-                let input = RecordInput::of_vector(vector)?;
+                let input = RecordInput::from_vector(vector)?;
                 Ok(Some(RecordEdit::Put { id: id.into(), input }))
             }
         }
@@ -124,7 +124,7 @@ impl RowReader {
     /// ends as no format's does, or `ids` is given for a format that has its own.
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
-            let notes = folder::TextFolder::of(path)?;
+            let notes = folder::TextFolder::open(path)?;
             let (total_bytes, skipped_files) = (notes.total_bytes, notes.skipped_files);
             RowReader { total_bytes, skipped_files, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {
@@ -132,7 +132,7 @@ impl RowReader {
             let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin());
             RowReader { total_bytes: 0, skipped_files: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
         } else {
-            RowReader::of_file(path, ids)?
+            RowReader::from_path(path, ids)?
         };
         if let Some(fields) = fields {
             let (fields, path) = (fields.clone(), path.to_owned());
@@ -143,8 +143,8 @@ impl RowReader {
         Ok(rows)
     }
 
-    fn of_file(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
-        let format = Format::of(path)?;
+    fn from_path(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
+        let format = Format::from_path(path)?;
         if matches!(format, Format::JsonLines | Format::JsonArray) {
             refuse_ids(ids)?;
         }
@@ -205,10 +205,10 @@ mod tests {
 
     #[test]
     fn a_name_tells_the_format() {
-        assert_eq!(Format::of(Path::new("a.b.npy")).unwrap(), Format::Npy);
-        assert_eq!(Format::of(Path::new("a.fvecs")).unwrap(), Format::Fvecs);
-        assert_eq!(Format::of(Path::new("a")).unwrap_err().exit, Exit::Usage);
-        assert_eq!(Format::of(Path::new(".npy")).unwrap_err().exit, Exit::Usage);
+        assert_eq!(Format::from_path(Path::new("a.b.npy")).unwrap(), Format::Npy);
+        assert_eq!(Format::from_path(Path::new("a.fvecs")).unwrap(), Format::Fvecs);
+        assert_eq!(Format::from_path(Path::new("a")).unwrap_err().exit, Exit::Usage);
+        assert_eq!(Format::from_path(Path::new(".npy")).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct DiffCounts {
 
 impl DiffCounts {
     /// Counts the changes of one kind, `record` or `file`.
-    pub fn of(diff: &[Value], kind: &str) -> DiffCounts {
+    pub fn from_diff(diff: &[Value], kind: &str) -> DiffCounts {
         let count = |change: &str| {
             let fits = |line: &&Value| text(line, "kind") == kind && text(line, "change") == change;
             diff.iter().filter(fits).count() as u64
@@ -74,14 +74,14 @@ fn texts(edit: &Value, coloured: bool) -> String {
 
 /// Returns the counts for people; files only where there are any.
 pub fn render_stat(diff: &[Value]) -> String {
-    let files = DiffCounts::of(diff, "file");
-    let records = DiffCounts::of(diff, "record").line("record");
+    let files = DiffCounts::from_diff(diff, "file");
+    let records = DiffCounts::from_diff(diff, "record").line("record");
     if files.is_empty() { records } else { records + &files.line("file") }
 }
 
 /// Returns the counts for programs: those of records and of files, also where they are 0.
 pub fn stat_json(diff: &[Value]) -> Value {
-    json!({ "records": DiffCounts::of(diff, "record").to_json(), "files": DiffCounts::of(diff, "file").to_json() })
+    json!({ "records": DiffCounts::from_diff(diff, "record").to_json(), "files": DiffCounts::from_diff(diff, "file").to_json() })
 }
 
 #[cfg(test)]

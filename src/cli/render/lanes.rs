@@ -17,7 +17,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Reads `entries`, oldest first. Branches whose beginning is not among them begin where they are first seen.
-    pub fn of(entries: &[Value]) -> Lanes {
+    pub fn from_entries(entries: &[Value]) -> Lanes {
         let mut lanes = Lanes::default();
         for (index, entry) in entries.iter().enumerate() {
             let parents = lanes.add(index, entry);
@@ -95,7 +95,7 @@ mod tests {
             entry("commit", "main", ""),
             entry("merge", "main/x", "main"),
         ];
-        let lanes = Lanes::of(&entries);
+        let lanes = Lanes::from_entries(&entries);
         assert_eq!(lanes.parents, [vec![], vec![0], vec![1], vec![0], vec![3, 2]]);
         assert_eq!((lanes.tip("main"), lanes.tip("main/x")), (Some(4), None));
     }
@@ -109,7 +109,7 @@ mod tests {
             entry("commit", "main/x", "main"),
             entry("pull", "main/x", "main"),
         ];
-        assert_eq!(Lanes::of(&entries).parents, [vec![], vec![0], vec![0, 1], vec![2], vec![3, 2]]);
+        assert_eq!(Lanes::from_entries(&entries).parents, [vec![], vec![0], vec![0, 1], vec![2], vec![3, 2]]);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             rename,
             entry("commit", "main/y/c", "main/y"),
         ];
-        let lanes = Lanes::of(&entries);
+        let lanes = Lanes::from_entries(&entries);
         assert_eq!(lanes.parents[3..], [vec![0], vec![1]]);
         assert_eq!((lanes.tip("main/xx"), lanes.tip("main/x")), (Some(2), None));
     }
@@ -132,6 +132,6 @@ mod tests {
     fn a_discarded_name_begins_anew() {
         let entries =
             [entry("fork", "main/x", "main"), entry("discard", "main/x", "main"), entry("fork", "main/x", "main")];
-        assert_eq!(Lanes::of(&entries).parents, [vec![], vec![0], vec![]]);
+        assert_eq!(Lanes::from_entries(&entries).parents, [vec![], vec![0], vec![]]);
     }
 }

@@ -97,7 +97,7 @@ impl BranchAccess for Closed {
     }
 
     fn lineage(&self) -> Result<Lineage, CommandError> {
-        Lineage::of_store(&self.memory, self.branch)
+        Lineage::from_store(&self.memory, self.branch)
     }
 
     fn keeps(&self, entry: u64) -> Result<bool, CommandError> {

@@ -25,13 +25,13 @@ enum LineageSource {
 
 impl Lineage {
     /// Reads the file of a mount. Fails where its length can't be asked for.
-    pub fn of_file(file: File) -> std::io::Result<Lineage> {
+    pub fn from_file(file: File) -> std::io::Result<Lineage> {
         let length = file.metadata()?.len();
         Ok(Lineage { source: LineageSource::File(file), length })
     }
 
     /// Reads it from an open store. Fails where the branch has ended.
-    pub fn of_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
+    pub fn from_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
         let last_seq = memory.history_end(&View::Branch(branch))?;
         let length = memory.history_length(branch, HistoryFile::Lineage, last_seq)?;
         Ok(Lineage { source: LineageSource::Store(memory.clone(), branch, last_seq), length })
@@ -105,7 +105,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let lines: Vec<String> = (0..3000).map(|n: usize| format!("{n} {}", "x".repeat(n * 37 % 500))).collect();
         file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
-        let lineage = Lineage::of_file(file).unwrap();
+        let lineage = Lineage::from_file(file).unwrap();
         assert!(lineage.length > 2 * READ_BYTES);
         let mut forward = Vec::new();
         let mut each = |line: &str| {

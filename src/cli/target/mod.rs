@@ -146,7 +146,7 @@ impl Target {
     }
 
     /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
-    pub fn of_store(store: &Path) -> Target {
+    pub fn for_store(store: &Path) -> Target {
         match store_of(store) {
             Ok(Some(_)) if place::shows_a_branch(store) => Target::Mounted(store.to_owned()),
             Ok(Some(_)) => Target::Mounted(store.join(MAIN)),

@@ -217,7 +217,7 @@ impl BranchAccess for Mounted<'_> {
 
     fn lineage(&self) -> Result<Lineage, CommandError> {
         let attempt = self.attempt("lineage", "reading lineage of");
-        File::open(self.directory.join("lineage")).and_then(Lineage::of_file).map_err(|e| attempt.failed(&e))
+        File::open(self.directory.join("lineage")).and_then(Lineage::from_file).map_err(|e| attempt.failed(&e))
     }
 
     fn keeps(&self, entry: u64) -> Result<bool, CommandError> {

@@ -127,6 +127,6 @@ impl DiskFile for ForgetfulFile {
     }
 
     fn map(&self) -> io::Result<Mapped> {
-        Ok(self.content(|content| Mapped::copied(content.live())))
+        Ok(self.content(|content| Mapped::from_bytes(content.live())))
     }
 }

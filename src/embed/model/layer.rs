@@ -14,7 +14,7 @@ impl Dense {
     pub fn new(parts: &[(Vec<f32>, Vec<f32>)], input_dim: usize) -> Dense {
         let weights: Vec<f32> = parts.iter().flat_map(|(weights, _)| weights.iter().copied()).collect();
         let bias = parts.iter().flat_map(|(_, bias)| bias.iter().copied()).collect();
-        Dense { weights: PackedMatrix::of_columns(&weights, input_dim), bias, input_dim }
+        Dense { weights: PackedMatrix::from_columns(&weights, input_dim), bias, input_dim }
     }
 
     /// Maps rows that lie one behind the other.

@@ -74,7 +74,7 @@ pub(super) fn listed_attr(mount: &MountContext, ino: u64, node: &FsNode) -> Resu
 
 /// Returns the attributes that follow from the branch and the kind of a node.
 fn base_attr(mount: &MountContext, ino: u64, node: &FsNode, info: &BranchInfo) -> Attr {
-    let base = Attr::plain(ino, node.is_directory(), info.changed, (info.uid, mount.user(info.uid).gid));
+    let base = Attr::generated(ino, node.is_directory(), info.changed, (info.uid, mount.user(info.uid).gid));
     let mode = match node {
         FsNode::Directory(_, directory) => directory.mode(),
         FsNode::Control(_, file) => file.mode(),
@@ -164,7 +164,7 @@ fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) ->
 /// Returns the attributes of a record that is being written and not committed yet. ESTALE where the branch has gone.
 pub(super) fn attr_of_new(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
     let info = mount.memory.info(branch)?;
-    Ok(Attr::plain(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
+    Ok(Attr::generated(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
 }
 
 /// The mount belongs to whom `main` belongs to: to the user who made the store.
@@ -174,7 +174,7 @@ fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
     let modified =
         mount.memory.roots().iter().filter_map(|(_, id)| mount.memory.info(*id).ok()).map(|root| root.created).max();
     let modified = modified.unwrap_or(info.created);
-    let base = Attr::plain(ino, true, modified, (info.uid, mount.user(info.uid).gid));
+    let base = Attr::generated(ino, true, modified, (info.uid, mount.user(info.uid).gid));
     Ok(Attr { mode: 0o755, lifetime: STABLE_NAME_LIFETIME, ..base })
 }
 

@@ -101,11 +101,11 @@ impl NodeOperations for ControlNodeOps<'_> {
     }
 
     fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Failure> {
-        self.open_at(caller, ino, self.node.path(), OpenFlags::of(flags))
+        self.open_at(caller, ino, self.node.path(), OpenFlags::from_bits(flags))
     }
 
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
-        let flags = OpenFlags::of(flags);
+        let flags = OpenFlags::from_bits(flags);
         let node = match self.node {
             FsNode::Directory(view, ControlDirectory::Vectors) => {
                 vectors::create(&self.fs.mount.open_context(view, caller)?, name, mode, flags)?

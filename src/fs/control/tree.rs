@@ -169,7 +169,7 @@ fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Opt
 fn earlier(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
     let Ok(revision) = Revision::parse(name) else { return Ok(None) };
     match mount.memory.view_at(branch, &revision) {
-        Ok(view) => Ok(Some(of_view(mount, &view))),
+        Ok(view) => Ok(Some(view_node(mount, &view))),
         Err(error) if error.kind() == Kind::NotFound && error.code() != "not_kept" => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -189,7 +189,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
             Some(parent) => FsNode::Directory(View::Branch(parent), ControlDirectory::Proposals),
             None => FsNode::Mount,
         },
-        FsNode::Directory(view, _) | FsNode::Control(view, _) => of_view(mount, view),
+        FsNode::Directory(view, _) | FsNode::Control(view, _) => view_node(mount, view),
         FsNode::Record(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Vectors),
         FsNode::File(of, _) => of.above(),
         FsNode::Temporary(branch, _) => FsNode::Directory(View::Branch(*branch), ControlDirectory::Vectors),
@@ -201,12 +201,12 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
     }
 }
 
-fn of_view(mount: &MountContext, view: &View) -> FsNode {
+fn view_node(mount: &MountContext, view: &View) -> FsNode {
     let taken = match view {
         View::Branch(_) | View::At(..) | View::Proposal(..) => Time::default(),
         View::Checkpoint(branch, label) => mount.memory.checkpoint_time(*branch, label).unwrap_or_default(),
     };
-    FsNode::of_view(view, taken)
+    FsNode::from_view(view, taken)
 }
 
 /// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails where

@@ -33,7 +33,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     if name.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    match VectorsName::of(name) {
+    match VectorsName::parse(name) {
         VectorsName::Other => Err(no_record(name)),
         VectorsName::Temporary | VectorsName::Backup => {
             let file = match context.state.temporaries.named(name) {
@@ -63,7 +63,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
 /// of that name.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
-    if VectorsName::of(name) != VectorsName::Record {
+    if VectorsName::parse(name) != VectorsName::Record {
         return context.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
     let id = record_id(name)?;
@@ -78,7 +78,7 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
         return Err(Errno::ENAMETOOLONG.into());
     }
     use VectorsName::{Backup, Other, Record};
-    let kinds = (VectorsName::of(from), VectorsName::of(to));
+    let kinds = (VectorsName::parse(from), VectorsName::parse(to));
     let temporaries = &context.state.temporaries;
     let taken = match kinds.1 {
         Record => is_there(context, &record_id(to)?)?,

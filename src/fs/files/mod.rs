@@ -88,7 +88,7 @@ impl FilesOf {
 
     /// Returns the directory that holds the tree's root: its `..`.
     pub fn above(&self) -> FsNode {
-        FsNode::of_view(&self.view, self.taken)
+        FsNode::from_view(&self.view, self.taken)
     }
 }
 

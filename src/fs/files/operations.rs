@@ -118,12 +118,12 @@ impl NodeOperations for FileOps<'_> {
 
     /// Linux empties a file also for who opens it for reading.
     fn open(&self, caller: Caller, _ino: u64, flags: i32) -> Result<u64, Failure> {
-        self.open_with(caller, OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) })
+        self.open_with(caller, OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) })
     }
 
     /// Opens the one that is there, where that is not forbidden. Linux empties a file also for who opens it for reading.
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
-        let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::of(flags) };
+        let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) };
         let (inode, is_new) = match self.make_inode(caller, name, Make::File, mode) {
             Ok(inode) => (inode, true),
             Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => (self.appeared(caller, name, flags)?, false),
@@ -261,7 +261,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn allocate(&self, caller: Caller, offset: u64, length: u64, mode: i32) -> Result<(), Failure> {
-        let Allocation { op, keep_size } = Allocation::of(mode)?;
+        let Allocation { op, keep_size } = Allocation::from_mode(mode)?;
         if op == RangeOp::Allocate {
             self.check_room(length)?;
         }

@@ -19,7 +19,7 @@ pub(super) struct Allocation {
 impl Allocation {
     /// Returns what a mode of fallocate(2) asks for. EOPNOTSUPP for modes that move bytes about or share them, and for
     /// a hole without `FALLOC_FL_KEEP_SIZE`.
-    pub fn of(mode: i32) -> Result<Allocation, Errno> {
+    pub fn from_mode(mode: i32) -> Result<Allocation, Errno> {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => RangeOp::Allocate,

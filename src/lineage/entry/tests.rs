@@ -120,7 +120,7 @@ fn a_line_names_every_field_of_the_contract() {
 
 #[test]
 fn an_entry_names_20_items_and_1_kib_of_them_at_most() {
-    let named = |count: usize, bytes: usize| Detail::of_items((0..count).map(|_| "i".repeat(bytes))).items.len();
+    let named = |count: usize, bytes: usize| Detail::from_items((0..count).map(|_| "i".repeat(bytes))).items.len();
     assert_eq!((named(20, 1), named(21, 1)), (20, 20));
     assert_eq!((named(16, 64), named(17, 64), named(1, 1_024), named(1, 1_025)), (16, 16, 1, 0));
 }

@@ -98,7 +98,7 @@ impl StateSource {
 
 impl Checkpoint {
     /// Returns what a branch is at a moment; the entry that takes it gives it its `seq`.
-    pub fn of(branch: &Branch, text: &Arc<str>, time: Time) -> Checkpoint {
+    pub fn from_branch(branch: &Branch, text: &Arc<str>, time: Time) -> Checkpoint {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         Checkpoint { state, base, seq: 0, time, text: text.clone(), cursor: branch.cursor }
     }

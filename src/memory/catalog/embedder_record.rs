@@ -34,7 +34,7 @@ impl EmbedderRecord {
         let mut out = Writer::new();
         out.number(dim as u64).bytes(description);
         let name: String = name.chars().filter(|letter| !letter.is_control()).take(200).collect();
-        let identity = Hash::of(&IDENTITY, out.as_slice());
+        let identity = Hash::digest(&IDENTITY, out.as_slice());
         EmbedderRecord { name: name.into(), dim, identity, generation, probes }
     }
 
@@ -42,7 +42,7 @@ impl EmbedderRecord {
     pub fn set(&self) -> Hash {
         let mut out = Writer::new();
         out.hash(&self.identity).number(self.generation);
-        Hash::of(&SET, out.as_slice())
+        Hash::digest(&SET, out.as_slice())
     }
 
     /// Returns the stored value, in the form drawn above.

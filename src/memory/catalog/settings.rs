@@ -192,13 +192,13 @@ impl Default for Settings {
     /// Returns the values of a new root branch; all that are default share them.
     fn default() -> Settings {
         static DEFAULTS: OnceLock<Settings> = OnceLock::new();
-        let make = || Settings::of(Setting::ALL.map(|setting| setting.default_value().into()), false);
+        let make = || Settings::from_texts(Setting::ALL.map(|setting| setting.default_value().into()), false);
         DEFAULTS.get_or_init(make).clone()
     }
 }
 
 impl Settings {
-    fn of(texts: [Arc<str>; Setting::ALL.len()], rules_inherited: bool) -> Settings {
+    fn from_texts(texts: [Arc<str>; Setting::ALL.len()], rules_inherited: bool) -> Settings {
         let (rules, gate, retention) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Settings(Arc::new(Values { texts, rules_inherited, rules, gate, retention }))
     }
@@ -250,12 +250,12 @@ impl Settings {
     pub fn with(&self, setting: Setting, value: &str) -> Settings {
         let mut texts = self.0.texts.clone();
         texts[setting.place()] = value.into();
-        Settings::of(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
+        Settings::from_texts(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
     /// Returns the same settings, their rules marked as inherited: they no longer say who may write to the branch.
     pub fn with_inherited_rules(&self) -> Settings {
-        Settings::of(self.0.texts.clone(), true).sharing(self)
+        Settings::from_texts(self.0.texts.clone(), true).sharing(self)
     }
 
     /// Returns whether the rules came from a parent, and nobody wrote any to this branch.
@@ -275,7 +275,7 @@ impl Settings {
             setting if setting.is_inherited() => self.get(setting),
             setting => defaults.get(setting),
         };
-        Settings::of(Setting::ALL.map(|setting| value(setting).clone()), true).sharing(self)
+        Settings::from_texts(Setting::ALL.map(|setting| value(setting).clone()), true).sharing(self)
     }
 
     /// Takes over what others with the same values have parsed, so that a change of one setting leaves the rest parsed.
@@ -316,7 +316,7 @@ impl Settings {
 
     /// Returns whose stop words and stems queries use; none for words as they are.
     pub fn language(&self) -> Option<&'static Language> {
-        Language::of_code(self.get(Setting::Language))
+        Language::from_code(self.get(Setting::Language))
     }
 
     /// Returns how many bytes `scratch/` may hold; 0 where the text does not parse.
@@ -353,7 +353,7 @@ impl Settings {
             }
         }
         let is_default = !differs && !rules_inherited;
-        Ok(if is_default { defaults } else { Settings::of(texts, rules_inherited).sharing(&defaults) })
+        Ok(if is_default { defaults } else { Settings::from_texts(texts, rules_inherited).sharing(&defaults) })
     }
 }
 
@@ -400,7 +400,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         Setting::Quota if Quota::parse(value).is_none() => {
             bad("limits such as bytes=1G records=100000 branches=100, or nothing")
         }
-        Setting::Language if value != "none" && Language::of_code(value).is_none() => {
+        Setting::Language if value != "none" && Language::from_code(value).is_none() => {
             bad("none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr")
         }
         Setting::Log if value != OWN_LOG && value != INHERITED_LOG => bad("own or inherit"),

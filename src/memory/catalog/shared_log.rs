@@ -113,7 +113,7 @@ pub fn event_record_id(uid: u32, event: &Hash) -> Arc<str> {
 
 impl Branch {
     /// Makes the branch that holds the entries of another's log, empty and owned by that one's owner.
-    pub fn of_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
+    pub fn new_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
         let mut log = Branch::new(id, LOG_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
         log.log_totals = Some(SharedLogTotals::default());
         log

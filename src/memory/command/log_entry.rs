@@ -97,7 +97,7 @@ impl SharedLogEntryInput {
             return Err(SharedLogError::TooLong(line.len()).into());
         }
         if !line.trim_start().starts_with('{') {
-            return SharedLogEntryInput::of_text(line.to_owned());
+            return SharedLogEntryInput::from_text(line.to_owned());
         }
         let keys: LogEntryKeys = serde_json::from_str(line).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => SharedLogError::NotAnEntry(Arc::new(error)),
@@ -121,7 +121,7 @@ impl SharedLogEntryInput {
             check_numbers(vector)?;
         }
         let text = keys.text.unwrap_or_default();
-        let entry = SharedLogEntryInput::of_text(text)?;
+        let entry = SharedLogEntryInput::from_text(text)?;
         Ok(SharedLogEntryInput {
             vector: keys.vector.map(Arc::from),
             metadata,
@@ -131,7 +131,7 @@ impl SharedLogEntryInput {
     }
 
     /// Makes an entry of a text alone. Kind `Invalid` where it is blank, `TooLarge` where it is too long.
-    pub fn of_text(text: String) -> Result<SharedLogEntryInput, Error> {
+    pub fn from_text(text: String) -> Result<SharedLogEntryInput, Error> {
         if text.trim().is_empty() {
             return Err(SharedLogError::NoText.into());
         }

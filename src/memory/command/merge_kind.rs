@@ -92,7 +92,7 @@ impl RevertedEntries {
     }
 
     /// Returns the first and the last entry that a label names; none where it is neither `N` nor `N..M`.
-    pub fn of_label(label: &str) -> Option<(u64, u64)> {
+    pub fn parse_label(label: &str) -> Option<(u64, u64)> {
         let (first, last) = label.split_once("..").unwrap_or((label, label));
         Some((first.parse().ok()?, last.parse().ok()?))
     }

@@ -30,7 +30,7 @@ impl RecordOutcome {
         [RecordOutcome::Taken, RecordOutcome::Alike, RecordOutcome::Child, RecordOutcome::Parent, RecordOutcome::Both];
 
     /// Returns the outcome of a record: none while it waits for a decision.
-    pub fn of(decision: Option<&Decision>) -> Option<RecordOutcome> {
+    pub fn from_decision(decision: Option<&Decision>) -> Option<RecordOutcome> {
         Some(match decision {
             None => RecordOutcome::Taken,
             Some(item) if item.kept_as.is_some() => RecordOutcome::Both,

@@ -61,7 +61,12 @@ pub(in crate::memory) fn about(
 }
 
 /// Returns the entry of a command that concerns no branch: ids, hashes and path are empty, the agent is the user.
-pub(in crate::memory) fn of_store(op: EntryOp, detail: Detail, user: Arc<str>, step: CatalogChange) -> PreparedCommand {
+pub(in crate::memory) fn prepare_on_store(
+    op: EntryOp,
+    detail: Detail,
+    user: Arc<str>,
+    step: CatalogChange,
+) -> PreparedCommand {
     PreparedCommand {
         op,
         branch: BranchId(0),

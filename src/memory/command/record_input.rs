@@ -96,7 +96,7 @@ pub(in crate::memory) fn check_vector(
 
 impl RecordInput {
     /// Makes an input out of a bare vector: 1 to 65,536 finite numbers, or an error that says what is wrong.
-    pub fn of_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
+    pub fn from_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
         check_numbers(&vector)?;
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
     }

@@ -73,7 +73,7 @@ enum Shape<'a> {
 }
 
 impl Shape<'_> {
-    fn of(bytes: &[u8]) -> Shape<'_> {
+    fn classify(bytes: &[u8]) -> Shape<'_> {
         let start = bytes.trim_ascii_start();
         let marked = start.strip_prefix(BYTE_ORDER_MARK);
         let rest = marked.unwrap_or(start).trim_ascii_start();
@@ -175,12 +175,12 @@ fn parse_text(bytes: &[u8]) -> Result<&str, RecordError> {
 }
 
 impl RecordPatch {
-    fn of_text(text: &str) -> RecordPatch {
+    fn from_text(text: &str) -> RecordPatch {
         RecordPatch { text: Some(Some(text.into())), ..RecordPatch::default() }
     }
 
     /// Returns the patch that leads to that record, whatever was there before.
-    pub(in crate::memory) fn whole(record: &RecordInput) -> RecordPatch {
+    pub(in crate::memory) fn from_record(record: &RecordInput) -> RecordPatch {
         RecordPatch {
             vector: Some(record.vector.clone()),
             text: Some(record.text.clone()),
@@ -196,10 +196,12 @@ impl RecordPatch {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(RecordError::TooLarge(bytes.len()));
         }
-        match Shape::of(bytes) {
+        match Shape::classify(bytes) {
             Shape::Blank => Ok(None),
             Shape::Text(text) if text.trim_ascii_start().starts_with(b"[") => Err(RecordError::List),
-            Shape::Text(text) => Ok(Some(parse_text(text)?).filter(|text| !text.trim().is_empty()).map(Self::of_text)),
+            Shape::Text(text) => {
+                Ok(Some(parse_text(text)?).filter(|text| !text.trim().is_empty()).map(Self::from_text))
+            }
             Shape::Document(document) => {
                 let keys = DocumentKeys::parse(document)?;
                 if let Some(other) = &keys.id
@@ -214,7 +216,7 @@ impl RecordPatch {
 
     /// Returns whether the bytes are bare text, of which any length is complete.
     pub fn is_text(bytes: &[u8]) -> bool {
-        matches!(Shape::of(bytes), Shape::Text(_))
+        matches!(Shape::classify(bytes), Shape::Text(_))
     }
 
     /// Parses the beginning of a document: an error if it is wrong for certain, nothing while it is incomplete,
@@ -275,7 +277,7 @@ impl RecordEdit {
             if line.len() > DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX {
                 return Err(RecordError::TooLarge(line.len()));
             }
-            match Shape::of(line) {
+            match Shape::classify(line) {
                 Shape::Blank => Ok(None),
                 Shape::Document(document) => parse_document_line(document, number, fresh_id).map(Some),
                 Shape::Text(text) => {
@@ -284,7 +286,7 @@ impl RecordEdit {
                         error => error,
                     })?;
                     let text = text.strip_suffix('\r').unwrap_or(text);
-                    let patch = RecordPatch::of_text(text);
+                    let patch = RecordPatch::from_text(text);
                     let correct = || RecordEdit::Correct { id: fresh_id(), patch, line: number };
                     Ok((!text.trim().is_empty()).then(correct))
                 }
@@ -402,7 +404,7 @@ mod tests {
         let patch = parse(r#"{"text":"","metadata":{"a":1}}"#).unwrap().unwrap();
         assert!(patch.may_leave_nothing() && empty(patch.applied(None)));
         let input = RecordInput { vector: None, text: Some("".into()), metadata: "{}".into() };
-        assert!(empty(RecordPatch::whole(&input).applied(None)));
+        assert!(empty(RecordPatch::from_record(&input).applied(None)));
         let beside = parse(r#"{"text":"","vector":[1]}"#).unwrap().unwrap();
         assert_eq!(beside.applied(None).unwrap().text.as_deref(), Some(""));
     }

@@ -16,7 +16,7 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     if let Ok(moved) = MovedEntries::open(&disk) {
         let _ = moved.for_each_run(u64::MAX, |_| Ok(()));
     }
-    let blobs = BlobStore::over(disk, super::ARCHIVE_FOLDER);
+    let blobs = BlobStore::open_existing(disk, super::ARCHIVE_FOLDER);
     let Ok(archive) = Archive::find(&blobs, name) else { return };
     let Ok((branches, steps)) = archive.counts(&blobs) else { return };
     for at in 0..archive.chunks(&blobs).unwrap_or_default().min(ROWS) {
@@ -28,7 +28,7 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     let _ = (archive.before(&blobs), archive.facts_before(&blobs, 1), archive.chunk_with(&blobs, archive.count - 1));
     let start = LineageStart { first: archive.first, ..LineageStart::default() };
     let history = History::new(&[ArchiveName { name, count: archive.count }], start);
-    let reader = HistoryReader::of(&blobs, history.snapshot());
+    let reader = HistoryReader::new(&blobs, history.snapshot());
     for seq in (archive.first..=archive.last()).take(ROWS as usize) {
         if let Ok(signed) = reader.entry(seq) {
             assert_eq!(signed.entry.seq, seq);

@@ -100,7 +100,7 @@ impl History {
             // Archives are read here, where that may fail. `push` comes when the entry is in the journal already, and
             // can't.
             if branch != 0 && !snapshot.tail.read().knows(branch) {
-                let standing = HistoryReader::of(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
+                let standing = HistoryReader::new(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
                 snapshot.tail.write().begin(branch, standing);
             }
         }
@@ -129,7 +129,7 @@ impl History {
             branches: snapshot.tail.read().upto(last_seq),
             facts_before: BTreeMap::new(),
         };
-        let reader = HistoryReader::of(blobs, snapshot.clone());
+        let reader = HistoryReader::new(blobs, snapshot.clone());
         let older = archives.split_off(archives.len() - write::folded(&archives, last_seq + 1 - first));
         let archive = match write::write(blobs, &reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
@@ -249,7 +249,7 @@ impl Check {
 impl Memory {
     /// Returns what reads the history as it is now; one for each request, since it keeps what it looked up.
     pub(super) fn history_reader(&self) -> HistoryReader<'_> {
-        HistoryReader::of(&self.storage.segments.blobs, self.history.snapshot())
+        HistoryReader::new(&self.storage.segments.blobs, self.history.snapshot())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of

@@ -32,7 +32,7 @@ impl MovedEntries {
     /// Opens the files there are, none where the folder is missing. Kind `Damaged` where a file of it is not an
     /// archive, drafts aside.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<MovedEntries, Error> {
-        let blobs = BlobStore::over(disk.clone(), FOLDER);
+        let blobs = BlobStore::open_existing(disk.clone(), FOLDER);
         let names = match disk.list(FOLDER) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             names => names.map_err(|error| Error::io("the folder archive could not be read", error))?,

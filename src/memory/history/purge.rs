@@ -54,7 +54,7 @@ impl History {
     /// Returns the decisions in some entries that quote a lost line of what is purged. It reads every entry of the
     /// range. Kind `NotFound` for an entry behind the newest one.
     pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<Quote>, Error> {
-        let (reader, mut quotes) = (HistoryReader::of(blobs, self.snapshot()), Vec::new());
+        let (reader, mut quotes) = (HistoryReader::new(blobs, self.snapshot()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {
             let signed = reader.entry(seq)?;
             quotes.extend(purged.quoted_in(&signed));

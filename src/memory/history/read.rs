@@ -65,7 +65,7 @@ enum LineList {
 
 impl<'a> HistoryReader<'a> {
     /// Opens no file yet; archives are opened by the look-ups that need them.
-    pub fn of(blobs: &'a BlobStore, snapshot: Arc<HistorySnapshot>) -> HistoryReader<'a> {
+    pub fn new(blobs: &'a BlobStore, snapshot: Arc<HistorySnapshot>) -> HistoryReader<'a> {
         HistoryReader {
             blobs,
             snapshot,

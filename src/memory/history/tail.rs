@@ -69,7 +69,7 @@ struct TimelineTurn {
 }
 
 impl TimelineTurn {
-    fn of(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
+    fn new(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
         let ahead_bytes = totals.lineage_bytes - totals.own_bytes;
         TimelineTurn {
             first_step,
@@ -114,7 +114,7 @@ impl Timeline {
     fn new(standing: TimelinePoint) -> Timeline {
         Timeline {
             totals_before: standing.totals,
-            turns: vec![TimelineTurn::of(0, &standing)],
+            turns: vec![TimelineTurn::new(0, &standing)],
             tail_indexes: Vec::new(),
             own_bytes: Vec::new(),
             event_bytes: Vec::new(),
@@ -148,7 +148,7 @@ impl Timeline {
     }
 
     fn push(&mut self, place: u32, standing: TimelinePoint) {
-        let turn = TimelineTurn::of(self.tail_indexes.len() as u32, &standing);
+        let turn = TimelineTurn::new(self.tail_indexes.len() as u32, &standing);
         let from = self.turns.last().and_then(|last| turn.from(last));
         if from.is_none() {
             push(&mut self.turns, turn);
@@ -260,7 +260,7 @@ impl HistoryTail {
     }
 
     fn common_of(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
-        let common = SharedFields::of(&signed.entry);
+        let common = SharedFields::from_entry(&signed.entry);
         let timeline =
             self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(TimelinePoint::default()));
         match &timeline.common {

@@ -405,7 +405,7 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
         }
         let name = out.finish(archive::KIND, file.extra()).unwrap();
         let history = History::new(&[ArchiveName { name, count: whole.count }], snapshot.start);
-        let reader = HistoryReader::of(blobs, history.snapshot());
+        let reader = HistoryReader::new(blobs, history.snapshot());
         for (branch, offset) in [(main, 0), (main, 900), (fork, 0), (fork, 900)] {
             let read = reader.lines((HistoryFile::Lineage, branch.0, whole.last()), offset, 4096, &|_| Ok(true));
             refused += usize::from(read.is_err());

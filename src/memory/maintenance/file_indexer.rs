@@ -319,7 +319,7 @@ fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
         let frozen = branch.frozen().map(|frozen| &frozen.state);
         for state in std::iter::once(&branch.state).chain(frozen) {
             let nodes = before.changed_nodes(state.files()).filter_map(|changed| changed.new);
-            live.extend(nodes.filter_map(|node| IndexableContent::of(node)).map(|content| content.key));
+            live.extend(nodes.filter_map(|node| IndexableContent::from_node(node)).map(|content| content.key));
             before = state.files().clone();
         }
     }

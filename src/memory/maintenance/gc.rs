@@ -212,7 +212,7 @@ impl Memory {
             let command = || Ok(AnnounceKeptDropped(branch));
             if let Err(error) = self.transact_in_room(&self.environment.owner, &[Some(branch)], command) {
                 log::warn!("the lineage does not say so: {error}; {}", error.hint());
-                self.notify(BranchEvent::of_root(branch, KEPT_DROPPED));
+                self.notify(BranchEvent::for_root(branch, KEPT_DROPPED));
             }
         }
     }

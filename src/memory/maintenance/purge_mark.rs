@@ -61,7 +61,7 @@ impl PurgeMark {
     /// count then.
     pub fn save(&self, disk: &dyn Disk) -> Result<(), Error> {
         let payload = self.to_bytes();
-        let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
+        let bytes = [&MAGIC[..], &Hash::digest(&CONTEXT, &payload).0, &payload].concat();
         let put = || -> std::io::Result<()> {
             remove_if_there(disk, NEW_PATH)?;
             let file = disk.create(NEW_PATH)?;
@@ -83,7 +83,7 @@ impl PurgeMark {
         }
         let bytes = read_file(disk, PATH)?;
         let payload = bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_at_checked(32));
-        let payload = payload.filter(|(hash, payload)| Hash::of(&CONTEXT, payload).0 == **hash);
+        let payload = payload.filter(|(hash, payload)| Hash::digest(&CONTEXT, payload).0 == **hash);
         let damaged = || Error::damaged(format!("the file {PATH} is not what was written"));
         let (_, payload) = payload.ok_or_else(damaged)?;
         PurgeMark::from_bytes(payload).map(Some).map_err(|_| damaged())

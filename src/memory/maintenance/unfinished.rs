@@ -28,7 +28,7 @@ const HEADER_BYTES: usize = MAGIC.len() + 32 + 32 + 1;
 /// disk has left, else the error of the disk; the one before stays then.
 pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuilder<'_>) -> std::io::Result<()> {
     let payload = [&segment.0[..], &[metric.to_code()], &builder.save()].concat();
-    let bytes = [&MAGIC[..], &Hash::of(&CONTEXT, &payload).0, &payload].concat();
+    let bytes = [&MAGIC[..], &Hash::digest(&CONTEXT, &payload).0, &payload].concat();
     // A saved build only saves time, so it must not take the last room of a disk.
     if disk.space()?.available_bytes / 4 < bytes.len() as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
@@ -74,7 +74,7 @@ pub fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
 
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let (hash, payload) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;
-    (bytes.len() >= HEADER_BYTES && Hash::of(&CONTEXT, payload).0 == hash).then_some(payload)
+    (bytes.len() >= HEADER_BYTES && Hash::digest(&CONTEXT, payload).0 == hash).then_some(payload)
 }
 
 fn remove(disk: &dyn Disk, path: &str) -> std::io::Result<()> {

@@ -64,7 +64,7 @@ pub fn first_items(
         let files = files.into_iter().filter(|change| !change.is_of_directory());
         items.extend(files.map(|change| id_of_file(&change.path)));
     }
-    Ok(Detail::of_items(items).items)
+    Ok(Detail::from_items(items).items)
 }
 
 /// Returns whether what was there is so no longer: it is gone, or something of another kind.

@@ -78,7 +78,7 @@ impl Command for MergeBranches {
     }
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let merge_context = MergeContext::of(context, log_record);
+        let merge_context = MergeContext::new(context, log_record);
         let replayed = Integration::replay(&merge_context, self.branch, self.merge, &self.outcome)
             .and_then(|integration| integration.prepare(context.catalog, log_record));
         context.recorded(replayed, self.outcome.head)
@@ -252,7 +252,7 @@ fn merged_records(
     for (change, outcome) in changes.iter().zip(outcome.records.iter()) {
         let mut kept_as = None;
         if matches!(outcome, RecordOutcome::Taken | RecordOutcome::Child) {
-            Action::of(change, sides.child).apply(&mut merged)?;
+            Action::from_difference(change, sides.child).apply(&mut merged)?;
         }
         if outcome == RecordOutcome::Both {
             let id = other_ids.next().ok_or_else(|| missing("a record that is kept has no id".into()))?;

@@ -37,7 +37,7 @@ pub struct MergeContext<'a> {
 
 impl<'a> MergeContext<'a> {
     /// Returns the context of a log record, with the time at which that was planned.
-    pub fn of(context: &PlanContext<'a>, log_record: &LogRecord) -> MergeContext<'a> {
+    pub fn new(context: &PlanContext<'a>, log_record: &LogRecord) -> MergeContext<'a> {
         MergeContext { catalog: context.catalog, packs: context.packs, time: log_record.planned }
     }
 }
@@ -169,7 +169,7 @@ impl<'a> MergeSides<'a> {
             merger: merge_budget.merger,
             paths_max: merge_budget.changes_max,
             time: self.context.time,
-            new_owner: Some(NewOwner::of_transfer(self.child.uid, self.parent.uid, pulls)),
+            new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, pulls)),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // Where numbers lead nowhere, all that the receiver changed is looked at.
@@ -193,8 +193,8 @@ impl<'a> MergeSides<'a> {
         }
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
-            new_owner: Some(NewOwner::of_transfer(self.child.uid, self.parent.uid, true)),
-            ..FileMerge::taking_all(&all, self.context.packs, merge_budget.changes_max, self.context.time)
+            new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, true)),
+            ..FileMerge::fast_forward(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
         let plan = plan_files(trees, &how)?;

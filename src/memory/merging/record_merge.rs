@@ -220,7 +220,8 @@ impl RecordMerge {
         let mut outcomes = RecordOutcomes::default();
         for planned in &self.outcomes {
             let decision = planned.decision.as_ref();
-            outcomes.push(RecordOutcome::of(decision)?, decision.and_then(|decision| decision.kept_as.clone()));
+            outcomes
+                .push(RecordOutcome::from_decision(decision)?, decision.and_then(|decision| decision.kept_as.clone()));
         }
         Some(outcomes)
     }

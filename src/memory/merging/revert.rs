@@ -66,7 +66,7 @@ pub(super) fn base_before(
     }
     let mut base = with_records_of(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
-    let how = FileMerge::taking_all(&all, context.packs, limit, context.time);
+    let how = FileMerge::fast_forward(&all, context.packs, limit, context.time);
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
     let (tree, patch) = plan_files(trees, &how)?.without_removed(context.time, context.packs)?;
     base.set_files(tree);
@@ -102,7 +102,7 @@ fn with_records_of(
 ) -> Result<BranchVersion, PlanError> {
     let mut state = BranchVersion::clone(state);
     for change in differences_at_most(after, before, limit)?.ok_or(PlanError::Exceeded)? {
-        Action::of(&change, before).apply(&mut state)?;
+        Action::from_difference(&change, before).apply(&mut state)?;
     }
     Ok(state)
 }

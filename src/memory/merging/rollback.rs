@@ -62,7 +62,7 @@ impl Command for RollBack {
     }
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let merge_context = MergeContext::of(context, log_record);
+        let merge_context = MergeContext::new(context, log_record);
         let Some((patterns, outcome)) = &self.files else {
             let rollback = Rollback::new(merge_context, self.branch, &self.source, None, usize::MAX)?;
             return rollback.prepare(context.catalog, log_record);
@@ -273,7 +273,7 @@ fn of_files(
         }
     }
     let rules = Rules::parse(&only(&text)).map_err(|_| bad())?;
-    let how = FileMerge::taking_all(&rules, context.packs, limit, context.time);
+    let how = FileMerge::fast_forward(&rules, context.packs, limit, context.time);
     // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
@@ -380,7 +380,7 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who())).unwrap();
         let main = memory.root("main").unwrap();
         let commit = || {
-            let put = RecordEdit::Put { id: "a".into(), input: RecordInput::of_vector(vec![1.0]).unwrap() };
+            let put = RecordEdit::Put { id: "a".into(), input: RecordInput::from_vector(vec![1.0]).unwrap() };
             memory.commit(&who(), main, vec![put]).unwrap();
         };
         let take = || memory.checkpoint(&who(), main, "v1", None).unwrap();

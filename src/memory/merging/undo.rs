@@ -118,7 +118,7 @@ impl<'a> UndoSearch<'a> {
     /// Notes which entries a revert took back, unless that was taken back itself.
     fn note_revert(&mut self, entry: &Entry, is_taken_back: bool) {
         if entry.op == EntryOp::Revert && !is_taken_back {
-            self.taken_back.extend(entry.detail.label.as_deref().and_then(RevertedEntries::of_label));
+            self.taken_back.extend(entry.detail.label.as_deref().and_then(RevertedEntries::parse_label));
         }
     }
 

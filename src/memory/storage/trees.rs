@@ -64,7 +64,7 @@ impl Packs for TreeStore {
 impl TreeStore {
     /// Opens nothing yet; packs and snapshots are in the blob store of `disk`.
     pub fn new(disk: Arc<dyn Disk>, thorough: bool) -> TreeStore {
-        let blobs = BlobStore::over(disk, FOLDER);
+        let blobs = BlobStore::open_existing(disk, FOLDER);
         TreeStore { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
     }
 

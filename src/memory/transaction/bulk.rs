@@ -86,10 +86,10 @@ impl Bulk {
         deletes: &[Arc<str>],
         time: Time,
     ) -> Result<Bulk, Error> {
-        Bulk::of(catalog, branch, segment, Arc::new(deletes.iter().cloned().collect()), time)
+        Bulk::from_segment(catalog, branch, segment, Arc::new(deletes.iter().cloned().collect()), time)
     }
 
-    fn of(
+    fn from_segment(
         catalog: &Catalog,
         branch: BranchId,
         segment: Arc<Segment>,
@@ -155,7 +155,7 @@ impl Bulk {
 
     /// Works it out as a whole once more, with deletes of another time. Fails as [`Bulk::new`] does.
     pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<Bulk, Error> {
-        Bulk::of(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
+        Bulk::from_segment(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
     }
 
     fn writes(&self, id: &str) -> Result<bool, SegmentError> {
@@ -177,7 +177,7 @@ impl Bulk {
         check_dimension(catalog, branch, &self.segment)?;
         let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
-        prepared = prepared.with_detail(Detail::of_items(self.first_ids()?));
+        prepared = prepared.with_detail(Detail::from_items(self.first_ids()?));
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
         fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
         if let Some(cursor) = cursor {

@@ -13,7 +13,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, of_store};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_store};
 use crate::memory::{Actor, ClockError, Environment, Error, Memory};
 use crate::object::{Time, Writer};
 
@@ -69,7 +69,7 @@ impl Command for ResetClock {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let (user, step) = (context.catalog.user(log_record.uid), CatalogChange::Clock(log_record.time));
-        Ok(of_store(EntryOp::Clock, Detail::default(), user, step))
+        Ok(prepare_on_store(EntryOp::Clock, Detail::default(), user, step))
     }
 }
 

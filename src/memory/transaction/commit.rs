@@ -109,7 +109,7 @@ impl Memory {
                 self.commit_few(who, branch, (&resolved, cursor), replan)?
             };
             if let Some(entry) = done {
-                return Ok(Receipt::of(&entry));
+                return Ok(Receipt::from_entry(&entry));
             }
         }
         Err(BranchError::Moves.into())

@@ -46,7 +46,7 @@ pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
-            head.is_none_or(|head| DirectWrite::verified(head.offset, rest).is_some())
+            head.is_none_or(|head| DirectWrite::from_verified(head.offset, rest).is_some())
         })
 }
 
@@ -111,14 +111,14 @@ impl LogTail {
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         // Checked before the code: a content that is not whole may be a torn tail, which the caller judges, and no
         // forgery.
-        let Some(stretch) = DirectWrite::verified(head.offset, rest) else { return Ok(false) };
+        let Some(stretch) = DirectWrite::from_verified(head.offset, rest) else { return Ok(false) };
         // The code comes before the tree is touched, so that bytes that nobody of this store wrote change nothing.
         self.verify_and_advance(
             FrameKind::Content,
             &code,
             &covered(bytes, &length_of(&stretch), &stretch.chunk_hashes()),
         )?;
-        let files = FilesBefore::of(catalog, head.author.branch)?;
+        let files = FilesBefore::from_catalog(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);
         let placed = after.place_ends(head.inode, &stretch, time, packs);
         let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));

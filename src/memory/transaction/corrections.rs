@@ -56,7 +56,9 @@ impl ResolvedEdits {
         let mut blocks = Blocks::default();
         for edit in edits {
             match edit {
-                RecordEdit::Put { id, input } => resolved.write(id, &RecordPatch::whole(input), 0, &mut blocks)?,
+                RecordEdit::Put { id, input } => {
+                    resolved.write(id, &RecordPatch::from_record(input), 0, &mut blocks)?
+                }
                 RecordEdit::Correct { id, patch, line } => resolved.write(id, patch, *line, &mut blocks)?,
                 RecordEdit::Delete { id } => resolved.record(id)?.after = EditOutcome::Gone,
                 RecordEdit::Rename { from, to } => resolved.rename(from, to, &mut blocks)?,

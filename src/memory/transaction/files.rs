@@ -107,7 +107,7 @@ pub(in crate::memory) struct FilesBefore {
 
 impl FilesBefore {
     /// Returns the files of a branch. Fails with `Gone` where it has ended.
-    pub fn of(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
+    pub fn from_catalog(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
         Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.edits })
     }
@@ -270,7 +270,7 @@ impl Memory {
             let journal = writer.writable()?;
             edit.author.time = self.next_time(&mut writer)?;
             let catalog = self.catalog().clone();
-            let files = FilesBefore::of(&catalog, branch)?;
+            let files = FilesBefore::from_catalog(&catalog, branch)?;
             let before = files.tree.clone();
             // Under the lock, so that no rule changes any more, and before the frame: a replay does not ask again.
             still(&catalog, &edit.op)?;
@@ -437,7 +437,7 @@ impl LogTail {
         self.verify_and_advance(FrameKind::FileOp, &code, &[bytes])?;
         let edit = FileOpRecord::from_bytes(bytes).map_err(|error| damaged(format!("can't be read: {error}")))?;
         let by = edit.author;
-        let files = FilesBefore::of(catalog, by.branch)?;
+        let files = FilesBefore::from_catalog(catalog, by.branch)?;
         let mut after = files.tree.clone();
         match after.apply(&edit.op, by.time, packs) {
             Ok(_) => {}

@@ -30,7 +30,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    pub(super) fn of(entry: &SignedEntry) -> Receipt {
+    pub(super) fn from_entry(entry: &SignedEntry) -> Receipt {
         let counts = entry.entry.counts;
         Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }
     }
@@ -83,7 +83,7 @@ impl Memory {
                     match done {
                         Ok((entry, change)) => {
                             self.notify(change);
-                            return Ok(Receipt::of(&entry));
+                            return Ok(Receipt::from_entry(&entry));
                         }
                         Err(error) if retry.wait_for_retry(&error) => earlier = Some(planned),
                         Err(error) => return Err(error),

@@ -189,7 +189,7 @@ impl Memory {
         let owner = {
             let catalog = self.catalog();
             let owner = catalog.log_owner(catalog.branch(branch)?)?;
-            LogOwner::of(owner)
+            LogOwner::from_branch(owner)
         };
         Ok(self.event_lines(owner))
     }
@@ -245,7 +245,12 @@ impl Memory {
             let branch = catalog.branch(branch).ok()?;
             let owner = catalog.log_owner(branch).ok()?;
             let (path, is_announced) = (branch.path.clone(), is_announced(branch, owner));
-            Some(SharedEventContext { owner: LogOwner::of(owner), path, is_announced, signals: owner.signals.clone() })
+            Some(SharedEventContext {
+                owner: LogOwner::from_branch(owner),
+                path,
+                is_announced,
+                signals: owner.signals.clone(),
+            })
         };
         match command.shared_event()? {
             SharedEvent::Appended(via, _) => of(via, &|_, _| true),
@@ -303,7 +308,7 @@ pub(in crate::memory) struct LogOwner {
 
 impl LogOwner {
     /// Takes a branch that has a log of its own; whether it has is not checked.
-    pub fn of(branch: &Branch) -> LogOwner {
+    pub fn from_branch(branch: &Branch) -> LogOwner {
         LogOwner { branch: branch.id, uid: branch.uid }
     }
 }

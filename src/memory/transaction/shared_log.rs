@@ -223,7 +223,7 @@ pub(super) fn plan_append(
 /// Returns the record that remembers a user's `event_id` by its hash, and of which entry it is.
 fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) {
     let metadata = json!({ "entry": entry }).to_string().into();
-    let id = event_record_id(uid, &Hash::of(&EVENT, event.as_bytes()));
+    let id = event_record_id(uid, &Hash::digest(&EVENT, event.as_bytes()));
     (id, RecordContent { vector: None, text: None, metadata })
 }
 
@@ -253,7 +253,7 @@ pub(super) fn prepare_append(
             known
         }
         None => {
-            made = Branch::of_log(BranchId(context.seq), owner, log_record.time);
+            made = Branch::new_log(BranchId(context.seq), owner, log_record.time);
             &made
         }
     };

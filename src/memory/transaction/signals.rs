@@ -382,7 +382,7 @@ impl Memory {
             }
             owner.id
         };
-        self.notify(BranchEvent::of_root(owner, CHANGED));
+        self.notify(BranchEvent::for_root(owner, CHANGED));
         Ok(())
     }
 
@@ -407,7 +407,12 @@ impl Memory {
         let agent = if is_removed { labels(&catalog, via, who.uid)[0].clone() } else { publisher.agent.clone() };
         let path = catalog.branches.get(&branch).map_or_else(|| "".into(), |branch| branch.path.clone());
         drop(catalog);
-        self.note_event(LogOwner::of(owner), name, &EventOrigin { time, branch: &path, agent: &agent, uid }, about);
+        self.note_event(
+            LogOwner::from_branch(owner),
+            name,
+            &EventOrigin { time, branch: &path, agent: &agent, uid },
+            about,
+        );
     }
 }
 

@@ -94,7 +94,7 @@ impl LogTail {
             head: prepared.head,
             counts: prepared.counts,
             detail: prepared.detail.clone(),
-            log_record: Hash::of(&COMMAND_CONTEXT, bytes),
+            log_record: Hash::digest(&COMMAND_CONTEXT, bytes),
             prev: self.tip,
             key: key.hash(),
         }
@@ -114,7 +114,7 @@ impl LogTail {
 
     /// Moves behind an entry that was appended, to which all that comes next is bound.
     pub fn advance(&mut self, entry: &SignedEntry) {
-        self.link = Hash::of(&LINK_CONTEXT, &[self.link.0, entry.hash.0].concat());
+        self.link = Hash::digest(&LINK_CONTEXT, &[self.link.0, entry.hash.0].concat());
         self.seq = entry.entry.seq;
         self.tip = entry.hash;
         self.time = entry.entry.time;
@@ -155,7 +155,7 @@ impl LogTail {
     pub fn end_hash(&self, offset: u64) -> Hash {
         let mut out = object::Writer::new();
         out.hash(&self.tip).number(offset);
-        Hash::of(&END_CONTEXT, out.as_slice())
+        Hash::digest(&END_CONTEXT, out.as_slice())
     }
 }
 

@@ -127,7 +127,7 @@ impl ShownObject {
     }
 
     /// Reads such a line back, or the lines of a comparison; nothing where it is neither.
-    pub fn of_line(line: &str) -> Option<ShownObject> {
+    pub fn parse(line: &str) -> Option<ShownObject> {
         let is_change = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|it| it.get("change").is_some());
         if line.lines().skip(1).all(is_change) && (line.lines().count() != 1 || is_change(line)) {
             return Some(ShownObject::line(line.to_owned()));
@@ -449,10 +449,10 @@ mod tests {
             let text = String::from_utf8(content.to_vec()).ok();
             let line = format!("{}\n", json!({ "kind": "file", "path": "files/a", "text": text }));
             let shown = ShownObject { line, content: Some(content.to_vec()) };
-            let back = ShownObject::of_line(&shown.to_line()).unwrap();
+            let back = ShownObject::parse(&shown.to_line()).unwrap();
             assert_eq!((back.line, back.content), (shown.line, shown.content));
         }
-        assert_eq!(ShownObject::of_line("{\"kind\":\"head\"}\n").unwrap().content, None);
-        assert!(ShownObject::of_line("no line").is_none());
+        assert_eq!(ShownObject::parse("{\"kind\":\"head\"}\n").unwrap().content, None);
+        assert!(ShownObject::parse("no line").is_none());
     }
 }

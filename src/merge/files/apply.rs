@@ -211,7 +211,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// Makes the child's file in the result. Of a directory: without what is in it.
     fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
-        let Some(node) = self.of_child(id) else { return Ok(None) };
+        let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
         let uid = self.new_owner.and_then(|new_owner| new_owner.of(&node, self.resolver.trees.child));
@@ -225,7 +225,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(Some(inode))
     }
 
-    fn of_child(&self, id: Id) -> Option<Arc<FileNode>> {
+    fn child_node(&self, id: Id) -> Option<Arc<FileNode>> {
         self.resolver.trees.child.node(self.resolver.trees.child_inode(id)?).ok().cloned()
     }
 
@@ -238,7 +238,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             if let Some(inode) = self.inode(at) {
                 break inode;
             }
-            let Some(node) = self.of_child(at) else { return Ok(None) };
+            let Some(node) = self.child_node(at) else { return Ok(None) };
             let above = node.names().next().map(|(above, name)| (above, name.clone()));
             let Some((above, name)) = above else { return Ok(None) };
             missing.push((at, name));

@@ -143,7 +143,7 @@ pub(super) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     /// Returns the layout of an array or object with at least one piece.
-    pub(super) fn of(text: &'a str) -> Layout<'a> {
+    pub(super) fn detect(text: &'a str) -> Layout<'a> {
         let document = text.trim();
         let end = &text[text.trim_end().len()..];
         let inside = document.get(1..document.len().saturating_sub(1)).unwrap_or_default();
@@ -182,9 +182,9 @@ mod tests {
         for text in
             ["[{\"a\": 1}, 2]\n", "[\n  {\"a\": 1},\n  2\n]\n", "[\n\t{\"a\": 1},\n\t2\n]", " [ {\"a\": 1}, 2 ]"]
         {
-            assert_eq!(Layout::of(text).render(["[", "]"], &pieces), text.trim_start());
+            assert_eq!(Layout::detect(text).render(["[", "]"], &pieces), text.trim_start());
         }
-        assert_eq!(Layout::of("[ 1 ]\n").render(["[", "]"], &[]), "[]\n");
+        assert_eq!(Layout::detect("[ 1 ]\n").render(["[", "]"], &[]), "[]\n");
     }
 
     #[test]

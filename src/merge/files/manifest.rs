@@ -88,7 +88,7 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merge
     let base = base.map_or_else(Items::new, |base| base.items);
     let three = ThreeWay { base, child: child.items, parent: parent.items };
     let merged = three.merge(|child, parent| decide(&mut resolver, child, parent));
-    let text = render(&merged, is_array, &Layout::of(std::str::from_utf8(template).ok()?))?;
+    let text = render(&merged, is_array, &Layout::detect(std::str::from_utf8(template).ok()?))?;
     Some(resolver.finish(text.into_bytes()))
 }
 
@@ -161,7 +161,7 @@ fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) ->
 /// An entry with the mark, in its own layout; none where it is not an object.
 fn marked(raw: &str) -> Option<String> {
     let Members(members) = serde_json::from_str(raw).ok()?;
-    let layout = Layout::of(raw);
+    let layout = Layout::detect(raw);
     let others = members.iter().filter(|(name, _)| name != NEEDS_REEMBEDDING);
     let mut pieces: Vec<String> = others.map(|(name, value)| layout.member(name, value.get())).collect();
     pieces.push(layout.member(NEEDS_REEMBEDDING, "true"));

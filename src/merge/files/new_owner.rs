@@ -16,7 +16,7 @@ pub struct NewOwner {
 impl NewOwner {
     /// Returns who owns what a branch or its parent gets from the other, by their owners. The branch gets what it could read
     /// by now, as in a fork; what it gives away belongs to the parent's owner as the parent's own files do.
-    pub fn of_transfer(branch_uid: u32, parent_uid: u32, to_branch: bool) -> NewOwner {
+    pub fn for_transfer(branch_uid: u32, parent_uid: u32, to_branch: bool) -> NewOwner {
         let (from_uid, to_uid) = if to_branch { (parent_uid, branch_uid) } else { (branch_uid, parent_uid) };
         NewOwner { from_uid, to_uid, open_alone: to_branch }
     }

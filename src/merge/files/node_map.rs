@@ -60,7 +60,7 @@ struct Renumbered {
 
 impl Renumbered {
     /// Looks at what the two do not share.
-    fn between(base: &Tree, side: &Tree) -> Renumbered {
+    fn from_trees(base: &Tree, side: &Tree) -> Renumbered {
         let born = |node: &FileNode| (node.nlink() > 0).then_some((node.crtime, node.kind() == FileKind::Directory));
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
         for changed in base.changed_nodes(side) {
@@ -106,7 +106,7 @@ impl<'a> NodeMap<'a> {
     fn renumbered(&self, side: &Tree) -> &Renumbered {
         // Compared by address, as equal trees may stand on both sides.
         let known = if std::ptr::eq(side, self.child) { &self.child_renumbered } else { &self.parent_renumbered };
-        known.get_or_init(|| Renumbered::between(self.base, side))
+        known.get_or_init(|| Renumbered::from_trees(self.base, side))
     }
 
     /// Returns whether an inode of that number is one and the same file in the base and on a side.

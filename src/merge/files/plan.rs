@@ -94,7 +94,7 @@ pub struct FileMerge<'a> {
 
 impl<'a> FileMerge<'a> {
     /// Takes all that the child has other than the base, where the parent is the base.
-    pub fn taking_all(rules: &'a Rules, packs: &'a dyn Packs, paths_max: usize, time: Time) -> FileMerge<'a> {
+    pub fn fast_forward(rules: &'a Rules, packs: &'a dyn Packs, paths_max: usize, time: Time) -> FileMerge<'a> {
         FileMerge {
             rules,
             strategy: Strategy::ChildWins,

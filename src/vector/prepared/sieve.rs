@@ -68,11 +68,11 @@ impl PreparedVector {
         // computing the product here may lose.
         let lost = ROUNDING_SLACK * (a * more + q) * more;
         let (residual, norm) = ((a + q) * more + lost, q * more * more + lost);
-        self.of_terms(self.metric.sieve_terms((limit, a, self.rounding), (residual, norm), ROUNDING_SLACK))
+        self.sieve_from_terms(self.metric.sieve_terms((limit, a, self.rounding), (residual, norm), ROUNDING_SLACK))
     }
 
     /// Rounds the factors up; those of what is never negative get their own slack.
-    fn of_terms(&self, terms: SieveTerms) -> Sieve {
+    fn sieve_from_terms(&self, terms: SieveTerms) -> Sieve {
         let SieveTerms { product, residual, norm, square, rest } = terms;
         Sieve {
             product: product * self.scale,

@@ -71,7 +71,7 @@ pub(super) fn write(tree: &mut Tree, inode: u64, offset: u64, bytes: &[u8]) {
 pub(super) fn added_up(tree: &Tree) -> TreeTotals {
     let mut totals = TreeTotals::default();
     for (_, node) in tree.nodes.iter().filter(|(inode, node)| *inode != ROOT && !node.is_nameless()) {
-        totals.add(TreeTotals::of(node));
+        totals.add(TreeTotals::from_node(node));
     }
     totals
 }

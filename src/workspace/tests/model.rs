@@ -116,17 +116,17 @@ impl Stays {
         let FileOp::Write { inode, offset, bytes } = op else { return None };
         let stretch = DirectWrite::new(*offset, bytes)?;
         let mut content = [bytes, &stretch.chunk_hashes()[..]].concat();
-        assert_eq!(DirectWrite::verified(*offset, &content).unwrap().bytes(), &bytes[..]);
+        assert_eq!(DirectWrite::from_verified(*offset, &content).unwrap().bytes(), &bytes[..]);
         self.file.write_all_at(&content, self.length).unwrap();
         let ends = tree.place_ends(*inode, &stretch, Time(time), pack_store);
         let done = ends.and_then(|()| tree.place(*inode, &stretch, (&self.file, self.length), Time(time)));
         self.length += content.len() as u64;
         let zeros = bytes.iter().all(|byte| *byte == 0);
-        assert!(zeros || DirectWrite::verified(offset + 1, &content).is_none(), "it begins elsewhere");
+        assert!(zeros || DirectWrite::from_verified(offset + 1, &content).is_none(), "it begins elsewhere");
         let middle = content.len() / 2;
         content[middle] ^= 1;
-        assert!(DirectWrite::verified(*offset, &content).is_none(), "nothing vouches for that");
-        assert!(DirectWrite::verified(0, &vec![0; content.len()]).is_none(), "nothing was written there");
+        assert!(DirectWrite::from_verified(*offset, &content).is_none(), "nothing vouches for that");
+        assert!(DirectWrite::from_verified(0, &vec![0; content.len()]).is_none(), "nothing was written there");
         Some(done)
     }
 }

@@ -268,7 +268,7 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
     for id in snapshot.ids_after(None, usize::MAX).unwrap() {
         let record = snapshot.get(&id).unwrap().unwrap();
         let text = record.text().unwrap_or_default().to_owned();
-        let words = Frequencies::of(Some(&text), &serde_json::Value::Null);
+        let words = Frequencies::from_document(Some(&text), &serde_json::Value::Null);
         documents.push(((false, id.to_string(), 0, 0), format!("{id} {text}"), words));
     }
     let rules =
@@ -276,7 +276,7 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
             .unwrap();
     for (path, text, syntax) in readable_files(memory, view, reader, &|path| rules.of(path).noindex) {
         for passage in passages(&text, syntax) {
-            let words = Frequencies::of(Some(&passage.document(&text)), &serde_json::Value::Null);
+            let words = Frequencies::from_document(Some(&passage.document(&text)), &serde_json::Value::Null);
             let shown = format!("{path}:{} {}", passage.line, &text[passage.range.clone()]);
             documents.push(((true, path.clone(), passage.line, passage.range.start), shown, words));
         }
@@ -285,8 +285,8 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
 }
 
 fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> {
-    let language = Language::of_code("en").unwrap();
-    let QueryTerms { exact, stems } = QueryTerms::of(text, Some(language));
+    let language = Language::from_code("en").unwrap();
+    let QueryTerms { exact, stems } = QueryTerms::parse(text, Some(language));
     let all: BTreeSet<Box<str>> =
         documents.iter().flat_map(|(.., words)| words.terms()).map(|(term, _)| term.clone()).collect();
     let mut groups: Vec<(f64, Vec<Box<str>>)> = exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();

@@ -169,7 +169,7 @@ impl Memory {
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
         let _publishing = blobs.publishing();
-        let name = DerivableTexts::of(keys.into_iter()).write(blobs, &name, (&set, vectors.dim), &find)?;
+        let name = DerivableTexts::from_hashes(keys.into_iter()).write(blobs, &name, (&set, vectors.dim), &find)?;
         let file = DerivedFile::open(blobs, name)?;
         file.columns()?;
         segment.derived().attach(Arc::new(file));

@@ -101,7 +101,7 @@ impl EmbeddingWorker {
     fn work(&mut self) -> Result<(), Interruption> {
         if self.slot.identity().is_err() {
             let identity =
-                EmbedderIdentity::of(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
+                EmbedderIdentity::probe(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
             self.slot.reached(identity);
         }
         loop {

@@ -27,7 +27,7 @@ pub fn manifest_parts(parts: &[&[u8]]) {
         return;
     }
     let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
-    let segments = Segments::new(BlobStore::over(disk.clone(), FOLDER), false);
+    let segments = Segments::new(BlobStore::open_existing(disk.clone(), FOLDER), false);
     let trees = TreeStore::new(disk, false);
     let files = ManifestFiles { segments: &segments, trees: &trees, failure: RefCell::default() };
     let Ok(stored) = reading.finish(&files, Vec::new()) else { return };

@@ -195,7 +195,7 @@ pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
 /// two may.
 pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], key: &Key) -> Result<(), Error> {
     let payload = manifest.to_bytes(parts);
-    let signature = key.sign(&Hash::of(&CONTEXT, &payload));
+    let signature = key.sign(&Hash::digest(&CONTEXT, &payload));
     let bytes = [&MAGIC[..], &payload, &signature].concat();
     let put = || -> std::io::Result<()> {
         // One may be left from a write that was cut off, and `create` refuses a name that is there.
@@ -228,7 +228,7 @@ pub(in crate::memory) fn read(
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;
     let (payload, signature) = rest.split_last_chunk::<SIGNATURE_BYTES>().ok_or_else(|| damaged("is too short"))?;
     // Before a byte of the payload is parsed; the hashes of the parts are in it, so they are vouched for, too.
-    if !public.verifies(&Hash::of(&CONTEXT, payload), signature) {
+    if !public.verifies(&Hash::digest(&CONTEXT, payload), signature) {
         return Err(damaged("is not signed by the store's key"));
     }
     let Root { mut manifest, parts } = Root::from_bytes(payload)?;

@@ -49,7 +49,7 @@ impl InternTable {
     /// Returns the number of a byte string. One that is not known gets the next number, and goes into the next part.
     fn number(&mut self, bytes: &[u8]) -> u64 {
         let next = self.numbers.len() as u64;
-        let number = *self.numbers.entry(Hash::of(&ITEM, bytes)).or_insert(next);
+        let number = *self.numbers.entry(Hash::digest(&ITEM, bytes)).or_insert(next);
         if number == next {
             self.fresh.raw(bytes);
             self.fresh_count += 1;
@@ -60,7 +60,7 @@ impl InternTable {
     /// Notes one that is stored already, under the next number.
     pub fn note(&mut self, bytes: &[u8]) {
         let next = self.numbers.len() as u64;
-        self.numbers.insert(Hash::of(&ITEM, bytes), next);
+        self.numbers.insert(Hash::digest(&ITEM, bytes), next);
     }
 
     /// Appends those that are new since the last part, and regards them as stored: where writing fails, all is numbered anew.

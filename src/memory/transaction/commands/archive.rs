@@ -5,7 +5,7 @@ use crate::memory::Error;
 use crate::memory::catalog::{CatalogChange, LineageStart};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, of_store};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_store};
 use crate::object::{Hash, Writer};
 
 /// Entries up to a number are in a file of their own, and the lineage begins behind them.
@@ -40,7 +40,7 @@ impl Command for ArchiveEntries {
         let (label, text) = (Some(last.to_string().into()), Some(hash.to_string().into()));
         let step = CatalogChange::Begin(LineageStart { first: last + 1, prev: hash });
         let user = context.catalog.user(log_record.uid);
-        Ok(of_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, step))
+        Ok(prepare_on_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, step))
     }
 
     fn frees_room(&self) -> bool {

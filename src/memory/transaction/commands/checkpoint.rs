@@ -67,7 +67,7 @@ impl Command for TakeCheckpoint {
         }
         let text_detail = (!text.is_empty()).then(|| text.clone());
         let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
-        let checkpoint = Checkpoint::of(branch, text, log_record.time);
+        let checkpoint = Checkpoint::from_branch(branch, text, log_record.time);
         let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
         let prepared = prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
         let Some(growth) = &self.log else { return Ok(prepared) };
@@ -112,7 +112,7 @@ impl Memory {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;
         let text = text.filter(|text| !text.trim().is_empty());
-        let entry = text.map(|text| SharedLogEntryInput::of_text(text.to_owned())).transpose()?;
+        let entry = text.map(|text| SharedLogEntryInput::from_text(text.to_owned())).transpose()?;
         self.take_checkpoint(who, branch, (label, text), entry.as_ref())
     }
 

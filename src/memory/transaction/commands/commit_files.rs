@@ -42,7 +42,7 @@ impl Command for CommitFiles {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.branch)?;
         let prepared = about(context.catalog, log_record, branch, EntryOp::Files);
-        let mut prepared = prepared.with_detail(Detail::of_items(self.paths.iter().cloned()));
+        let mut prepared = prepared.with_detail(Detail::from_items(self.paths.iter().cloned()));
         prepared.counts.files = self.count;
         Ok(prepared)
     }
@@ -69,7 +69,7 @@ impl Memory {
             return Ok(());
         };
         let (count, paths) = pending.count(after.files());
-        let paths = Detail::of_items(paths).items;
+        let paths = Detail::from_items(paths).items;
         // Not `next_time`: a clock that jumped must not keep operations that are done from getting their entry.
         let time = self.time_of_pending(log_tail);
         self.execute_at(log_tail, time, uid, Box::new(CommitFiles { branch, count, paths }))?;

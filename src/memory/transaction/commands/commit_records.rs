@@ -73,7 +73,7 @@ impl Command for CommitRecords {
         }
         // Last, when the dimension of all records is known: the first vector below a root branch fixes it for all.
         fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
-        let detail = Detail::of_items(self.changes.iter().filter_map(RecordChange::id).cloned());
+        let detail = Detail::from_items(self.changes.iter().filter_map(RecordChange::id).cloned());
         Ok(prepared.with_detail(detail).with_state(state))
     }
 

@@ -68,7 +68,7 @@ impl Command for Propose {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.branch)?;
-        let frozen = Checkpoint::of(branch, &self.text, log_record.time);
+        let frozen = Checkpoint::from_branch(branch, &self.text, log_record.time);
         let detail = Detail { text: nonempty_text(&self.text), ..Detail::default() };
         let prepared = about(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
         Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))

@@ -7,7 +7,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, of_store};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_store};
 use crate::memory::transaction::transact::LogTail;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
@@ -33,7 +33,7 @@ impl Command for NameUser {
     fn prepare(&self, _: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let detail = Detail { text: Some(self.name.clone()), ..Detail::default() };
         let step = CatalogChange::User(log_record.uid, self.name.clone());
-        Ok(of_store(EntryOp::User, detail, self.name.clone(), step))
+        Ok(prepare_on_store(EntryOp::User, detail, self.name.clone(), step))
     }
 
     fn frees_room(&self) -> bool {
