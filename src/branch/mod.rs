@@ -22,7 +22,7 @@ pub use delta::{DeltaError, NeededRows, VersionIndex};
 pub use diff::{RecordDifference, differences, differences_at_most, touched_at_most};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
-pub use purge::RowsOf;
+pub use purge::RowFinder;
 pub use rows::RowIter;
 pub use state::{BranchVersion, Layer};
 pub use state_file::{AnchorState, RetainedState, StateFile, StateInfo, StateKey, WrittenStates, write_state_file};

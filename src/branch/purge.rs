@@ -8,7 +8,7 @@ use crate::object::Hash;
 use crate::segment::{Segment, SegmentError};
 
 /// Finds the rows of a segment whose hash is one of those that go.
-pub type RowsOf<'a> = &'a mut dyn FnMut(&Arc<Segment>) -> Result<Arc<[u32]>, SegmentError>;
+pub type RowFinder<'a> = &'a mut dyn FnMut(&Arc<Segment>) -> Result<Arc<[u32]>, SegmentError>;
 
 impl BranchVersion {
     /// Takes out the records with some ids, and all versions with one of some hashes, which `rows_of` finds in a
@@ -17,7 +17,7 @@ impl BranchVersion {
         &mut self,
         ids: &[Arc<str>],
         hashes: &HashSet<Hash>,
-        rows_of: RowsOf<'_>,
+        rows_of: RowFinder<'_>,
     ) -> Result<Vec<(Arc<str>, Hash)>, SegmentError> {
         let mut gone = Vec::new();
         for id in ids {

@@ -8,7 +8,7 @@ use super::attr::StatFs;
 use super::counted::CountedBuffer;
 use super::ended_branches::EndedBranches;
 use super::errno::{Errno, Failure};
-use super::files::{Area, FileNumbers, FilesOf, OpenInodes, RemovedInodes, Scratch};
+use super::files::{Area, FileNumbers, FileTreeId, OpenInodes, RemovedInodes, Scratch};
 use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
 use super::mount_branch_state::{MountBranchState, MountBranchStates};
@@ -162,7 +162,7 @@ impl MountContext {
             self.scratch_changed(branch);
             let is_gone = self.memory.info(branch).is_err();
             if is_gone {
-                self.files_gone(&FilesOf::branch(branch));
+                self.files_gone(&FileTreeId::branch(branch));
             }
             let Some(state) = self.states.known(branch) else {
                 continue;
@@ -175,7 +175,7 @@ impl MountContext {
         }
         self.wake_log(change);
         // Last, when the kernel was told of all that is gone and may have given look-ups back.
-        self.file_numbers.reclaim(|of| self.is_there(of));
+        self.file_numbers.reclaim(|tree_id| self.is_there(tree_id));
     }
 
     /// Wakes who waits for the shared log that a branch has: its owner may be far above.
@@ -190,15 +190,15 @@ impl MountContext {
     }
 
     /// Tells whether the branch, the checkpoint or the session of some files is there still.
-    fn is_there(&self, of: &FilesOf) -> bool {
-        match &of.view {
+    fn is_there(&self, tree_id: &FileTreeId) -> bool {
+        match &tree_id.view {
             View::Checkpoint(branch, label) => {
-                self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == of.taken)
+                self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == tree_id.taken)
             }
             View::At(branch, entry) => self.memory.state_time(*branch, *entry).is_ok(),
             View::Proposal(branch, entry) => self.memory.proposal_time(*branch, *entry).is_ok(),
-            View::Branch(branch) if of.area == Area::Scratch => {
-                self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == of.taken
+            View::Branch(branch) if tree_id.area == Area::Scratch => {
+                self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == tree_id.taken
             }
             View::Branch(branch) => self.memory.info(*branch).is_ok(),
         }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::control::{ControlDirectory, ControlFile};
-use super::files::FilesOf;
+use super::files::FileTreeId;
 use crate::memory::{BranchId, Export, FILES_ROOT, Setting, Time, View};
 
 /// Bytes of the longest name; the kernel leaves this check to the file system.
@@ -32,7 +32,7 @@ pub(super) enum FsNode {
     /// `vectors/ID.json`.
     Record(View, Arc<str>),
     /// Something in `files/` or `scratch/`, by its inode in the tree; the root is that directory itself.
-    File(FilesOf, u64),
+    File(FileTreeId, u64),
     /// A file in RAM, by its number in the branch.
     Temporary(BranchId, u64),
     /// `search/<text>`.
@@ -171,7 +171,7 @@ impl FsNode {
         match self {
             FsNode::Mount => None,
             FsNode::Branch(branch) | FsNode::Temporary(branch, _) => Some(View::Branch(*branch)),
-            FsNode::File(of, _) => Some(of.view.clone()),
+            FsNode::File(tree_id, _) => Some(tree_id.view.clone()),
             FsNode::Checkpoint { branch, label, .. } => Some(View::Checkpoint(*branch, label.clone())),
             FsNode::At { branch, entry } => Some(View::At(*branch, *entry)),
             FsNode::Proposal { branch, entry } => Some(View::Proposal(*branch, *entry)),
@@ -229,9 +229,9 @@ impl FsNode {
     }
 
     /// Returns whose file it is and its inode, where it is one of `files/` or `scratch/`.
-    pub fn file(&self) -> Option<(&FilesOf, u64)> {
+    pub fn file(&self) -> Option<(&FileTreeId, u64)> {
         match self {
-            FsNode::File(of, inode) => Some((of, *inode)),
+            FsNode::File(tree_id, inode) => Some((tree_id, *inode)),
             _ => None,
         }
     }
@@ -245,7 +245,7 @@ impl FsNode {
             FsNode::Control(_, file) => file.name().to_owned(),
             FsNode::Record(_, id) => format!("vectors/{id}.json"),
             FsNode::Temporary(..) => "vectors".to_owned(),
-            FsNode::File(of, _) => of.area.name().to_owned(),
+            FsNode::File(tree_id, _) => tree_id.area.name().to_owned(),
             FsNode::Query(_, text) => format!("search/{text}"),
             FsNode::Export(_, export) => {
                 format!(

@@ -57,8 +57,8 @@ impl NodeTable {
     /// Returns the number of a node that the kernel is about to be told of, and counts that
     /// look-up.
     pub fn remember(&self, node: &FsNode) -> u64 {
-        if let Some((of, inode)) = node.file()
-            && let Some(number) = self.files.remember(of, inode)
+        if let Some((tree_id, inode)) = node.file()
+            && let Some(number) = self.files.remember(tree_id, inode)
         {
             return number;
         }
@@ -115,15 +115,15 @@ impl NodeTable {
         if number == ROOT {
             return Ok(self.root.clone());
         }
-        if let Some((of, inode)) = self.files.find(number) {
-            return Ok(FsNode::File(of, inode));
+        if let Some((tree_id, inode)) = self.files.find(number) {
+            return Ok(FsNode::File(tree_id, inode));
         }
         self.known.lock().get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
     }
 
     fn file_number(&self, node: &FsNode) -> Option<u64> {
-        let (of, inode) = node.file()?;
-        self.files.number(of, inode)
+        let (tree_id, inode) = node.file()?;
+        self.files.number(tree_id, inode)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {

@@ -25,7 +25,7 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
         FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = parent.view().ok_or(Errno::ENOTDIR)?;
             match Area::ALL.into_iter().find(|area| area.name() == name) {
-                Some(area) => mount.files_in(parent, area).map(|of| FsNode::File(of, FILES_ROOT)),
+                Some(area) => mount.files_in(parent, area).map(|tree_id| FsNode::File(tree_id, FILES_ROOT)),
                 None => fixed::find_node(&view, name),
             }
         }
@@ -191,7 +191,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         },
         FsNode::Directory(view, _) | FsNode::Control(view, _) => view_node(mount, view),
         FsNode::Record(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Vectors),
-        FsNode::File(of, _) => of.above(),
+        FsNode::File(tree_id, _) => tree_id.above(),
         FsNode::Temporary(branch, _) => FsNode::Directory(View::Branch(*branch), ControlDirectory::Vectors),
         FsNode::Query(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Search),
         FsNode::Export(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Exports),

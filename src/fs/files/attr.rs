@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::FilesOf;
+use super::FileTreeId;
 use crate::fs::attr::{Attr, NEVER};
 use crate::fs::errno::Failure;
 use crate::fs::mount_context::MountContext;
@@ -18,7 +18,7 @@ pub(super) const ATTR_LIFETIME: Duration = Duration::from_secs(1);
 pub(super) fn attr_of(
     mount: &MountContext,
     ino: u64,
-    files: &FilesOf,
+    files: &FileTreeId,
     inode: u64,
     (tree, node): (&Tree, &FileNode),
 ) -> Result<Attr, Failure> {
@@ -50,11 +50,11 @@ pub(super) fn attr_of(
 }
 
 /// Returns how long a name that leads to one of some files may be kept.
-pub(super) fn name_lifetime(files: &FilesOf) -> Duration {
+pub(super) fn name_lifetime(files: &FileTreeId) -> Duration {
     if let View::Proposal(..) = files.view { NEVER } else { ATTR_LIFETIME }
 }
 
-fn made(mount: &MountContext, files: &FilesOf) -> Time {
+fn made(mount: &MountContext, files: &FileTreeId) -> Time {
     match files.view {
         View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
         View::Checkpoint(..) | View::At(..) | View::Proposal(..) => files.taken,

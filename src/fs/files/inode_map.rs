@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Area, FilesOf};
+use super::{Area, FileTreeId};
 use crate::memory::{BRANCH_NUMBERS, BranchId, View};
 use crate::sync::{Rank, RwLock};
 
@@ -46,7 +46,7 @@ pub(in crate::fs) struct FileNumbers {
 
 struct NumberedFiles {
     by_slot: HashMap<u64, NumberedView>,
-    slots: HashMap<FilesOf, u64>,
+    slots: HashMap<FileTreeId, u64>,
     /// Slots of this mount that are free again.
     free_slots: Vec<u64>,
     /// The first slot of this mount that was never used.
@@ -56,7 +56,7 @@ struct NumberedFiles {
 }
 
 struct NumberedView {
-    files: FilesOf,
+    files: FileTreeId,
     /// Look-ups that the kernel holds of its files.
     lookups: AtomicU64,
 }
@@ -75,13 +75,13 @@ impl FileNumbers {
     }
 
     /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.
-    pub fn number(&self, files: &FilesOf, inode: u64) -> Option<u64> {
+    pub fn number(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
         let slot = self.slot(files).or_else(|| self.add(files))?;
         number(slot, inode)
     }
 
     /// As [`FileNumbers::number`], for an inode that the kernel is about to be told of, and counts that look-up.
-    pub fn remember(&self, files: &FilesOf, inode: u64) -> Option<u64> {
+    pub fn remember(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
         loop {
             // The look-up is counted under the read lock: reclaiming takes the write lock, so the slot can't be reused
             // in between.
@@ -108,42 +108,42 @@ impl FileNumbers {
 
     /// Frees the slots of views that are gone and of which the kernel holds nothing, once there are twice as many as
     /// the last time.
-    pub fn reclaim(&self, is_there: impl Fn(&FilesOf) -> bool) {
+    pub fn reclaim(&self, is_there: impl Fn(&FileTreeId) -> bool) {
         let is_due = |known: &NumberedFiles| known.slots.len() >= known.reclaim_at.max(RECLAIM_AT);
         if !is_due(&self.known.read()) {
             return;
         }
-        let gone: Vec<FilesOf> = {
-            let views: Vec<FilesOf> = self.known.read().slots.keys().cloned().collect();
-            views.into_iter().filter(|of| !is_there(of)).collect()
+        let gone: Vec<FileTreeId> = {
+            let views: Vec<FileTreeId> = self.known.read().slots.keys().cloned().collect();
+            views.into_iter().filter(|tree_id| !is_there(tree_id)).collect()
         };
         // Views are looked at above with no lock held, as `is_there` asks the store; here `free` keeps what the kernel
         // holds.
         let mut known = self.known.write();
-        for slot in gone.iter().filter_map(|of| known.slots.get(of).copied()).collect::<Vec<_>>() {
+        for slot in gone.iter().filter_map(|tree_id| known.slots.get(tree_id).copied()).collect::<Vec<_>>() {
             known.free(slot);
         }
         known.reclaim_at = 2 * known.slots.len();
     }
 
     /// Tells whether the kernel may know any of these files.
-    pub fn may_be_known_to_kernel(&self, files: &FilesOf) -> bool {
+    pub fn may_be_known_to_kernel(&self, files: &FileTreeId) -> bool {
         self.slot(files).is_some()
     }
 
     /// Returns what has a number; nothing for one that no file ever got.
-    pub fn find(&self, number: u64) -> Option<(FilesOf, u64)> {
+    pub fn find(&self, number: u64) -> Option<(FileTreeId, u64)> {
         let known = self.known.read();
         let slot = slot_of(number)?;
         let view = known.by_slot.get(&slot)?;
         Some((view.files.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
     }
 
-    fn slot(&self, files: &FilesOf) -> Option<u64> {
+    fn slot(&self, files: &FileTreeId) -> Option<u64> {
         self.known.read().slots.get(files).copied()
     }
 
-    fn add(&self, files: &FilesOf) -> Option<u64> {
+    fn add(&self, files: &FileTreeId) -> Option<u64> {
         // Asked before the lock is taken, since the branch's number comes from the store.
         let own = match (files.area, &files.view) {
             (Area::Files, View::Branch(branch)) => u64::from((self.branch_number)(*branch)),
@@ -210,15 +210,15 @@ mod tests {
         FileNumbers::new(Box::new(|branch| branch.0 as u32 % 100))
     }
 
-    fn checkpoint(branch: u64, taken: i64) -> FilesOf {
-        FilesOf { area: Area::Files, view: View::Checkpoint(BranchId(branch), "v1".into()), taken: Time(taken) }
+    fn checkpoint(branch: u64, taken: i64) -> FileTreeId {
+        FileTreeId { area: Area::Files, view: View::Checkpoint(BranchId(branch), "v1".into()), taken: Time(taken) }
     }
 
     #[test]
     fn a_number_leads_back_to_its_inode() {
         let numbers = numbers();
         let all = [(checkpoint(1, 1), 1), (checkpoint(1, 2), 1), (checkpoint(2, 1), (1 << INODE_BITS) - 1)];
-        let given = all.clone().map(|(of, inode)| numbers.number(&of, inode).unwrap());
+        let given = all.clone().map(|(tree_id, inode)| numbers.number(&tree_id, inode).unwrap());
         for (number, expected) in given.into_iter().zip(all) {
             assert_eq!(numbers.find(number), Some(expected.clone()));
             assert_eq!(numbers.number(&expected.0, expected.1), Some(number));
@@ -228,20 +228,20 @@ mod tests {
     #[test]
     fn files_of_a_branch_have_the_same_numbers_in_every_mount() {
         let (one, other) = (numbers(), numbers());
-        let main = FilesOf::branch(BranchId(7));
+        let main = FileTreeId::branch(BranchId(7));
         let number = one.number(&main, 12).unwrap();
-        for view in [checkpoint(7, 1), FilesOf::branch(BranchId(8))] {
+        for view in [checkpoint(7, 1), FileTreeId::branch(BranchId(8))] {
             other.number(&view, 12).unwrap();
         }
         assert_eq!(other.number(&main, 12), Some(number));
-        let scratch = FilesOf { area: Area::Scratch, ..main };
+        let scratch = FileTreeId { area: Area::Scratch, ..main };
         assert_ne!(other.number(&scratch, 12), Some(number));
     }
 
     #[test]
     fn views_that_are_no_branch_have_slots_behind_all_numbers_of_branches() {
         let numbers = numbers();
-        let scratch = FilesOf { area: Area::Scratch, ..FilesOf::branch(BranchId(7)) };
+        let scratch = FileTreeId { area: Area::Scratch, ..FileTreeId::branch(BranchId(7)) };
         for view in [checkpoint(7, 1), scratch] {
             assert!(slot_of(numbers.number(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
         }
@@ -250,14 +250,14 @@ mod tests {
     #[test]
     fn a_number_given_again_is_another_slot_while_the_kernel_holds_files_of_the_one_before() {
         let numbers = numbers();
-        let (ended, next) = (FilesOf::branch(BranchId(7)), FilesOf::branch(BranchId(107)));
+        let (ended, next) = (FileTreeId::branch(BranchId(7)), FileTreeId::branch(BranchId(107)));
         let held = numbers.remember(&ended, 12).unwrap();
         let meanwhile = numbers.number(&next, 12).unwrap();
         assert_ne!(meanwhile, held);
         assert_eq!(numbers.find(held), Some((ended, 12)));
         assert_eq!(numbers.number(&next, 12), Some(meanwhile), "it stays");
         numbers.forget(held, 1);
-        let last = FilesOf::branch(BranchId(207));
+        let last = FileTreeId::branch(BranchId(207));
         assert_eq!(numbers.number(&last, 12), Some(held));
         assert_eq!(numbers.find(held), Some((last, 12)));
     }
@@ -300,7 +300,7 @@ mod tests {
         for branch in 0..RECLAIM_AT as u64 {
             numbers.number(&checkpoint(branch, 99), 1).unwrap();
         }
-        numbers.reclaim(|of| of.taken == Time(99));
+        numbers.reclaim(|tree_id| tree_id.taken == Time(99));
         assert_eq!(numbers.find(held), None);
         assert!(numbers.may_be_known_to_kernel(&checkpoint(5, 99)));
     }

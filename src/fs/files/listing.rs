@@ -42,6 +42,9 @@ impl FileNames {
                 return Ok(None);
             }
         }
-        Ok(self.loaded.get(index).map(|(name, inode)| (name.clone(), FsNode::File(self.open.of().clone(), *inode))))
+        Ok(self
+            .loaded
+            .get(index)
+            .map(|(name, inode)| (name.clone(), FsNode::File(self.open.tree_id().clone(), *inode))))
     }
 }

@@ -73,17 +73,17 @@ impl Area {
 /// Whose files. `taken` tells a checkpoint from a later one of the same label, as in [`FsNode`], and
 /// `scratch/` from that of an earlier session; it is zero for a branch's `files/`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct FilesOf {
+pub(super) struct FileTreeId {
     pub area: Area,
     pub view: View,
     /// When the view was taken, or the session began.
     pub taken: Time,
 }
 
-impl FilesOf {
+impl FileTreeId {
     /// Returns a branch's `files/`, of which there is one as long as it lives: `taken` is 0.
-    pub fn branch(branch: BranchId) -> FilesOf {
-        FilesOf { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
+    pub fn branch(branch: BranchId) -> FileTreeId {
+        FileTreeId { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
     }
 
     /// Returns the directory that holds the tree's root: its `..`.
@@ -95,7 +95,7 @@ impl FilesOf {
 /// The operations of an inode in `files/` or `scratch/`.
 pub(super) struct FileOps<'a> {
     pub fs: &'a Filesystem,
-    pub files: &'a FilesOf,
+    pub files: &'a FileTreeId,
     pub inode: u64,
 }
 
@@ -130,7 +130,7 @@ impl<'a> FileOps<'a> {
 
 impl MountContext {
     /// Returns a tree in the directory of a branch or checkpoint; nothing for other nodes.
-    pub fn files_in(&self, directory: &FsNode, area: Area) -> Option<FilesOf> {
+    pub fn files_in(&self, directory: &FsNode, area: Area) -> Option<FileTreeId> {
         let taken = match (area, directory) {
             (Area::Files, FsNode::Branch(_)) => Time::default(),
             (Area::Scratch, FsNode::Branch(branch)) => self.scratch.since(*branch),
@@ -139,28 +139,28 @@ impl MountContext {
             (Area::Files, FsNode::Proposal { branch, entry }) => self.memory.proposal_time(*branch, *entry).ok()?,
             _ => return None,
         };
-        Some(FilesOf { area, view: directory.view()?, taken })
+        Some(FileTreeId { area, view: directory.view()?, taken })
     }
 
     /// Returns the files as they are now; ESTALE when the branch, the checkpoint or the session is
     /// gone.
-    pub fn tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
-        if let View::Checkpoint(branch, label) = &of.view {
+    pub fn tree(&self, tree_id: &FileTreeId) -> Result<Tree, Failure> {
+        if let View::Checkpoint(branch, label) = &tree_id.view {
             let taken = self.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?;
             // Another checkpoint may have the label by now, and the kernel must not take its files for these.
-            if taken != of.taken {
+            if taken != tree_id.taken {
                 return Err(Errno::ESTALE.into());
             }
         }
-        match of.area {
-            Area::Files => Ok(self.memory.files(&of.view)?),
-            Area::Scratch => self.scratch_tree(of),
+        match tree_id.area {
+            Area::Files => Ok(self.memory.files(&tree_id.view)?),
+            Area::Scratch => self.scratch_tree(tree_id),
         }
     }
 
     /// Changes the files by one operation; EROFS in a checkpoint and where nothing may change.
-    pub fn edit(&self, caller: Caller, of: &FilesOf, op: FileOp) -> Result<FileOutcome, Failure> {
-        Ok(self.edit_while(caller, of, op, |_| true)?.ok_or(Errno::EBUSY)?)
+    pub fn edit(&self, caller: Caller, tree_id: &FileTreeId, op: FileOp) -> Result<FileOutcome, Failure> {
+        Ok(self.edit_while(caller, tree_id, op, |_| true)?.ok_or(Errno::EBUSY)?)
     }
 
     /// Like [`MountContext::edit`], if the files that it is done to are still as the caller has found them; nothing
@@ -168,18 +168,18 @@ impl MountContext {
     pub fn edit_while(
         &self,
         caller: Caller,
-        of: &FilesOf,
+        tree_id: &FileTreeId,
         op: FileOp,
         is_as_found: impl FnOnce(&Tree) -> bool,
     ) -> Result<Option<FileOutcome>, Failure> {
         // Before the mount is asked, so that a checkpoint is refused for what it is in a read-only mount, too.
-        check_changeable(&of.view)?;
+        check_changeable(&tree_id.view)?;
         self.check_mount()?;
-        if of.area == Area::Scratch {
+        if tree_id.area == Area::Scratch {
             // A name in RAM changes by requests of the kernel alone, of which it sends one at a time for a directory.
-            return self.edit_scratch(of, &op).map(Some);
+            return self.edit_scratch(tree_id, &op).map(Some);
         }
-        match self.memory.edit_while(&self.actor(caller), of.view.branch(), op, is_as_found) {
+        match self.memory.edit_while(&self.actor(caller), tree_id.view.branch(), op, is_as_found) {
             Err(EditError::Refused(Error::FileChanged)) => Ok(None),
             done => Ok(Some(done?)),
         }

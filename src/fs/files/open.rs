@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::opened::{InodeKey, OpenIntent};
 use super::set::stripped;
-use super::{Area, FileOps, FilesOf};
+use super::{Area, FileOps, FileTreeId};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
 use crate::fs::mount_context::{Caller, MountContext, check_changeable};
@@ -21,16 +21,16 @@ impl FileOps<'_> {
     /// for a directory, ENXIO for a FIFO, socket or device; refused where it writes and the mount, the view or a rule
     /// for the file forbids that.
     pub(super) fn open_with(&self, caller: Caller, flags: OpenFlags) -> Result<u64, Failure> {
-        let (of, inode) = (self.files, self.inode);
+        let (tree_id, inode) = (self.files, self.inode);
         if flags.write || flags.truncate {
-            check_changeable(&of.view)?;
+            check_changeable(&tree_id.view)?;
             self.fs.mount.check_mount()?;
             // At the open, because stores of a mapping arrive with no caller that could be told of a refusal.
             self.check_writer(caller)?;
         }
         // Register the handle before the tree is read: from then on nothing that this handle sees is dropped.
-        let mut file = OpenInode::new(&self.fs.mount, caller, (of, inode), flags.write || flags.truncate)?;
-        let tree = self.fs.mount.tree(of)?;
+        let mut file = OpenInode::new(&self.fs.mount, caller, (tree_id, inode), flags.write || flags.truncate)?;
+        let tree = self.fs.mount.tree(tree_id)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
         if flags.truncate && !flags.write && self.fs.mount.opened.any(&file.key, OpenIntent::Run) {
@@ -93,11 +93,11 @@ impl OpenInode {
     pub fn new(
         mount: &Arc<MountContext>,
         caller: Caller,
-        (of, inode): (&FilesOf, u64),
+        (tree_id, inode): (&FileTreeId, u64),
         writes: bool,
     ) -> Result<OpenInode, Failure> {
-        let key = (of.clone(), inode);
-        if let View::Branch(_) = of.view {
+        let key = (tree_id.clone(), inode);
+        if let View::Branch(_) = tree_id.view {
             mount.opened.open(&key, writes)?;
         }
         Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, writes_directly: false })
@@ -125,7 +125,7 @@ impl OpenInode {
     }
 
     /// Returns the tree that the inode is in; a handle keeps it when the inode has lost its names.
-    pub fn of(&self) -> &FilesOf {
+    pub fn tree_id(&self) -> &FileTreeId {
         &self.key.0
     }
 
@@ -200,11 +200,11 @@ impl Drop for OpenInode {
 }
 
 /// Returns the directory that holds an inode. ESTALE where the inode is not in the tree.
-pub(super) fn parent_of(tree: &Tree, of: &FilesOf, inode: u64) -> Result<FsNode, Failure> {
+pub(super) fn parent_of(tree: &Tree, tree_id: &FileTreeId, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
-        return Ok(of.above());
+        return Ok(tree_id.above());
     }
     // What has no name any more is its own parent: there is no way up from it.
     let parent = tree.node(inode)?.names().next().map_or(inode, |(parent, _)| parent);
-    Ok(FsNode::File(of.clone(), parent))
+    Ok(FsNode::File(tree_id.clone(), parent))
 }

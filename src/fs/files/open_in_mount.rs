@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use super::FilesOf;
+use super::FileTreeId;
 use super::opened::HeldOpens;
 use crate::fs::mount_context::MountContext;
 use crate::memory::{BranchId, OpenFiles, OpenersHeld, WritersHeld};
@@ -15,7 +15,7 @@ pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
 /// Lets files be opened again when it is dropped.
 struct Held {
     mount: Arc<MountContext>,
-    files: FilesOf,
+    files: FileTreeId,
     held: HeldOpens,
 }
 
@@ -28,7 +28,7 @@ impl Drop for Held {
 impl OpenInMount {
     fn hold(&self, branch: BranchId, held: HeldOpens) -> (Vec<u64>, Box<dyn Any>) {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
-        let files = FilesOf::branch(branch);
+        let files = FileTreeId::branch(branch);
         let open = mount.opened.hold(&files, held);
         (open, Box::new(Held { mount, files, held }))
     }
@@ -36,7 +36,7 @@ impl OpenInMount {
 
 impl OpenFiles for OpenInMount {
     fn open(&self, branch: BranchId) -> Vec<u64> {
-        self.0.upgrade().map(|mount| mount.opened.inodes_with_handles(&FilesOf::branch(branch))).unwrap_or_default()
+        self.0.upgrade().map(|mount| mount.opened.inodes_with_handles(&FileTreeId::branch(branch))).unwrap_or_default()
     }
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {

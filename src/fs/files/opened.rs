@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::FilesOf;
+use super::FileTreeId;
 use crate::fs::errno::Failure;
 use crate::sync::{Condvar, Mutex, MutexGuard, may_wait};
 
 /// A tree of files, and the number of an inode in it.
-pub(in crate::fs) type InodeKey = (FilesOf, u64);
+pub(in crate::fs) type InodeKey = (FileTreeId, u64);
 
 /// All inodes that have handles, or are just about to lose a name.
 #[derive(Default)]
@@ -120,18 +120,18 @@ impl OpenInodes {
     }
 
     /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::release`].
-    pub fn hold(&self, files: &FilesOf, held: HeldOpens) -> Vec<u64> {
+    pub fn hold(&self, files: &FileTreeId, held: HeldOpens) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
         // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
         // list.
         inodes.entry((files.clone(), held.inode())).or_default().pending_unlinks += 1;
         let is_open = |uses: &Uses| if held == HeldOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
-        let open = inodes.iter().filter(|((of, _), uses)| of == files && is_open(uses));
+        let open = inodes.iter().filter(|((tree_id, _), uses)| tree_id == files && is_open(uses));
         open.map(|((_, inode), _)| *inode).collect()
     }
 
     /// Takes [`OpenInodes::hold`] back.
-    pub fn release(&self, files: &FilesOf, held: HeldOpens) {
+    pub fn release(&self, files: &FileTreeId, held: HeldOpens) {
         let (mut inodes, key) = (self.inodes.lock(), (files.clone(), held.inode()));
         if let Some(uses) = inodes.get_mut(&key) {
             uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
@@ -161,14 +161,14 @@ impl OpenInodes {
     }
 
     /// Returns the inodes of a tree that have handles.
-    pub fn inodes_with_handles(&self, files: &FilesOf) -> Vec<u64> {
+    pub fn inodes_with_handles(&self, files: &FileTreeId) -> Vec<u64> {
         let inodes = self.inodes.lock();
-        let open = inodes.iter().filter(|((of, _), uses)| of == files && uses.handles > 0);
+        let open = inodes.iter().filter(|((tree_id, _), uses)| tree_id == files && uses.handles > 0);
         open.map(|((_, inode), _)| *inode).collect()
     }
 }
 
-fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FilesOf, held: HeldOpens) -> bool {
+fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FileTreeId, held: HeldOpens) -> bool {
     inodes.get(&(files.clone(), held.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
@@ -215,7 +215,7 @@ mod tests {
     use std::time::Duration;
 
     fn key() -> InodeKey {
-        (FilesOf::branch(BranchId(1)), 7)
+        (FileTreeId::branch(BranchId(1)), 7)
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
             let refused = without_waiting(|| opened.open(&(key().0, inode), false));
             assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
         }
-        opened.open(&(FilesOf::branch(BranchId(2)), 7), false).unwrap();
+        opened.open(&(FileTreeId::branch(BranchId(2)), 7), false).unwrap();
         std::thread::scope(|scope| {
             let opening = scope.spawn(|| opened.open(&(key().0, 8), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
@@ -320,7 +320,7 @@ mod schedules {
 
     impl Fixture {
         fn key() -> InodeKey {
-            (FilesOf::branch(BranchId(1)), 7)
+            (FileTreeId::branch(BranchId(1)), 7)
         }
 
         fn remove(&self) {

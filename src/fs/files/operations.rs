@@ -194,13 +194,15 @@ impl NodeOperations for FileOps<'_> {
     fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
         check_whiteout(flags)?;
         match to.0.file() {
-            Some((of, directory)) if of == self.files => self.rename_within(caller, name, (directory, to.1), flags),
+            Some((tree_id, directory)) if tree_id == self.files => {
+                self.rename_within(caller, name, (directory, to.1), flags)
+            }
             _ => self.fs.refuse_crossing((&self.node(), name), to, flags),
         }
     }
 
     fn link(&self, caller: Caller, (parent, name): Place<'_>) -> Result<EntryAttr, Failure> {
-        let Some((_, parent)) = parent.file().filter(|(of, _)| *of == self.files) else {
+        let Some((_, parent)) = parent.file().filter(|(tree_id, _)| *tree_id == self.files) else {
             return Err(Errno::EXDEV.into());
         };
         let name = name_of(name)?;
@@ -271,8 +273,8 @@ impl NodeOperations for FileOps<'_> {
     /// Shares what is whole. EXDEV from one `files/` to another: the caller then reads and writes.
     fn copy_from(&self, caller: Caller, from: (&FsNode, u64), to_offset: u64, length: u64) -> Result<u32, Failure> {
         let (source, from_offset) = from;
-        let (of, inode) = source.file().ok_or(Errno::EOPNOTSUPP)?;
-        if of != self.files {
+        let (tree_id, inode) = source.file().ok_or(Errno::EOPNOTSUPP)?;
+        if tree_id != self.files {
             return Err(Errno::EXDEV.into());
         }
         let size = self.tree()?.node(inode)?.size();

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Area, FilesOf};
+use super::{Area, FileTreeId};
 use crate::fs::attr::StatFs;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
@@ -64,14 +64,14 @@ impl Scratch {
 
     /// Returns the tree and how many bytes it takes up; ESTALE for one of an earlier session. That of
     /// a checkpoint is empty.
-    fn filled(&self, of: &FilesOf) -> Result<(Tree, u64), Failure> {
-        let View::Branch(branch) = of.view else { return Ok(Default::default()) };
+    fn filled(&self, tree_id: &FileTreeId) -> Result<(Tree, u64), Failure> {
+        let View::Branch(branch) = tree_id.view else { return Ok(Default::default()) };
         match self.held(branch) {
-            Some(held) if held.since == of.taken => {
+            Some(held) if held.since == tree_id.taken => {
                 let content = held.content.lock();
                 Ok((content.tree.clone(), content.reservation.bytes()))
             }
-            None if of.taken == Time::default() => Ok(Default::default()),
+            None if tree_id.taken == Time::default() => Ok(Default::default()),
             _ => Err(Errno::ESTALE.into()),
         }
     }
@@ -99,16 +99,16 @@ impl Scratch {
 
 impl MountContext {
     /// Returns the tree of a branch's `scratch/`. ESTALE where the branch has gone.
-    pub(super) fn scratch_tree(&self, of: &FilesOf) -> Result<Tree, Failure> {
-        self.memory.info(of.view.branch())?;
-        Ok(self.scratch.filled(of)?.0)
+    pub(super) fn scratch_tree(&self, tree_id: &FileTreeId) -> Result<Tree, Failure> {
+        self.memory.info(tree_id.view.branch())?;
+        Ok(self.scratch.filled(tree_id)?.0)
     }
 
     /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
     /// `config/scratch_size` afterwards and more than before, EDQUOT beyond the owner's share of memory.
-    pub(super) fn edit_scratch(&self, of: &FilesOf, op: &FileOp) -> Result<FileOutcome, Failure> {
-        let limit = self.scratch_size(of)?;
-        let held = self.scratch_to_change(of)?;
+    pub(super) fn edit_scratch(&self, tree_id: &FileTreeId, op: &FileOp) -> Result<FileOutcome, Failure> {
+        let limit = self.scratch_size(tree_id)?;
+        let held = self.scratch_to_change(tree_id)?;
         let mut content = held.content.lock();
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
@@ -128,9 +128,9 @@ impl MountContext {
 
     /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
     /// branch has gone.
-    pub(super) fn scratch_room(&self, of: &FilesOf) -> Result<StatFs, Failure> {
-        let (total_bytes, used_bytes) = (self.scratch_size(of)?, self.scratch.filled(of)?.1);
-        let totals = self.tree(of)?.totals();
+    pub(super) fn scratch_room(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
+        let (total_bytes, used_bytes) = (self.scratch_size(tree_id)?, self.scratch.filled(tree_id)?.1);
+        let totals = self.tree(tree_id)?.totals();
         let free_bytes = total_bytes.saturating_sub(used_bytes);
         let inodes = totals.files + totals.directories;
         Ok(StatFs { total_bytes, free_bytes, available_bytes: free_bytes, inodes })
@@ -148,27 +148,27 @@ impl MountContext {
         }
         let session = self.session_of(branch).ok();
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
-        let of = FilesOf { area: Area::Scratch, view: View::Branch(branch), taken };
-        self.files_gone(&of);
+        let tree_id = FileTreeId { area: Area::Scratch, view: View::Branch(branch), taken };
+        self.files_gone(&tree_id);
         let numbers = self.file_numbers.clone();
         self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
-                let known = tree.inodes().filter_map(|inode| numbers.number(&of, inode));
+                let known = tree.inodes().filter_map(|inode| numbers.number(&tree_id, inode));
                 known.for_each(|ino| kernel.forget_attributes(ino));
             }),
         );
     }
 
-    fn scratch_to_change(&self, of: &FilesOf) -> Result<Arc<ScratchHeld>, Failure> {
-        let branch = of.view.branch();
+    fn scratch_to_change(&self, tree_id: &FileTreeId) -> Result<Arc<ScratchHeld>, Failure> {
+        let branch = tree_id.view.branch();
         let mut all = self.scratch.held.lock();
-        if of.taken == Time::default() && !all.contains_key(&branch) {
+        if tree_id.taken == Time::default() && !all.contains_key(&branch) {
             let session = self.session_of(branch)?;
             let owner = self.memory.info(branch)?.uid;
-            all.insert(branch, ScratchHeld::new(session, of.taken, self.memory.budget().account(owner)));
+            all.insert(branch, ScratchHeld::new(session, tree_id.taken, self.memory.budget().account(owner)));
         }
-        let held = all.get(&branch).filter(|held| held.since == of.taken);
+        let held = all.get(&branch).filter(|held| held.since == tree_id.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)
     }
 
@@ -178,8 +178,8 @@ impl MountContext {
         Ok(format!("{}\n{}", setting(Setting::Session)?, setting(Setting::Task)?).into())
     }
 
-    fn scratch_size(&self, of: &FilesOf) -> Result<u64, Failure> {
-        Ok(self.memory.scratch_size(of.view.branch())?)
+    fn scratch_size(&self, tree_id: &FileTreeId) -> Result<u64, Failure> {
+        Ok(self.memory.scratch_size(tree_id.view.branch())?)
     }
 }
 

@@ -6,7 +6,7 @@
 //! and the request that asks for a change holds nothing there.
 
 use super::opened::InodeKey;
-use super::{Area, FilesOf};
+use super::{Area, FileTreeId};
 use crate::fs::kernel_notifier::Kernel;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::memory::{BranchId, ChangedNode, FileNode, FileOp, Tree};
@@ -15,23 +15,23 @@ impl MountContext {
     /// Has the kernel forget what differs between the files of a branch before and after something
     /// that it did not see, and notes which open files have lost their last name by it.
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
-        let of = FilesOf::branch(branch);
+        let tree_id = FileTreeId::branch(branch);
         // First, since a handle that closes from now on has to find that its inode has no name.
-        after.orphans().for_each(|inode| self.orphaned(&of, inode));
+        after.orphans().for_each(|inode| self.orphaned(&tree_id, inode));
         let numbers = self.file_numbers.clone();
         self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
-                if numbers.may_be_known_to_kernel(&of) {
-                    forget(kernel, |inode| numbers.number(&of, inode), &before, &after);
-                    forget_owners(kernel, |inode| numbers.number(&of, inode), &before, &after);
+                if numbers.may_be_known_to_kernel(&tree_id) {
+                    forget(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
+                    forget_owners(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
                 }
             }),
         );
     }
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
-    fn orphaned(&self, files: &FilesOf, inode: u64) {
+    fn orphaned(&self, files: &FileTreeId, inode: u64) {
         if !self.opened.orphan(&(files.clone(), inode)) {
             return;
         }
@@ -42,7 +42,7 @@ impl MountContext {
     }
 
     /// Lets go of an inode without a name that is not open any more.
-    pub fn drop_file(&self, caller: Caller, files: &FilesOf, inode: u64) {
+    pub fn drop_file(&self, caller: Caller, files: &FileTreeId, inode: u64) {
         let dropped = self.edit(caller, files, FileOp::Drop { inode });
         match (dropped, files.area) {
             (Err(failure), Area::Files) if failure.gave_up() => {
@@ -56,7 +56,7 @@ impl MountContext {
 
     /// Has the kernel forget all open files of a tree that is gone, so that reading them asks, and is
     /// told that they are.
-    pub fn files_gone(&self, files: &FilesOf) {
+    pub fn files_gone(&self, files: &FileTreeId) {
         let open: Vec<u64> = self
             .opened
             .inodes_with_handles(files)
@@ -74,9 +74,9 @@ impl MountContext {
 
     /// Has the kernel forget the pages of a file, soon: it shows what a mapping stored also when the
     /// write of it was refused.
-    pub fn write_refused(&self, (of, inode): &InodeKey) {
-        if let Some(ino) = self.file_numbers.number(of, *inode) {
-            self.notifier.notify(of.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
+    pub fn write_refused(&self, (tree_id, inode): &InodeKey) {
+        if let Some(ino) = self.file_numbers.number(tree_id, *inode) {
+            self.notifier.notify(tree_id.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
 }

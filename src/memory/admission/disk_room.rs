@@ -77,7 +77,7 @@ impl Drop for DiskReservation<'_> {
 
 /// What the disk lacks: bytes, or an inode for one more file.
 #[derive(Clone, Copy, Default)]
-struct Missing {
+struct Shortage {
     bytes: u64,
     lacks_files: bool,
 }
@@ -137,33 +137,33 @@ impl Memory {
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
     pub(in crate::memory) fn take_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
-        let (taken, missing) = self.reserve_room(bytes);
-        if missing.is_none() {
+        let (taken, shortage) = self.reserve_room(bytes);
+        if shortage.is_none() {
             return Ok(taken);
         }
         if !may_wait() {
             return Err(Error::WouldWait);
         }
         self.make_room();
-        self.missing().map_or(Ok(taken), |missing| Err(self.full(missing)))
+        self.find_shortage().map_or(Ok(taken), |shortage| Err(self.full(shortage)))
     }
 
     /// Finds room as [`Memory::take_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
     /// Kind `Full` where there is none.
     pub(in crate::memory) fn take_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
-        let (taken, missing) = self.reserve_room(bytes);
-        missing.map_or(Ok(taken), |missing| Err(self.full(missing)))
+        let (taken, shortage) = self.reserve_room(bytes);
+        shortage.map_or(Ok(taken), |shortage| Err(self.full(shortage)))
     }
 
     /// Counts bytes as being written, and returns what the disk lacks for them.
-    fn reserve_room(&self, bytes: u64) -> (DiskReservation<'_>, Option<Missing>) {
+    fn reserve_room(&self, bytes: u64) -> (DiskReservation<'_>, Option<Shortage>) {
         let room = &self.admission.room;
         // Before the disk is asked, so that of two who ask at once each counts what the other writes.
         room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
         let taken = DiskReservation { room, bytes };
         let has_credit = room.credit_bytes.fetch_sub(bytes as i64, Ordering::AcqRel) >= bytes as i64;
-        let missing = if has_credit && room.reserve.is_whole() { None } else { self.missing() };
-        (taken, missing)
+        let shortage = if has_credit && room.reserve.is_whole() { None } else { self.find_shortage() };
+        (taken, shortage)
     }
 
     /// Sees to it that what gives room back is followed by a seal that has room, with the reserve. Kind `WouldWait` on
@@ -213,7 +213,7 @@ impl Memory {
     }
 
     /// Asks the disk what it lacks, for what is being written too.
-    fn missing(&self) -> Option<Missing> {
+    fn find_shortage(&self) -> Option<Shortage> {
         let room = &self.admission.room;
         // Where statfs(2) fails, the write itself reports a full disk.
         let Ok(space) = self.disk.space() else { return None };
@@ -222,15 +222,15 @@ impl Memory {
         // too little.
         let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
         let refused = room.has_refused.load(Ordering::Acquire);
-        let missing = (short > 0 || refused || needs > space.available_bytes).then(|| Missing {
+        let shortage = (short > 0 || refused || needs > space.available_bytes).then(|| Shortage {
             bytes: needs.saturating_sub(space.available_bytes),
             lacks_files: space.inodes_total > 0 && space.inodes_free == 0,
         });
         let credit = space.available_bytes.saturating_sub(needs).min(CREDIT_BYTES_MAX);
         // Credit is what is left beyond all needs, and never much: others write to this disk, too.
-        room.credit_bytes.store(if missing.is_some() { 0 } else { credit as i64 }, Ordering::Release);
-        room.is_tight.store(missing.is_some(), Ordering::Release);
-        missing
+        room.credit_bytes.store(if shortage.is_some() { 0 } else { credit as i64 }, Ordering::Release);
+        room.is_tight.store(shortage.is_some(), Ordering::Release);
+        shortage
     }
 
     /// Makes room: the reserve is filled, and what can be collected is, once for each state of the journal.
@@ -240,7 +240,7 @@ impl Memory {
         self.admission.room.reserve.fill();
         let was_refused = self.admission.room.has_refused.swap(false, Ordering::AcqRel);
         // Another thread may have made room while this one waited for the lock.
-        if self.missing().is_none() && !was_refused {
+        if self.find_shortage().is_none() && !was_refused {
             return;
         }
         let last = *self.admission.room.last_collection.lock();
@@ -262,7 +262,7 @@ impl Memory {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
             let is_no_use = self.free_bytes() + self.admission.room.reserve.bytes() <= before;
-            if self.missing().is_none() || (is_no_use && !fewer) {
+            if self.find_shortage().is_none() || (is_no_use && !fewer) {
                 break;
             }
         }
@@ -276,7 +276,7 @@ impl Memory {
             *self.admission.room.last_collection.lock() = LastCollection { journal_number, journal_bytes, has_failed };
         }
         // Asked once more for its effect: credit and `is_tight` are those of after the collection.
-        self.missing();
+        self.find_shortage();
     }
 
     /// Appends a frame. What gives room back may use the reserve for it. Fails with `Error::Journal`: of kind `Full`
@@ -307,11 +307,11 @@ impl Memory {
         error.into()
     }
 
-    fn full(&self, missing: Missing) -> Error {
+    fn full(&self, shortage: Shortage) -> Error {
         let kept_kib = self.admission.room.reserve.bytes_wanted().div_ceil(1024);
-        let lacks = match missing {
-            Missing { bytes: 0, lacks_files: true } => LimitError::Inodes { kept_kib },
-            Missing { bytes, .. } => LimitError::Disk { missing_kib: bytes.div_ceil(1024).max(1), kept_kib },
+        let lacks = match shortage {
+            Shortage { bytes: 0, lacks_files: true } => LimitError::Inodes { kept_kib },
+            Shortage { bytes, .. } => LimitError::Disk { missing_kib: bytes.div_ceil(1024).max(1), kept_kib },
         };
         lacks.into()
     }

@@ -247,10 +247,10 @@ impl<'a> HistoryReader<'a> {
     /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that
     /// contradict one another lead to no line: kind `Damaged`.
     pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
-        let (of, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
+        let (branch, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {
             let value = |step: &TimelineStep| self.value(list, step);
-            let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced(of))?;
+            let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced(branch))?;
             let rest = wanted.saturating_sub(value(&before)?);
             let signed = self.entry(hit.seq)?;
             let entry = &signed.entry;
@@ -265,14 +265,14 @@ impl<'a> HistoryReader<'a> {
             signed.write_line(&mut line);
             let lead = value(&hit)?.saturating_sub(value(&before)?).saturating_sub(line.len() as u64);
             if rest >= lead {
-                return FoundEntry { signed, line, line_offset: rest - lead }.checked(of);
+                return FoundEntry { signed, line, line_offset: rest - lead }.checked(branch);
             }
             // The entry is a fork or a pull: what follows is of the parent's lines, behind those that were taken over
             // before.
             wanted = before.totals.lineage_bytes.saturating_sub(before.totals.own_bytes).saturating_add(rest);
             (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }
-        Err(misplaced(of))
+        Err(misplaced(branch))
     }
 
     fn value(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {

@@ -92,8 +92,8 @@ impl LiveSet {
     }
 }
 
-fn share(length: u64, rows: u32, of: u32) -> u64 {
-    length * u64::from(rows) / u64::from(of).max(1)
+fn share(length: u64, rows: u32, total_rows: u32) -> u64 {
+    length * u64::from(rows) / u64::from(total_rows).max(1)
 }
 
 /// Shares the bytes that states hold out among the branches that they are of, or that the ended ones were children of.

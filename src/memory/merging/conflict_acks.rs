@@ -60,12 +60,12 @@ impl ConflictAcks {
 
     /// Returns the branches of which something that was shown was written since.
     pub(in crate::memory) fn written(&self) -> Vec<BranchId> {
-        self.with(|all| all.iter().filter(|(_, of)| !of.written.is_empty()).map(|(branch, _)| *branch).collect())
+        self.with(|all| all.iter().filter(|(_, acks)| !acks.written.is_empty()).map(|(branch, _)| *branch).collect())
     }
 
     /// Returns what was written in a branch since it was shown and resolves nothing yet, oldest first.
     pub(in crate::memory) fn written_in(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
-        self.with(|all| all.get(&branch).map(|of| of.written.clone()).unwrap_or_default())
+        self.with(|all| all.get(&branch).map(|acks| acks.written.clone()).unwrap_or_default())
     }
 
     /// Returns whether nobody has settled or forgotten what was written; asked again under the writer lock.
@@ -76,8 +76,8 @@ impl ConflictAcks {
     /// Lets go of what was written, once it has resolved what it can.
     pub(in crate::memory) fn settle(&self, branch: BranchId, written: &[Arc<WrittenSince>]) {
         self.with(|all| {
-            if let Some(of) = all.get_mut(&branch) {
-                of.written.retain(|other| !written.iter().any(|one| Arc::ptr_eq(one, other)));
+            if let Some(acks) = all.get_mut(&branch) {
+                acks.written.retain(|other| !written.iter().any(|one| Arc::ptr_eq(one, other)));
             }
         });
     }
@@ -108,10 +108,10 @@ impl ConflictAcks {
     /// Forgets a conflict: what is written after that resolves nothing.
     pub(in crate::memory) fn forget(&self, branch: BranchId, id: &str) {
         self.with(|all| {
-            if let Some(of) = all.get_mut(&branch) {
-                of.shown.remove(id);
-                of.written.retain(|written| *written.id != *id);
-                if of.shown.is_empty() && of.written.is_empty() {
+            if let Some(acks) = all.get_mut(&branch) {
+                acks.shown.remove(id);
+                acks.written.retain(|written| *written.id != *id);
+                if acks.shown.is_empty() && acks.written.is_empty() {
                     all.remove(&branch);
                 }
             }

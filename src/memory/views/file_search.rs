@@ -78,7 +78,7 @@ impl FileViews {
 }
 
 /// A view's files at one moment, and by which rules they are hidden.
-struct FilesOfView {
+struct ViewFiles {
     tree: Tree,
     hidden: HiddenPaths,
     /// Views that it has most in common with: what is kept of one of these is brought up to date.
@@ -113,7 +113,7 @@ impl Memory {
 
     fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         let (purges, set) = (self.storage.file_index.purges(), self.storage.file_index.set());
-        let Some(FilesOfView { tree, hidden, bases }) = self.files_of_view(view)? else { return Ok(None) };
+        let Some(ViewFiles { tree, hidden, bases }) = self.files_of_view(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_of(&tree, &hidden, &set)) {
             if self.file_views.get(view).is_none() {
@@ -129,7 +129,7 @@ impl Memory {
         Ok(Some(files))
     }
 
-    fn files_of_view(&self, view: &View) -> Result<Option<FilesOfView>, Error> {
+    fn files_of_view(&self, view: &View) -> Result<Option<ViewFiles>, Error> {
         let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
         let tree = seen.state.files().clone();
@@ -138,7 +138,7 @@ impl Memory {
         }
         let parent = seen.branch.parent.map(View::Branch);
         let bases = [view.clone(), View::Branch(view.branch())].into_iter().chain(parent).collect();
-        Ok(Some(FilesOfView { tree, hidden: hidden_paths(&seen.branch.settings), bases }))
+        Ok(Some(ViewFiles { tree, hidden: hidden_paths(&seen.branch.settings), bases }))
     }
 
     /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before. None

@@ -205,18 +205,18 @@ struct States<'a> {
 }
 
 impl States<'_> {
-    fn state(&mut self, of: StateRef) -> Result<Arc<BranchVersion>, CodecError> {
-        if let Some((state, _)) = self.states.get(&of) {
+    fn state(&mut self, state_ref: StateRef) -> Result<Arc<BranchVersion>, CodecError> {
+        if let Some((state, _)) = self.states.get(&state_ref) {
             return Ok(state.clone());
         }
-        let (number, transfers) = &of;
+        let (number, transfers) = &state_ref;
         if *transfers != Transfers::default() {
             // Made out of the state without transfers, so that both share all but the owners.
             let plain = self.state((*number, Transfers::default()))?;
             let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
             state.replace_by_equal_files(files.with_transfers(transfers.clone()));
             let (state, snapshot) = (Arc::new(state), self.states[&(*number, Transfers::default())].1);
-            self.states.insert(of, (state.clone(), snapshot));
+            self.states.insert(state_ref, (state.clone(), snapshot));
             return Ok(state);
         }
         let number = *number;
@@ -224,7 +224,7 @@ impl States<'_> {
         let (sum, tree) = (nth(&self.read.sums, input.number()?)?.clone(), input.number()?);
         let files = self.tree(tree)?;
         let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), sum, files)?);
-        self.states.insert(of, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
+        self.states.insert(state_ref, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
         if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
     }
 
