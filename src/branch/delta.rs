@@ -177,7 +177,7 @@ impl BranchVersion {
     }
 
     /// Calls `each` with every version that this state sees and `before` does not, wherever it is stored.
-    pub fn each_more(&self, before: &BranchVersion, mut each: impl FnMut(Row)) {
+    pub fn for_each_added(&self, before: &BranchVersion, mut each: impl FnMut(Row)) {
         for change in before.unsealed().diff(self.unsealed()) {
             if let DiffItem::Add(_, version) | DiffItem::Update { new: (_, version), .. } = change {
                 each(Row::Unsealed(version.clone()));

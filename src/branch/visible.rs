@@ -117,7 +117,7 @@ impl Visible {
 
     /// Calls `each` with the visible rows of a range, in order; faster than [`Visible::iter`]. The
     /// range begins and ends at multiples of 64, or behind the last row.
-    pub fn each(&self, range: Range<u32>, mut each: impl FnMut(u32)) {
+    pub fn for_each(&self, range: Range<u32>, mut each: impl FnMut(u32)) {
         for word in range.start / 64..range.end.min(self.rows).div_ceil(64) {
             let mut bits = self.word(word);
             while bits != 0 {
@@ -243,7 +243,7 @@ mod tests {
         }
         assert_eq!(bits.iter().collect::<BTreeSet<_>>(), plain);
         let mut each = Vec::new();
-        (0..20).for_each(|block| bits.each(block * 512..(block + 1) * 512, |row| each.push(row)));
+        (0..20).for_each(|block| bits.for_each(block * 512..(block + 1) * 512, |row| each.push(row)));
         assert!(each.iter().eq(plain.iter()));
         assert_eq!(bits.count() as usize, plain.len());
         let mut out = Writer::new();
@@ -258,7 +258,7 @@ mod tests {
             let bits = Visible::all(rows);
             assert_eq!(bits.iter().count(), rows as usize);
             let mut each = 0;
-            bits.each(0..u32::MAX, |_| each += 1);
+            bits.for_each(0..u32::MAX, |_| each += 1);
             assert_eq!(each, rows);
         }
         let mut bits = Visible::all(4100);

@@ -26,7 +26,11 @@ pub(super) fn is_indexed(path: &str) -> bool {
 
 /// Calls `each` once with every path that leads to a value, and that value; with nothing instead of
 /// a value where paths begin that are not indexed.
-pub(super) fn each_path<'a>(metadata: &'a Value, path: &mut String, each: &mut impl FnMut(&str, Option<&'a Value>)) {
+pub(super) fn for_each_path<'a>(
+    metadata: &'a Value,
+    path: &mut String,
+    each: &mut impl FnMut(&str, Option<&'a Value>),
+) {
     path.clear();
     if let Some(object) = metadata.as_object() {
         let mut walk = Walk { metadata, dotted: false, each };
@@ -76,7 +80,7 @@ mod tests {
 
     fn paths(metadata: Value) -> Vec<(String, Option<Value>)> {
         let mut found = Vec::new();
-        each_path(&metadata, &mut String::new(), &mut |path, value| found.push((path.to_owned(), value.cloned())));
+        for_each_path(&metadata, &mut String::new(), &mut |path, value| found.push((path.to_owned(), value.cloned())));
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found
     }

@@ -11,7 +11,7 @@ use super::layout::{
     put_bitmap,
 };
 use super::number::NumberKey;
-use super::path::each_path;
+use super::path::for_each_path;
 use super::values::{Numbers, Strings};
 
 /// Most paths of an index: those that most rows have. Beyond are metadata whose keys are data.
@@ -54,7 +54,7 @@ impl FacetsWriter {
         assert!(row < u32::MAX, "an index has room for 2^32 - 1 rows");
         self.rows = row + 1;
         let mut path = std::mem::take(&mut self.path);
-        each_path(metadata, &mut path, &mut |path, value| match value
+        for_each_path(metadata, &mut path, &mut |path, value| match value
             .and_then(|value| Some((self.values_of(path)?, value)))
         {
             Some((values, value)) => values.add(row, value),

@@ -28,7 +28,7 @@ impl Filesystem {
         sink: NameSink<'_>,
         kind_of: impl Fn(&FsNode) -> Option<FileKind>,
     ) -> Result<(), Failure> {
-        each(handle, offset, &mut |cookie, node, name| {
+        for_each_name(handle, offset, &mut |cookie, node, name| {
             kind_of(node).is_some_and(|kind| sink(self.nodes.number(node), cookie + 1, kind, name))
         })
     }
@@ -42,7 +42,7 @@ impl Filesystem {
         sink: EntrySink<'_>,
         entry_of: impl Fn(&FsNode, &OsStr) -> Option<EntryAttr>,
     ) -> Result<(), Failure> {
-        each(handle, offset, &mut |cookie, node, name| {
+        for_each_name(handle, offset, &mut |cookie, node, name| {
             let entry = if cookie < DOTS { Some(self.dot(node)) } else { entry_of(node, name) };
             let Some(entry) = entry else { return false };
             let full = sink(&entry, cookie + 1, name);
@@ -62,7 +62,11 @@ impl Filesystem {
 }
 
 /// Goes through the names from a cookie on, until `visit` returns true for "full".
-fn each(handle: &Handle, offset: u64, visit: &mut dyn FnMut(u64, &FsNode, &OsStr) -> bool) -> Result<(), Failure> {
+fn for_each_name(
+    handle: &Handle,
+    offset: u64,
+    visit: &mut dyn FnMut(u64, &FsNode, &OsStr) -> bool,
+) -> Result<(), Failure> {
     let mut listing = handle.listing()?.acquire().ok_or_else(Failure::would_wait)?;
     if offset == 0 {
         listing.rewind()?;

@@ -235,7 +235,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
             wrong = check_state(state);
         }
     };
-    loaded.catalog.branches.values().for_each(|branch| crate::memory::catalog::each_state_of(branch, &mut check));
+    loaded.catalog.branches.values().for_each(|branch| crate::memory::catalog::for_each_state_of(branch, &mut check));
     let earlier = &loaded.catalog.retained;
     earlier.files.iter().flat_map(|file| file.anchors()).for_each(&mut check);
     wrong?;
@@ -303,7 +303,7 @@ fn check_sum(state: &BranchVersion, sum: &SetHash, records: u64) -> Result<(), E
 /// Reads every pack that some state needs: opening one for a check reads it whole.
 fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let mut states = Vec::new();
-    crate::memory::catalog::each_state(&loaded.catalog, |state| states.push(state.clone()));
+    crate::memory::catalog::for_each_state(&loaded.catalog, |state| states.push(state.clone()));
     for name in packs_of(states.iter().map(|state| state.files())) {
         trees.pack(&name)?;
     }

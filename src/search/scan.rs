@@ -98,7 +98,7 @@ impl<'a> Scan<'a> {
         rows.clear();
         let visible = &self.state.layers()[layer].visible;
         match self.matching_rows.get(layer) {
-            None => visible.each(range, |row| rows.push(row)),
+            None => visible.for_each(range, |row| rows.push(row)),
             // Not a loop: a bitmap goes through its containers itself, which is faster.
             Some(chosen) => chosen.range(range).for_each(|row| {
                 if visible.contains(row) {

@@ -269,7 +269,7 @@ impl Scan<'_> {
         let (table, seen) = self.state.unsealed().cached();
         let columns = Columns::from_codes(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
-        seen.each(0..u32::MAX, |row| rows.push(row));
+        seen.for_each(0..u32::MAX, |row| rows.push(row));
         columns.pool_best(&rows, query, pool, |at| place(table.version(rows[at])));
         self.scan_apart(query, pool, place)
     }

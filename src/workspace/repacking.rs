@@ -56,7 +56,7 @@ impl PackMarks {
     /// Marks what some trees need; returns the bytes of it that nothing before needed.
     pub fn mark<'a>(&mut self, trees: impl Iterator<Item = &'a Tree>) -> u64 {
         let mut more = 0;
-        each_sealed(trees, |sealed| {
+        for_each_sealed_chunk(trees, |sealed| {
             if self.0.entry(sealed.pack).or_default().mark(sealed) {
                 more += u64::from(sealed.stored_bytes);
             }
@@ -77,7 +77,7 @@ impl PackMarks {
 
 /// Calls `look` with the chunks of some trees that are in packs. Of each tree only what it does not share with the one
 /// before is looked at.
-fn each_sealed<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<PackedChunk>)) {
+fn for_each_sealed_chunk<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: impl FnMut(&Arc<PackedChunk>)) {
     let mut before = Nodes::default();
     for tree in trees {
         for node in before.diff(&tree.nodes).filter_map(|changed| changed.new) {
@@ -114,7 +114,7 @@ impl Repacked {
         old_packs: HashSet<Hash>,
     ) -> Result<Repacked, TreeError> {
         let mut chunks: HashMap<Hash, Chunk> = HashMap::new();
-        each_sealed(trees, |sealed| {
+        for_each_sealed_chunk(trees, |sealed| {
             // Keyed by hash, since trees may name equal chunks in several of the old packs: one copy serves all.
             if old_packs.contains(&sealed.pack) {
                 chunks.entry(sealed.hash).or_insert_with(|| {

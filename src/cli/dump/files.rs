@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::{each_value, write_values};
+use super::lines::{for_each_value, write_values};
 use super::{FILES, INDEX, damaged};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -189,7 +189,7 @@ fn place(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
 /// entry.
 pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
     let mut entries = Vec::new();
-    each_value(&folder.join(INDEX), |entry, _| {
+    for_each_value(&folder.join(INDEX), |entry, _| {
         entries.push(entry);
         Ok(())
     })?;

@@ -12,7 +12,7 @@ use crate::cli::failure::CommandError;
 use crate::memory::{Error, Kind};
 
 /// Gives each line of a file with its number, counted from 1. An error of `each` ends it.
-pub fn each_line(
+pub fn for_each_line(
     path: &Path,
     mut each: impl FnMut(&[u8], usize) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
@@ -31,12 +31,12 @@ pub fn each_line(
 
 /// Gives what each line of a file says, with the words for that line; returns how many there are. Fails at the first
 /// line that is not of that form.
-pub fn each_value<T: DeserializeOwned>(
+pub fn for_each_value<T: DeserializeOwned>(
     path: &Path,
     mut each: impl FnMut(T, &str) -> Result<(), CommandError>,
 ) -> Result<u64, CommandError> {
     let mut count = 0;
-    each_line(path, |line, number| {
+    for_each_line(path, |line, number| {
         let place = format!("{}, line {number}", path.display());
         let value = serde_json::from_slice(line).map_err(|error| {
             // serde_json saw one line only, so its own line number is always 1 and is cut off.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::lines::{each_line, refused};
+use super::lines::{for_each_line, refused};
 use super::shared::SignalsRead;
 use super::{
     AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, RECORDS,
@@ -288,7 +288,7 @@ impl DumpReader<'_> {
         path: &Path,
         mut each: impl FnMut(StampedRecord) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
-        each_line(path, |line, number| {
+        for_each_line(path, |line, number| {
             let record =
                 StampedRecord::parse(line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
             each(record)

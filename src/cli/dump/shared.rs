@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::damaged;
 use super::files::JsonBytes;
-use super::lines::{each_value, refused, write_values};
+use super::lines::{for_each_value, refused, write_values};
 use crate::cli::failure::CommandError;
 use crate::memory::{
     Actor, BranchId, Memory, OwnSignals, Publisher, Setting, Signal, SignalLifetime, Time, check_setting,
@@ -66,7 +66,7 @@ fn is_agent_name(name: &str) -> bool {
 /// then.
 pub fn read_agents(memory: &Memory, who: &Actor, root: BranchId, path: &Path) -> Result<u64, CommandError> {
     let mut names = BTreeMap::new();
-    let count = each_value(path, |line: AgentLine, place| {
+    let count = for_each_value(path, |line: AgentLine, place| {
         if line.uid.is_some() == line.barred {
             return Err(damaged(format!("{place}: {:?} has either a uid or is barred", line.name)));
         }
@@ -127,7 +127,7 @@ pub struct SignalsRead {
 /// then. Fails also where the file can't be read or the store takes no change.
 pub fn read_signals(memory: &Memory, who: &Actor, branch: BranchId, path: &Path) -> Result<SignalsRead, CommandError> {
     let mut ended = 0;
-    let signals = each_value(path, |line: SignalLine, place| {
+    let signals = for_each_value(path, |line: SignalLine, place| {
         let key = Arc::from(line.key.as_str());
         let signal = signal(memory, line).map_err(|what| damaged(format!("{place}: {what}")))?;
         let is_live = memory.import_signal(who, branch, &key, &signal).map_err(|error| refused(place, error))?;

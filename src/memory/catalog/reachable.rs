@@ -9,14 +9,14 @@ use crate::object::Hash;
 use crate::workspace::packs_of;
 
 /// Calls `each` with every state that the catalog reaches, and with what is none and holds rows and chunks of earlier ones.
-pub(in crate::memory) fn each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
-    catalog.branches.values().for_each(|branch| each_state_of(branch, &mut each));
-    catalog.retained.each_held(&mut each);
+pub(in crate::memory) fn for_each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
+    catalog.branches.values().for_each(|branch| for_each_state_of(branch, &mut each));
+    catalog.retained.for_each_held(&mut each);
 }
 
 /// Calls `each` with every state of a branch: the present one, those of checkpoints and of what it proposes, and the
 /// base of each.
-pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
+pub(in crate::memory) fn for_each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
     each(&branch.state);
     each(&branch.base);
     for checkpoint in branch.frozen() {
@@ -29,7 +29,7 @@ pub(in crate::memory) fn each_state_of(branch: &Branch, each: &mut impl FnMut(&A
 /// its files.
 pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
     let (mut names, mut states) = (HashSet::new(), Vec::new());
-    each_state(catalog, |state| {
+    for_each_state(catalog, |state| {
         for layer in state.layers() {
             names.insert(layer.segment.name());
             names.extend(layer.segment.graphs().map(|graph| graph.name()));

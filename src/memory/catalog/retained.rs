@@ -385,7 +385,7 @@ impl RetainedStates {
 
     /// Calls `each` with every state that is held in memory, and with what state files refer to: whole states, and
     /// pseudo-states that hold the rows and chunks of all others.
-    pub fn each_held(&self, each: &mut impl FnMut(&Arc<BranchVersion>)) {
+    pub fn for_each_held(&self, each: &mut impl FnMut(&Arc<BranchVersion>)) {
         for recent in self.recent.values() {
             each(&recent.retained.state);
             each(&recent.retained.base);

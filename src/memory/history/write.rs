@@ -138,7 +138,7 @@ impl Sources<'_> {
     fn branches(&self, out: &mut ContainerWriter<'_>) -> Result<(u64, u64), Error> {
         out.begin()?;
         let (mut branches, mut steps) = (0, 0);
-        self.each_branch(|gathered| {
+        self.for_each_branch(|gathered| {
             let older: u64 = gathered.older.iter().map(|(_, row)| row.end - row.start).sum();
             // A row tells what was known behind the last entry, so the newest source that has the branch counts.
             let fresh = gathered.fresh.map(|(facts, _)| *facts);
@@ -154,7 +154,7 @@ impl Sources<'_> {
 
     fn steps(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
-        self.each_branch(|gathered| {
+        self.for_each_branch(|gathered| {
             for (archive, row) in &gathered.older {
                 for at in row.start..row.end {
                     write_step(out, &archive.step(self.blobs, at)?)?;
@@ -179,7 +179,7 @@ impl Sources<'_> {
     }
 
     /// Calls `each` with the steps of every branch in order of numbers, whichever archives have some.
-    fn each_branch(&self, mut each: impl FnMut(&BranchSteps<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    fn for_each_branch(&self, mut each: impl FnMut(&BranchSteps<'_>) -> Result<(), Error>) -> Result<(), Error> {
         let mut at = vec![0; self.older.len()];
         let mut fresh = self.fresh.branches.iter().peekable();
         loop {

@@ -213,7 +213,7 @@ impl Memory {
         for branch in catalog.branches.values() {
             let Ok(settings) = catalog.shared_settings(branch) else { continue };
             let metric = settings.metric();
-            each_asked_state(branch, |state| {
+            for_each_asked_state(branch, |state| {
                 for layer in self.without_graph(state, metric) {
                     let task = Task { segment: layer.segment.clone(), metric };
                     if !tasks.iter().any(|other| other.is_same(&task)) {
@@ -333,7 +333,7 @@ fn build(
 }
 
 /// Calls `each` with the states of a branch that queries are put to.
-fn each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
+fn for_each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
     branch.frozen().for_each(|frozen| each(&frozen.state));
 }

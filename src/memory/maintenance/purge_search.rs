@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::purge_mark::PurgeMark;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::shared_log::{LogEntryName, log_entry_id};
-use crate::memory::catalog::{Branch, BranchId, Catalog, each_state};
+use crate::memory::catalog::{Branch, BranchId, Catalog, for_each_state};
 use crate::memory::command::log_entry::purged_content;
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::history::PurgedItems;
@@ -84,7 +84,7 @@ impl PurgeSearch {
         // A state that several branches or entries share is looked at once.
         for branch in catalog.branches.values() {
             let one = Catalog { branches: [(branch.id, branch.clone())].into_iter().collect(), ..Catalog::default() };
-            each_state(&one, |state| {
+            for_each_state(&one, |state| {
                 let is_own = branch.root == root && branch.log_totals.is_none();
                 if seen.insert((Arc::as_ptr(state), is_own)) {
                     if is_own { own.push(state.clone()) } else { all.push(state.clone()) }
@@ -312,7 +312,7 @@ impl Memory {
     /// Returns the packs that hold a chunk which no file has. Fails where a pack can't be opened or read.
     pub(in crate::memory) fn packs_with_dead_chunks(&self, catalog: &Catalog) -> Result<HashSet<Hash>, Error> {
         let mut states = Vec::new();
-        each_state(catalog, |state| states.push(state.clone()));
+        for_each_state(catalog, |state| states.push(state.clone()));
         let mut packs = HashSet::new();
         let mut marks = PackMarks::default();
         marks.mark(states.iter().map(|state| state.files()));

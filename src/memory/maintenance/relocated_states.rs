@@ -41,7 +41,7 @@ pub(super) fn add_retained(
         }
         for state in [&recent.retained.base, &recent.retained.state] {
             if seen.insert(Arc::as_ptr(state)) {
-                state.each_more(last.unwrap_or(&nothing), |row| add(row, root));
+                state.for_each_added(last.unwrap_or(&nothing), |row| add(row, root));
                 last = Some(state);
             }
         }

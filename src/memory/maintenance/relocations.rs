@@ -9,7 +9,9 @@ use imbl::ordmap::DiffItem;
 use super::compact::RewriteSet;
 use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, each_state, each_state_of};
+use crate::memory::catalog::{
+    Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_state, for_each_state_of,
+};
 use crate::memory::storage::trees::stored;
 use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
@@ -193,7 +195,7 @@ impl Memory {
     /// refuses a pack.
     pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
         let mut states = Vec::new();
-        each_state(catalog, |state| states.push(state.clone()));
+        for_each_state(catalog, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
         write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(stored)
     }
@@ -210,7 +212,7 @@ impl Memory {
             return Ok(None);
         }
         let mut states = Vec::new();
-        each_state(catalog, |state| states.push(state.clone()));
+        for_each_state(catalog, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), rewrite_set.packs.clone());
         Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(stored)
     }
@@ -229,7 +231,7 @@ fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
     let mut groups: BTreeMap<GroupKey, CompactionGroup> = BTreeMap::new();
     let (mut seen, owners) = (HashSet::new(), owners(catalog));
     for branch in catalog.branches.values() {
-        each_state_of(branch, &mut |state| {
+        for_each_state_of(branch, &mut |state| {
             // Forks share states, so the address tells one that was looked at; the catalog holds all of them meanwhile.
             if !seen.insert(Arc::as_ptr(state)) {
                 return;
@@ -266,7 +268,7 @@ pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<Branc
     let mut owners = HashMap::new();
     for branch in catalog.branches.values() {
         let root = large_root(catalog, branch);
-        each_state_of(branch, &mut |state| {
+        for_each_state_of(branch, &mut |state| {
             for layer in state.layers() {
                 let owner = owners.entry(layer.segment.name()).or_insert(root);
                 // A segment that two root branches see has no owner from then on, whichever of them is looked at later.

@@ -329,7 +329,7 @@ impl Memory {
         }
         // Only what `before` has not, which is looked at by itself.
         let mut found = None;
-        state.each_more(before, |row| {
+        state.for_each_added(before, |row| {
             if found.is_none() && row.hash().is_ok_and(|it| it == *hash) {
                 found = Some(row);
             }

@@ -88,7 +88,7 @@ impl SharedLog {
     pub fn lines_after(&self, entry: u64, limit: u64) -> Result<Vec<u8>, Error> {
         let last = self.totals.entries.min(entry.saturating_add(limit));
         let mut out = Vec::new();
-        self.each_after(entry, |number, line| {
+        self.for_each_after(entry, |number, line| {
             if number <= last {
                 out.extend_from_slice(line);
             }
@@ -108,7 +108,7 @@ impl SharedLog {
         }
         let is_near = near.entry > 0 && near.offset <= offset && offset - near.offset < (size as u64).max(1 << 16);
         let mut at = if is_near { *near } else { self.anchor(offset)? };
-        self.each_after(at.entry - 1, |number, line| {
+        self.for_each_after(at.entry - 1, |number, line| {
             at.entry = number;
             let next = at.offset + line.len() as u64;
             if next > offset {
@@ -145,7 +145,7 @@ impl SharedLog {
     }
 
     /// Gives each entry behind one with its line, until `each` has enough.
-    fn each_after(&self, entry: u64, mut each: impl FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
+    fn for_each_after(&self, entry: u64, mut each: impl FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
         let (mut line, mut expected) = (Vec::new(), entry);
         for row in self.state.rows(Some(&log_entry_id(entry)))? {
             let row = row?;

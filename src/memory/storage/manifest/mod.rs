@@ -27,7 +27,7 @@ use crate::branch::{StateFile, WrittenStates};
 use crate::disk::Disk;
 use crate::lineage::{Key, PublicKey, SIGNATURE_BYTES};
 use crate::memory::Error;
-use crate::memory::catalog::{Catalog, LineageStart, each_state};
+use crate::memory::catalog::{Catalog, LineageStart, for_each_state};
 use crate::memory::history::ArchiveName;
 use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::{Container, Segment};
@@ -180,7 +180,7 @@ impl ManifestFiles<'_> {
 /// Returns the graphs and the files of derived vectors of the segments that the catalog sees, each once.
 pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
     let (mut seen, mut sidecars) = (HashSet::new(), BTreeSet::new());
-    each_state(catalog, |state| {
+    for_each_state(catalog, |state| {
         if seen.insert(Arc::as_ptr(state)) {
             let layers = state.layers().iter();
             sidecars.extend(layers.clone().flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
