@@ -7,7 +7,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (path, text) = engramfs_fuzz::split(bytes);
     let Ok(rules) = std::str::from_utf8(text).map(Rules::parse) else { return };
     let Ok(rules) = rules else { return };
-    assert_eq!(rules.with_sides_swapped().of(path).pattern, rules.of(path).pattern);
+    assert_eq!(rules.with_sides_swapped().rule_for(path).pattern, rules.rule_for(path).pattern);
     for rule in rules.iter() {
         rule.allows(1000, &[1, 2]);
     }

@@ -169,7 +169,7 @@ impl Filesystem {
             if self.mount.memory.info(branch).is_err() {
                 continue;
             }
-            let errors = &self.mount.states.of(branch).errors;
+            let errors = &self.mount.states.get_or_insert(branch).errors;
             errors.record(time, Some(uid), &format!("vectors/{name}"), &Refusal::TemporaryLost);
         }
     }
@@ -207,7 +207,7 @@ impl Filesystem {
         let Some(view) = view.filter(|view| self.mount.memory.info(view.branch()).is_ok()) else {
             return;
         };
-        let errors = &self.mount.states.of(view.branch()).errors;
+        let errors = &self.mount.states.get_or_insert(view.branch()).errors;
         errors.record(self.mount.memory.now(), who.map(|caller| caller.uid), path, refusal);
     }
 
@@ -216,7 +216,7 @@ impl Filesystem {
         let Some((why, mut above)) = self.mount.ended.take_unreported(branch, who.uid) else { return };
         while let Some(parent) = above {
             if self.mount.memory.info(parent).is_ok() {
-                let errors = &self.mount.states.of(parent).errors;
+                let errors = &self.mount.states.get_or_insert(parent).errors;
                 return errors.record(self.mount.memory.now(), Some(who.uid), ".", &why);
             }
             above = self.mount.ended.parent(parent);

@@ -52,7 +52,7 @@ pub(super) struct MountBranchStates {
 
 impl MountBranchStates {
     /// Returns the state of a branch, made when there is none.
-    pub fn of(&self, branch: BranchId) -> Arc<MountBranchState> {
+    pub fn get_or_insert(&self, branch: BranchId) -> Arc<MountBranchState> {
         self.states.lock().entry(branch).or_default().clone()
     }
 
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn a_buried_branch_is_gone_for_those_who_hold_it() {
         let states = MountBranchStates::default();
-        let state = states.of(BranchId(1));
+        let state = states.get_or_insert(BranchId(1));
         states.forget(BranchId(1));
         assert!(state.is_gone());
-        assert!(!states.of(BranchId(1)).is_gone());
+        assert!(!states.get_or_insert(BranchId(1)).is_gone());
     }
 }

@@ -134,7 +134,7 @@ impl MountContext {
     /// Returns the context of a handle on a view; ESTALE where its branch is gone.
     pub fn open_context(self: &Arc<MountContext>, view: &View, caller: Caller) -> Result<OpenContext, Failure> {
         self.memory.info(view.branch())?;
-        let state = self.states.of(view.branch());
+        let state = self.states.get_or_insert(view.branch());
         Ok(OpenContext { mount: self.clone(), view: view.clone(), state, caller })
     }
 
@@ -150,7 +150,7 @@ impl MountContext {
             self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
         }
         if change.op == KEPT_DROPPED {
-            let errors = &self.states.of(change.branch).errors;
+            let errors = &self.states.get_or_insert(change.branch).errors;
             errors.record(self.memory.now(), None, ".", &LimitError::KeptDropped.into());
         }
         if change.op == "purge" {

@@ -90,7 +90,7 @@ impl EntriesFile {
     /// Opens the log that a branch has, or one that was closed. Fails where none of that name was closed.
     pub fn open(context: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
         let closed = closed.map(|name| context.memory().closed_log(context.branch(), name)).transpose()?;
-        let owner = context.mount.states.of(context.log()?.owner);
+        let owner = context.mount.states.get_or_insert(context.log()?.owner);
         Ok(EntriesFile { context, closed, owner, position: Mutex::default(), seen_offset: AtomicU64::new(0) })
     }
 

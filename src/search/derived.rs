@@ -27,7 +27,7 @@ pub struct DerivedVectors {
 
 impl DerivedVectors {
     /// Returns the derived vector of an unsealed version; none where there is none yet, or never one.
-    pub fn of(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
+    pub fn for_version(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
         self.recent.get(&version.derivable()?)
     }
 
@@ -35,9 +35,9 @@ impl DerivedVectors {
     /// vectors can't be read or is damaged.
     pub fn for_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
-            Row::Unsealed(version) => Ok(self.of(version).map(|derived| derived.vector.clone())),
+            Row::Unsealed(version) => Ok(self.for_version(version).map(|derived| derived.vector.clone())),
             Row::Sealed(segment, row) => {
-                let Some(file) = segment.derived().of(&self.embedder) else { return Ok(None) };
+                let Some(file) = segment.derived().get(&self.embedder) else { return Ok(None) };
                 let number = file.columns()?.number(*row);
                 number.map(|number| file.vector(number).map(<[f32]>::to_vec)).transpose()
             }
@@ -48,10 +48,10 @@ impl DerivedVectors {
     /// embedder has no file yet all rows without a vector count. Fails where a column of a segment, or of its derived
     /// vectors, can't be read or is damaged.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
-        let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.of(version).is_none();
+        let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.for_version(version).is_none();
         let mut unembedded = state.unsealed().values().filter(wants).count() as u64;
         for layer in state.layers() {
-            match layer.segment.derived().of(&self.embedder) {
+            match layer.segment.derived().get(&self.embedder) {
                 Some(file) if file.counts().unembedded_rows == 0 => {}
                 Some(file) if layer.visible.is_all() => unembedded += u64::from(file.counts().unembedded_rows),
                 Some(file) => {
@@ -72,15 +72,15 @@ impl DerivedVectors {
     /// Tells whether any record of a state has a derived vector.
     pub fn has_any(&self, state: &BranchVersion) -> bool {
         let has = |file: Arc<DerivedFile>| file.counts().embedded > 0;
-        state.layers().iter().any(|layer| layer.segment.derived().of(&self.embedder).is_some_and(has))
-            || state.unsealed().values().any(|version| self.of(version).is_some())
+        state.layers().iter().any(|layer| layer.segment.derived().get(&self.embedder).is_some_and(has))
+            || state.unsealed().values().any(|version| self.for_version(version).is_some())
     }
 }
 
 impl Scan<'_> {
     /// Tells whether an unsealed version's own vector is older than its text, and a derived one counts instead.
     pub fn is_stale(&self, version: &Version) -> bool {
-        version.provenance.vector_stale && self.derived.is_some_and(|derived| derived.of(version).is_some())
+        version.provenance.vector_stale && self.derived.is_some_and(|derived| derived.for_version(version).is_some())
     }
 
     /// Pools the rows of a layer that have a derived vector. The int8 copies are compared, no vector is read.
@@ -116,7 +116,7 @@ impl Scan<'_> {
             if at.is_multiple_of(ROWS_AT_ONCE) {
                 self.check_time()?;
             }
-            let Some(found) = derived.of(version) else { continue };
+            let Some(found) = derived.for_version(version) else { continue };
             let bounds = query.bounds(query.compared(found.code(), found.norm));
             if pool.admits(bounds.1) && self.lets_through(version.filterable()) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));

@@ -42,7 +42,7 @@ impl FileScan<'_> {
         query: &PreparedVector,
         top: &mut NearestRows,
     ) -> Result<(), SearchError> {
-        let file = part.segment.derived().of(&derived.embedder);
+        let file = part.segment.derived().get(&derived.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
         for row in part.visible_rows() {
@@ -90,7 +90,7 @@ impl FileSource<'_> {
     pub fn has_vectors(&self) -> Result<bool, SegmentError> {
         let Some(derived) = &self.derived else { return Ok(false) };
         for part in self.files.parts() {
-            if part.segment.derived().of(&derived.embedder).is_some_and(|file| file.counts().embedded > 0) {
+            if part.segment.derived().get(&derived.embedder).is_some_and(|file| file.counts().embedded > 0) {
                 return Ok(true);
             }
             // An unsealed segment has all its vectors in memory, so nothing else has to be looked at.

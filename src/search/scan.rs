@@ -69,7 +69,7 @@ impl<'a> Scan<'a> {
             }
         }
         let file = |derived: &DerivedVectors| {
-            state.layers().iter().map(|layer| layer.segment.derived().of(&derived.embedder)).collect()
+            state.layers().iter().map(|layer| layer.segment.derived().get(&derived.embedder)).collect()
         };
         let (derived_files, filter_steps) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
         Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, timer })

@@ -90,7 +90,7 @@ impl DerivedFiles {
     }
 
     /// Returns the file of an embedder; none where none is attached yet.
-    pub fn of(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
+    pub fn get(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
         self.0.read().iter().find(|file| file.embedder() == *embedder).cloned()
     }
 }

@@ -12,7 +12,7 @@ use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDi
 pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &FileOp<'_>) -> Result<(), Error> {
     let touched = TouchedPaths { tree, op };
     for path in touched.paths() {
-        let rule = rules.of(&path);
+        let rule = rules.rule_for(&path);
         if !rule.allows(who.uid, &[who.gid]) {
             return Err(not_yours(&path, rule, who).into());
         }
@@ -125,7 +125,7 @@ pub(in crate::memory) struct Received<'a> {
 /// Refuses a merge that would do to the branch that receives what its rules forbid.
 pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error> {
     for difference in &merge.differences {
-        let rule = merge.rules.of(&difference.path);
+        let rule = merge.rules.rule_for(&difference.path);
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
             return Err(not_yours(&difference.path, rule, who).into());
         }

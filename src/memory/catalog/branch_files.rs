@@ -47,7 +47,7 @@ pub struct Holdings {
 
 impl Holdings {
     /// Returns how many bytes a user holds, 0 for an unknown one, and how many all do.
-    pub fn of(&self, uid: u32) -> (u64, u64) {
+    pub fn bytes_held(&self, uid: u32) -> (u64, u64) {
         (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
     }
 
@@ -57,7 +57,7 @@ impl Holdings {
             return;
         }
         self.total_bytes = self.total_bytes - before + after;
-        let own = self.of(uid).0 - before + after;
+        let own = self.bytes_held(uid).0 - before + after;
         if own == 0 {
             self.bytes_by_user.remove(&uid)
         } else {
@@ -178,7 +178,7 @@ mod tests {
             let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who, branch, make).unwrap();
         };
-        let held = || memory.catalog().held.of(0).0;
+        let held = || memory.catalog().held.bytes_held(0).0;
         let empty = held();
         make(main, "one");
         let one = held();

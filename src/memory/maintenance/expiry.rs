@@ -225,7 +225,8 @@ impl Memory {
             let directory = tree.path(parent).unwrap_or_default();
             let path =
                 if directory.is_empty() { wanted.to_vec() } else { [&directory[..], b"/", &wanted[..]].concat() };
-            let end = |node: &FileNode| branch.settings.rules().of(&path).ttl_nanos.map(|ttl| node.written.after(ttl));
+            let end =
+                |node: &FileNode| branch.settings.rules().rule_for(&path).ttl_nanos.map(|ttl| node.written.after(ttl));
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
@@ -260,7 +261,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
                 directories.push((inode, below));
                 continue;
             }
-            let Some(ttl) = rules.of(&below).ttl_nanos else { continue };
+            let Some(ttl) = rules.rule_for(&below).ttl_nanos else { continue };
             let end = node.written.after(ttl);
             if end <= now {
                 found.push(Expired { parent: directory, name: name.clone(), inode });

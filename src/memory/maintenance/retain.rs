@@ -110,7 +110,7 @@ impl Catalog {
             let known = live.or_else(|| ended.get(&branch).map(|it| (it.settings.retention(), Some(it.ended))));
             match known {
                 Some((retention, ended)) => {
-                    let (count, next) = newer.of(branch.0);
+                    let (count, next) = newer.get(branch.0);
                     stay.extend(retention.select_retained(of_branch, count, next.or(ended), now));
                 }
                 None => stay.extend(of_branch.iter().map(|_| false)),
@@ -179,7 +179,7 @@ impl NewerStates {
         }
     }
 
-    fn of(&self, branch: u64) -> (usize, Option<Time>) {
+    fn get(&self, branch: u64) -> (usize, Option<Time>) {
         self.0.get(&branch).map_or((0, None), |(count, oldest)| (*count, Some(*oldest)))
     }
 }

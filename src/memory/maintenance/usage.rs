@@ -37,7 +37,7 @@ pub(in crate::memory) struct RetainedBytes {
 
 impl RetainedBytes {
     /// Returns the bytes that the retained states of a branch alone hold.
-    pub fn of(&self, branch: BranchId) -> u64 {
+    pub fn for_branch(&self, branch: BranchId) -> u64 {
         self.branches.lock().get(&branch).copied().unwrap_or_default()
     }
 

@@ -145,7 +145,7 @@ impl EventLines {
 }
 
 impl SharedEvents {
-    fn of(&self, budget: &Arc<Budget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
+    fn event_lines(&self, budget: &Arc<Budget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
         let make = || {
             let counted = budget.account(owner.uid);
             Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted }))
@@ -182,7 +182,7 @@ pub struct EventRange {
 
 impl Memory {
     fn event_lines(&self, owner: LogOwner) -> Arc<Mutex<EventLines>> {
-        self.events.of(&self.admission.budget, owner)
+        self.events.event_lines(&self.admission.budget, owner)
     }
 
     fn event_lines_of(&self, branch: BranchId) -> Result<Arc<Mutex<EventLines>>, Error> {
@@ -370,11 +370,11 @@ mod tests {
     fn lines_that_are_dropped_count_for_nobody() {
         let (budget, events) = (Arc::new(Budget::default()), SharedEvents::default());
         let owner = LogOwner { branch: BranchId(3), uid: 7 };
-        push(&mut events.of(&budget, owner).lock(), "key");
+        push(&mut events.event_lines(&budget, owner).lock(), "key");
         assert!(budget.held() > 0);
         events.drop_lines(owner.branch);
         assert_eq!(budget.held(), 0);
-        push(&mut events.of(&budget, owner).lock(), "key");
+        push(&mut events.event_lines(&budget, owner).lock(), "key");
         assert!(budget.held() > 0, "what comes later counts again");
     }
 

@@ -84,7 +84,7 @@ impl Memory {
         while let Some(child) = left.pop() {
             let modified = child.changed.to_string();
             if enters(child.id) {
-                line((&catalog, child), LeaseStatus::of(self, child.id), &mut counts, modified, &mut lines)?;
+                line((&catalog, child), LeaseStatus::for_branch(self, child.id), &mut counts, modified, &mut lines)?;
                 left.extend(children(&catalog, child));
             } else {
                 push(&ClosedLine { name: &child.path, owner: child.uid, modified }, &mut lines);

@@ -190,7 +190,7 @@ fn hidden_paths(settings: &Settings) -> HiddenPaths {
         return HiddenPaths { rules: "".into(), hides: None };
     }
     let settings = settings.clone();
-    HiddenPaths { rules, hides: Some(Arc::new(move |path| settings.rules().of(path).noindex)) }
+    HiddenPaths { rules, hides: Some(Arc::new(move |path| settings.rules().rule_for(path).noindex)) }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(super) struct LeaseStatus {
 
 impl LeaseStatus {
     /// Looks whether somebody holds the lease of a branch now, whatever its stored state says.
-    pub fn of(memory: &Memory, branch: BranchId) -> LeaseStatus {
+    pub fn for_branch(memory: &Memory, branch: BranchId) -> LeaseStatus {
         let since = memory.lease_since(branch);
         LeaseStatus { held: since.is_some(), since: since.map(|since| since.to_string()) }
     }
@@ -151,12 +151,12 @@ pub(in crate::memory) fn render(
         embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.filled(),
-        lease: LeaseStatus::of(memory, branch.id),
+        lease: LeaseStatus::for_branch(memory, branch.id),
         // Known to the mount alone, which fills them in: `with_live`.
         temporaries: 0,
         last_error: None,
         kept_since: kept_since(catalog, branch)?,
-        bytes_kept: memory.maintenance.retained.of(branch.id),
+        bytes_kept: memory.maintenance.retained.for_branch(branch.id),
         clock: memory.clock_state(),
     };
     let mut line = serde_json::to_vec(&status).unwrap_or_default();

@@ -214,7 +214,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
-        let uid = self.new_owner.and_then(|new_owner| new_owner.of(&node, self.resolver.trees.child));
+        let uid = self.new_owner.and_then(|new_owner| new_owner.new_uid(&node, self.resolver.trees.child));
         if uid.is_some() {
             self.apply(FileOp::SetAttr { inode, attrs: Attrs { uid, ..Attrs::default() } })?;
         }

@@ -136,7 +136,7 @@ mod tests {
         for spec in KINDS {
             let key = if spec.takes_key { " id" } else { "" };
             let rules = Rules::parse(&format!("* {}{key}", spec.name)).expect("a rule of that kind");
-            let kind = &rules.of(b"a").kind;
+            let kind = &rules.rule_for(b"a").kind;
             assert_eq!((kind.name(), kind.key()), (spec.name, key.trim()));
             assert!(hint().contains(spec.name));
             let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();

@@ -22,7 +22,7 @@ impl NewOwner {
     }
 
     /// Returns the owner that a file of the branch that gives gets, if it is another one than it has.
-    pub(super) fn of(&self, node: &FileNode, tree: &Tree) -> Option<u32> {
+    pub(super) fn new_uid(&self, node: &FileNode, tree: &Tree) -> Option<u32> {
         let passes = if self.open_alone { node.is_open_to_others() } else { node.is_transferable() };
         (self.from_uid != self.to_uid && passes && tree.owner(node) == self.from_uid).then_some(self.to_uid)
     }

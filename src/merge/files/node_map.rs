@@ -327,7 +327,7 @@ pub(super) fn places(
 /// Whether a path does not merge. A rule for all that is in a directory is for the directory, too.
 pub(super) fn never_merges(rules: &Rules, path: &[u8], is_directory: bool) -> bool {
     if is_directory {
-        return rules.of(&[path, b"/"].concat()).kind.never_merges();
+        return rules.rule_for(&[path, b"/"].concat()).kind.never_merges();
     }
-    rules.of(path).kind.never_merges()
+    rules.rule_for(path).kind.never_merges()
 }

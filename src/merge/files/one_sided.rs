@@ -38,7 +38,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
         if !self.is_in_place(old.names().next()?.0) {
             return None;
         }
-        if self.rules.of(&difference.path).kind.never_merges() {
+        if self.rules.rule_for(&difference.path).kind.never_merges() {
             return Some(None);
         }
         let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };

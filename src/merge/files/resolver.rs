@@ -130,7 +130,7 @@ impl<'a> Resolver<'a> {
 
     fn policy(&self, item: &MergeItem, times: [Time; 2]) -> ConflictPolicy {
         let path = item.path().unwrap_or_default();
-        let mut strategy = self.rules.of(path).strategy(self.strategy);
+        let mut strategy = self.rules.rule_for(path).strategy(self.strategy);
         if strategy == Strategy::Manual {
             strategy = match (self.resolved)(&item.undecided(None)) {
                 Some(Side::Child) => Strategy::ChildWins,
@@ -217,7 +217,7 @@ impl<'a> Resolver<'a> {
         let are_files = sides.iter().flatten().all(|seen| seen.node.kind() == NodeKind::File);
         // Sizes are known without reading, so that what is too large is refused before a byte of it is in memory.
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
-        let kind = &self.rules.of(path).kind;
+        let kind = &self.rules.rule_for(path).kind;
         let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();
         let looks_inside = kind.looks_inside();
         if !are_files || !looks_inside || !is_short || bytes > self.bytes_left {

@@ -71,10 +71,10 @@ impl Rule {
     /// use engramfs::merge::files::Rules;
     ///
     /// let rules = Rules::parse("reports/** write=uid:1001,gid:50").unwrap();
-    /// let rule = rules.of(b"reports/may.md");
+    /// let rule = rules.rule_for(b"reports/may.md");
     /// assert!(rule.allows(1001, &[]) && rule.allows(7, &[50]));
     /// assert!(!rule.allows(0, &[0]));
-    /// assert!(rules.of(b"notes.md").allows(7, &[]));
+    /// assert!(rules.rule_for(b"notes.md").allows(7, &[]));
     /// ```
     pub fn allows(&self, uid: u32, gids: &[u32]) -> bool {
         self.write.as_ref().is_none_or(|list| {

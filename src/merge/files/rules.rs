@@ -51,11 +51,11 @@ pub struct RuleError {
 /// use engramfs::merge::files::Rules;
 ///
 /// let rules = Rules::parse("/core/** text manual\n*.jsonl union event_id append").unwrap();
-/// assert_eq!(rules.of(b"logs/today.jsonl").kind.name(), "union");
-/// assert!(rules.of(b"logs/today.jsonl").append);
-/// assert_eq!(rules.of(b"core/plan.md").strategy(Strategy::NewestWins), Strategy::Manual);
+/// assert_eq!(rules.rule_for(b"logs/today.jsonl").kind.name(), "union");
+/// assert!(rules.rule_for(b"logs/today.jsonl").append);
+/// assert_eq!(rules.rule_for(b"core/plan.md").strategy(Strategy::NewestWins), Strategy::Manual);
 /// // What no rule names merges as a text.
-/// assert_eq!(rules.of(b"notes/plan.md").kind.name(), "text");
+/// assert_eq!(rules.rule_for(b"notes/plan.md").kind.name(), "text");
 ///
 /// let error = Rules::parse("*.md text\n*.log onion").unwrap_err();
 /// assert_eq!((error.line, error.problem.as_str()), (2, "'onion' is no kind of merge"));
@@ -102,7 +102,7 @@ impl Rules {
     /// Returns the rule for a path, which is relative to `files/` and has no `/` in front.
     ///
     /// A path that no rule matches is `text` without options, like under the default's last line.
-    pub fn of(&self, path: &[u8]) -> &Rule {
+    pub fn rule_for(&self, path: &[u8]) -> &Rule {
         let matching = self.patterns.matches_candidate(&Candidate::new(Path::new(OsStr::from_bytes(path))));
         let first = matching.into_iter().min().unwrap_or(self.rules.len() - 1);
         &self.rules[first]
@@ -192,7 +192,7 @@ mod tests {
     use crate::lineage::Strategy;
 
     fn kind_of(rules: &Rules, path: &str) -> String {
-        rules.of(path.as_bytes()).kind.name().into()
+        rules.rule_for(path.as_bytes()).kind.name().into()
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         ] {
             assert_eq!(kind_of(&rules, path), kind, "{path}");
         }
-        assert_eq!(rules.of(b"x.jsonl").kind.key(), "event_id");
+        assert_eq!(rules.rule_for(b"x.jsonl").kind.key(), "event_id");
         assert_eq!(rules.iter().count(), 2);
     }
 
@@ -235,11 +235,13 @@ mod tests {
         ] {
             assert_eq!(kind_of(&rules, path), kind, "{path}");
         }
-        assert_eq!(rules.of(b"core/a").strategy, Some(Strategy::Manual));
-        assert_eq!(rules.of(b"memory/episodic/a").ttl_nanos, Some(86_400_000_000_000));
-        assert_eq!(rules.of(b"embeddings/index/a").kind.key(), "artifact_id");
-        assert!(rules.of(b".sdlc_ide/logs/audit_trail.jsonl").append && rules.of(b".sdlc_ide/logs/x").append);
-        assert!(!rules.of(b".sdlc_ide/x").append);
+        assert_eq!(rules.rule_for(b"core/a").strategy, Some(Strategy::Manual));
+        assert_eq!(rules.rule_for(b"memory/episodic/a").ttl_nanos, Some(86_400_000_000_000));
+        assert_eq!(rules.rule_for(b"embeddings/index/a").kind.key(), "artifact_id");
+        assert!(
+            rules.rule_for(b".sdlc_ide/logs/audit_trail.jsonl").append && rules.rule_for(b".sdlc_ide/logs/x").append
+        );
+        assert!(!rules.rule_for(b".sdlc_ide/x").append);
         assert_eq!(rules.iter().count(), 12);
     }
 
@@ -262,7 +264,7 @@ mod tests {
             misses.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "text", "{pattern} × {path}"));
         }
         let rules = Rules::parse("*.bin never").unwrap();
-        assert!(rules.of(b"\xff\xfe/\x80.bin").kind.never_merges(), "names need not be UTF-8");
+        assert!(rules.rule_for(b"\xff\xfe/\x80.bin").kind.never_merges(), "names need not be UTF-8");
     }
 
     #[test]
@@ -279,16 +281,16 @@ mod tests {
     fn a_rule_without_a_kind_is_text() {
         let rules =
             Rules::parse("logs/** append\npriv/** write=uid:1001 # his\nraw/** noindex\n* parent-wins").unwrap();
-        assert!(rules.of(b"raw/x").noindex && !rules.of(b"x").noindex && rules.restrict_index());
+        assert!(rules.rule_for(b"raw/x").noindex && !rules.rule_for(b"x").noindex && rules.restrict_index());
         assert!(["logs/x", "priv/x", "raw/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
-        assert!(rules.of(b"logs/x").append && !rules.of(b"priv/x").allows(0, &[]));
-        assert_eq!(rules.of(b"x").strategy, Some(Strategy::ParentWins));
+        assert!(rules.rule_for(b"logs/x").append && !rules.rule_for(b"priv/x").allows(0, &[]));
+        assert_eq!(rules.rule_for(b"x").strategy, Some(Strategy::ParentWins));
     }
 
     #[test]
     fn options_come_in_any_order() {
         let rules = Rules::parse("logs/** text append write=uid:1001,gid:50 noindex child-wins ttl=90s").unwrap();
-        let rule = rules.of(b"logs/x");
+        let rule = rules.rule_for(b"logs/x");
         let mut options = ["append", "write=uid:1001,gid:50", "noindex", "child-wins", "ttl=90s"];
         for at in 0..options.len() * 2 {
             options.rotate_left(1);
@@ -296,12 +298,12 @@ mod tests {
                 options.reverse();
             }
             let other = Rules::parse(&format!("logs/** text {}", options.join(" "))).unwrap();
-            assert_eq!(format!("{:?}", other.of(b"logs/x")), format!("{rule:?}"), "{options:?}");
+            assert_eq!(format!("{:?}", other.rule_for(b"logs/x")), format!("{rule:?}"), "{options:?}");
         }
         assert!(
             rule.noindex
-                && !rules.with_sides_swapped().of(b"other").noindex
-                && rules.with_sides_swapped().of(b"logs/x").noindex
+                && !rules.with_sides_swapped().rule_for(b"other").noindex
+                && rules.with_sides_swapped().rule_for(b"logs/x").noindex
         );
         assert_eq!(
             (rule.append, rule.ttl_nanos, rule.strategy),
@@ -310,13 +312,13 @@ mod tests {
         assert_eq!(rule.write.as_deref(), Some(&[Principal::Uid(1001), Principal::Gid(50)][..]));
         assert!(rule.allows(1001, &[]) && rule.allows(7, &[1, 50]));
         assert!(!rule.allows(50, &[1001]) && !rule.allows(0, &[0]));
-        assert!(rules.of(b"other").allows(7, &[]));
+        assert!(rules.rule_for(b"other").allows(7, &[]));
     }
 
     #[test]
     fn the_kind_decides_where_neither_rule_nor_branch_should() {
         let rules = Rules::parse("a newest\nb newest manual\nc union id\nd text").unwrap();
-        let strategy = |path: &str| rules.of(path.as_bytes()).strategy(Strategy::ParentWins);
+        let strategy = |path: &str| rules.rule_for(path.as_bytes()).strategy(Strategy::ParentWins);
         assert_eq!(strategy("a"), Strategy::NewestWins);
         assert_eq!(strategy("b"), Strategy::Manual);
         assert_eq!(strategy("c"), Strategy::NewestWins);
@@ -361,6 +363,6 @@ mod tests {
         let deep = format!("{}{} text", "{".repeat(600), "}".repeat(600));
         assert!(Rules::parse(&deep).unwrap_err().problem.contains("1024"));
         let deep = format!("{}{} text", "{".repeat(500), "}".repeat(500));
-        assert!(Rules::parse(&deep).is_ok_and(|rules| rules.of(b"a").kind == FileMergeKind::text()));
+        assert!(Rules::parse(&deep).is_ok_and(|rules| rules.rule_for(b"a").kind == FileMergeKind::text()));
     }
 }

@@ -97,7 +97,7 @@ impl<'a> UnitFinder<'a> {
         // workspace.
         if directory != ROOT {
             let inside = [&path[..], b"/"].concat();
-            if self.rules.of(&inside).kind.is_unit() || self.rules.of(&path).kind.is_unit() {
+            if self.rules.rule_for(&inside).kind.is_unit() || self.rules.rule_for(&path).kind.is_unit() {
                 return Some(UnitLayout::Directory);
             }
         }
@@ -107,7 +107,7 @@ impl<'a> UnitFinder<'a> {
         };
         let falls_to_text = |name: &[u8]| {
             let below = if path.is_empty() { name.to_vec() } else { [&path[..], b"/", name].concat() };
-            self.rules.of(&below).kind.is_text()
+            self.rules.rule_for(&below).kind.is_text()
         };
         if has(POSTGRES, false) && falls_to_text(POSTGRES) {
             return Some(UnitLayout::Directory);
@@ -173,7 +173,7 @@ impl<'a> UnitFinder<'a> {
     fn has_companions(&self, inode: u64) -> Result<bool, TreeError> {
         let Ok(node) = self.tree.node(inode) else { return Ok(false) };
         let (FileKind::File, Some(path)) = (node.kind(), self.tree.path(inode)) else { return Ok(false) };
-        let kind = &self.rules.of(&path).kind;
+        let kind = &self.rules.rule_for(&path).kind;
         Ok(kind.is_unit() || (kind.is_text() && self.is_database(node)?))
     }
 
@@ -225,7 +225,7 @@ impl<'a> UnitFinder<'a> {
 
 /// Returns whether the rule for a path lets what is there be a member of a unit.
 fn falls_to_units(rules: &Rules, path: &[u8]) -> bool {
-    let kind = &rules.of(path).kind;
+    let kind = &rules.rule_for(path).kind;
     kind.is_unit() || kind.is_text()
 }
 

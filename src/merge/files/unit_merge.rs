@@ -261,9 +261,9 @@ fn later(tree: &Tree, changes: &[MemberDifference]) -> Time {
 /// Returns which side is taken of a unit that both changed: what the rule says, and without that nobody but a person.
 fn winner(resolver: &Resolver<'_>, layout: UnitLayout, whole: &FileDecision, times: [Time; 2]) -> Option<Side> {
     let inside = if layout == UnitLayout::Companions { &b""[..] } else { b"/" };
-    let mut rule = resolver.rules.of(&[&whole.path[..], inside].concat());
-    if !rule.kind.is_unit() && resolver.rules.of(&whole.path).kind.is_unit() {
-        rule = resolver.rules.of(&whole.path);
+    let mut rule = resolver.rules.rule_for(&[&whole.path[..], inside].concat());
+    if !rule.kind.is_unit() && resolver.rules.rule_for(&whole.path).kind.is_unit() {
+        rule = resolver.rules.rule_for(&whole.path);
     }
     match rule.strategy.unwrap_or(Strategy::Manual) {
         Strategy::Manual => {

@@ -19,7 +19,7 @@ pub fn unit_paths(
     let mut found = BTreeSet::new();
     let mut finders = trees.map(|tree| UnitFinder::new(tree, rules, packs));
     for difference in trees[0].differences_at_most(trees[1], limit).ok_or(TreeError::Exceeded)? {
-        if meant.of(&difference.path).kind.never_merges() {
+        if meant.rule_for(&difference.path).kind.never_merges() {
             continue;
         }
         let sides = [&difference.old, &difference.new];

@@ -274,7 +274,7 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
     let rules =
         engramfs::merge::files::Rules::parse(&memory.setting(&View::Branch(view.branch()), Setting::Rules).unwrap())
             .unwrap();
-    for (path, text, syntax) in readable_files(memory, view, reader, &|path| rules.of(path).noindex) {
+    for (path, text, syntax) in readable_files(memory, view, reader, &|path| rules.rule_for(path).noindex) {
         for passage in passages(&text, syntax) {
             let words = Frequencies::from_document(Some(&passage.document(&text)), &serde_json::Value::Null);
             let shown = format!("{path}:{} {}", passage.line, &text[passage.range.clone()]);

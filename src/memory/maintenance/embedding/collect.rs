@@ -92,7 +92,7 @@ impl Memory {
         seen: &Visible,
     ) -> Result<Option<EmbeddingTask>, Error> {
         let (set, vectors) = (goal.record.set(), slot.vectors(&goal.record));
-        let file = segment.derived().of(&set);
+        let file = segment.derived().get(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;
             // Rows that no branch shows may wait for ever, and no text is embedded for them.
@@ -125,7 +125,7 @@ impl Memory {
     }
 
     fn has_vector(&self, segment: &Segment, set: &Hash, text: &Hash) -> Result<bool, Error> {
-        let Some(file) = segment.derived().of(set) else { return Ok(false) };
+        let Some(file) = segment.derived().get(set) else { return Ok(false) };
         Ok(file.find(text)?.is_some())
     }
 
@@ -133,7 +133,7 @@ impl Memory {
     /// is damaged or can't be read.
     pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in self.storage.segments.all() {
-            if let Some(file) = segment.derived().of(set)
+            if let Some(file) = segment.derived().get(set)
                 && let Some(vector) = file.find(text)?
             {
                 return Ok(Some(vector.to_vec()));

@@ -84,7 +84,7 @@ impl Memory {
         vectors: &DerivedVectors,
         search: &mut PassageSearch,
     ) -> Result<(), Error> {
-        let file = part.segment.derived().of(&vectors.embedder);
+        let file = part.segment.derived().get(&vectors.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         for row in part.visible_rows() {
             if search.texts.len() == TEXTS_AT_ONCE {
@@ -107,7 +107,7 @@ impl Memory {
 
     fn stored_passage(&self, set: &Hash, key: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in &self.storage.file_index.set().segments {
-            if let Some(file) = segment.derived().of(set)
+            if let Some(file) = segment.derived().get(set)
                 && let Some(vector) = file.find(key)?
             {
                 return Ok(Some(vector.to_vec()));
@@ -122,7 +122,7 @@ impl Memory {
             return Ok(None);
         }
         for segment in self.storage.file_index.set().segments.iter().filter(|segment| segment.name().is_some()) {
-            let file = segment.derived().of(&vectors.embedder);
+            let file = segment.derived().get(&vectors.embedder);
             let columns = file.as_ref().map(|file| file.columns()).transpose()?;
             let is_stored = |row: u32| columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
             let keys = segment.vector_keys()?.into_iter().zip(0u32..);

@@ -181,7 +181,7 @@ impl EmbeddingWorker {
     ) -> Result<(), Interruption> {
         let before = self.unwritten.filter(|(name, _)| *name == segment.name()).map_or(0, |(_, count)| count);
         let unwritten = before + count;
-        let there = segment.derived().of(&goal.record.set()).map_or(0, |file| file.counts().embedded as usize);
+        let there = segment.derived().get(&goal.record.set()).map_or(0, |file| file.counts().embedded as usize);
         self.unwritten = Some((segment.name(), unwritten));
         if unwritten >= UNWRITTEN_MIN.max(there / UNWRITTEN_SHARE)
             && let Some(memory) = self.memory.upgrade()
