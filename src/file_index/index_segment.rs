@@ -146,7 +146,7 @@ impl IndexSegment {
     /// rows are not in order: the segment counts as broken then.
     pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
-        if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.broken(FIRSTS)) }
+        if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.damaged_section(FIRSTS)) }
     }
 
     /// Returns the rows of a content, if it has that. None where it has not got it. Fails as [`IndexSegment::key`] and
@@ -173,7 +173,7 @@ impl IndexSegment {
             let middle = low + (high - low) / 2;
             if self.number(FIRSTS, middle as usize)? <= row { low = middle + 1 } else { high = middle }
         }
-        let n = low.checked_sub(1).ok_or_else(|| self.broken(FIRSTS))?;
+        let n = low.checked_sub(1).ok_or_else(|| self.damaged_section(FIRSTS))?;
         self.key(n)
     }
 
@@ -188,7 +188,7 @@ impl IndexSegment {
     /// Returns the words of the rows. The first call reads and checks them whole. Fails where they can't be read or are
     /// damaged; the segment counts as broken then.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
-        Postings::open(self.section(POSTINGS)?).map_err(|_| self.broken(POSTINGS))
+        Postings::open(self.section(POSTINGS)?).map_err(|_| self.damaged_section(POSTINGS))
     }
 
     fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
@@ -207,7 +207,7 @@ impl IndexSegment {
             Backing::Memory(sections) => sections[section].get(at..),
             Backing::File(file) => Some(self.noted(file.slice(section, at as u64, N as u64))?),
         };
-        bytes.and_then(|bytes| bytes.first_chunk()).copied().ok_or_else(|| self.broken(section))
+        bytes.and_then(|bytes| bytes.first_chunk()).copied().ok_or_else(|| self.damaged_section(section))
     }
 
     fn noted<T>(&self, read: Result<T, SegmentError>) -> Result<T, SegmentError> {
@@ -217,7 +217,7 @@ impl IndexSegment {
         read
     }
 
-    fn broken(&self, section: usize) -> SegmentError {
+    fn damaged_section(&self, section: usize) -> SegmentError {
         self.mark_broken(&format!("section {section}: it does not hold what it should"))
     }
 

@@ -407,7 +407,7 @@ fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     match Segment::open(blobs, name) {
         Ok(segment) => Ok(segment.verify()?),
-        Err(_) => read_snapshot(blobs, name).map(|_| ()).map_err(trees::stored),
+        Err(_) => read_snapshot(blobs, name).map(|_| ()).map_err(trees::tree_error),
     }
 }
 

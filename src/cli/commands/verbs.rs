@@ -127,7 +127,7 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
             if out.is_json() { out.line(json!({ "target": child }))? } else { out.line(child)? }
         }
         Report::Discard => {
-            let text = format!("discarded {target}{}\n", brought_back(target));
+            let text = format!("discarded {target}{}\n", restore_hint(target));
             if out.is_json() { out.line(json!({ "discarded": target.to_string() }))? } else { out.text(&text)? }
         }
         Report::Silent(object) => out.json_only(&object(&target.to_string(), arguments))?,
@@ -156,7 +156,7 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
 }
 
 /// Returns how a branch that was discarded comes back.
-fn brought_back(target: &Target) -> String {
+fn restore_hint(target: &Target) -> String {
     let Some((parent, name)) = target.parent() else { return String::new() };
     format!("; `engramfs fork --from-discarded {name} {parent} {name}` brings it back while config/keep keeps it")
 }

@@ -118,7 +118,7 @@ pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
 }
 
 fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonBytes>) -> Result<PathEntry, CommandError> {
-    let node = tree.node(inode).map_err(stored)?;
+    let node = tree.node(inode).map_err(tree_error)?;
     let own = JsonBytes::from_bytes(path);
     let link_to = first.get(&inode).cloned();
     if node.directory().is_none() && node.nlink() > 1 {
@@ -170,7 +170,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
             let mut file = File::create_new(&place).map_err(failed)?;
             let (size, mut offset) = (entry.size.unwrap_or(0), 0);
             while offset < size {
-                let bytes = tree.read(inode, offset, PIECE_BYTES, memory.packs()).map_err(stored)?;
+                let bytes = tree.read(inode, offset, PIECE_BYTES, memory.packs()).map_err(tree_error)?;
                 file.write_all(&bytes).map_err(failed)?;
                 offset += bytes.len().max(1) as u64;
             }
@@ -238,14 +238,14 @@ impl FileMaker<'_> {
         for (entry, inode) in list(tree)?.iter().rev().filter(|(_, inode)| *inode != FILES_ROOT) {
             let path = entry.path.bytes()?;
             let (above, name) = split(&path);
-            let (parent, name) = (tree.resolve(above).map_err(stored)?, FileName::new(name).map_err(stored)?);
-            let is_folder = tree.node(*inode).map_err(stored)?.directory().is_some();
+            let (parent, name) = (tree.resolve(above).map_err(tree_error)?, FileName::new(name).map_err(tree_error)?);
+            let is_folder = tree.node(*inode).map_err(tree_error)?.directory().is_some();
             self.edit(match is_folder {
                 true => FileOp::Rmdir { parent, name, keep: false },
                 false => FileOp::Unlink { parent, name, keep: false },
             })?;
         }
-        let root = tree.node(FILES_ROOT).map_err(stored)?;
+        let root = tree.node(FILES_ROOT).map_err(tree_error)?;
         for (name, _) in root.xattrs() {
             self.edit(FileOp::RemoveXattr { inode: FILES_ROOT, name: name.to_vec() })?;
         }
@@ -343,7 +343,7 @@ fn entry_name(path: &[u8]) -> String {
     format!("files/{}", String::from_utf8_lossy(path))
 }
 
-fn stored(error: TreeError) -> CommandError {
+fn tree_error(error: TreeError) -> CommandError {
     CommandError::new(
         Exit::Failed,
         "files",

@@ -27,7 +27,7 @@ impl Exploration<'_> {
                 continue;
             }
             if planned["status"] == "blocked" {
-                return Err(blocked(&planned));
+                return Err(blocked_error(&planned));
             }
             let plan = planned["plan"].as_str().unwrap_or_default();
             match mounted.ask(&format!("promote --if-plan {plan} -- {note}")) {
@@ -40,7 +40,7 @@ impl Exploration<'_> {
     }
 }
 
-fn blocked(planned: &Value) -> CommandError {
+fn blocked_error(planned: &Value) -> CommandError {
     let blocker = &planned["blockers"][0];
     let text = |key: &str| blocker[key].as_str().unwrap_or_default().to_owned();
     CommandError::new(Exit::Refused, text("code"), text("message"), text("hint"))

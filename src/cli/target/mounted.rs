@@ -59,7 +59,7 @@ impl<'a> Mounted<'a> {
         verb.arguments().check_names(verb.spec().arguments)?;
         let attempt = self.attempt("ctl", &format!("the verb {} on", verb.spec().name));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{}\n", verb.to_line()).as_bytes())
-            .map_err(|refused| attempt.refused(&refused))?;
+            .map_err(|refused| attempt.refusal_error(&refused))?;
         for line in answer.lines() {
             serde_json::from_str::<IgnoredAny>(line).map_err(|e| not_json("ctl", &e))?;
         }
@@ -89,7 +89,9 @@ impl<'a> Mounted<'a> {
     pub fn append_to_log(&self, entry: &Value) -> Result<(), CommandError> {
         let attempt = self.attempt("shared/log/append", "appending to the shared log of");
         let path = self.directory.join("shared/log/append");
-        control::exchange(&path, format!("{entry}\n").as_bytes()).map(drop).map_err(|refused| attempt.refused(&refused))
+        control::exchange(&path, format!("{entry}\n").as_bytes())
+            .map(drop)
+            .map_err(|refused| attempt.refusal_error(&refused))
     }
 
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
@@ -125,7 +127,7 @@ impl<'a> Mounted<'a> {
         let word = line.split(' ').next().unwrap_or(line);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{line}\n").as_bytes())
-            .map_err(|refused| attempt.refused(&refused))?;
+            .map_err(|refused| attempt.refusal_error(&refused))?;
         serde_json::from_str(&answer).map_err(|e| not_json("ctl", &e))
     }
 
@@ -263,8 +265,8 @@ impl BranchAccess for Mounted<'_> {
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let attempt = self.attempt("ingest", "importing into");
         let lines: Vec<u8> = rows.into_iter().flat_map(InputRow::into_line).collect();
-        let text =
-            control::exchange(&self.directory.join("ingest"), &lines).map_err(|refused| attempt.refused(&refused))?;
+        let text = control::exchange(&self.directory.join("ingest"), &lines)
+            .map_err(|refused| attempt.refusal_error(&refused))?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
     }
 

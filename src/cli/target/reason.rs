@@ -44,12 +44,12 @@ impl<'a> Attempt<'a> {
         };
         match self.error_logs.iter().find_map(line) {
             Some(line) => failure_of(errno, &line),
-            None => self.unexplained(error, errno),
+            None => self.kernel_refusal(error, errno),
         }
     }
 
     /// Returns the failure of an exchange with a control file: what its handle answered, if it did.
-    pub fn refused(&self, refused: &Refused) -> CommandError {
+    pub fn refusal_error(&self, refused: &Refused) -> CommandError {
         match &refused.answer {
             Some(line) => failure_of(refused.error.raw_os_error().unwrap_or(0), line),
             None => self.failed(&refused.error),
@@ -57,7 +57,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The kernel refuses some acts itself, without asking engramfs.
-    fn unexplained(&self, error: &io::Error, errno: i32) -> CommandError {
+    fn kernel_refusal(&self, error: &io::Error, errno: i32) -> CommandError {
         let hint = match errno {
             libc::EEXIST => "choose another name",
             libc::ENOENT | libc::ESTALE => "check the name; the branch may have been merged or discarded",

@@ -124,7 +124,7 @@ impl ModelFiles {
     /// be run here.
     pub fn read(folder: &Path) -> Result<ModelFiles, EmbedError> {
         let reader = FolderReader { folder };
-        let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.lacks("config.json"))?;
+        let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.missing_file("config.json"))?;
         check(&config).map_err(|reason| reader.wrong(reason))?;
         let tokenizer = reader.file("tokenizer.json")?;
         let (weights_name, weights) = reader.weights()?;
@@ -198,7 +198,7 @@ impl FolderReader<'_> {
         EmbedError::Model { folder: self.folder.display().to_string(), reason: reason.into() }
     }
 
-    fn lacks(&self, name: &str) -> EmbedError {
+    fn missing_file(&self, name: &str) -> EmbedError {
         self.wrong(format!("it has no {name}"))
     }
 
@@ -211,7 +211,7 @@ impl FolderReader<'_> {
     }
 
     fn file(&self, name: &str) -> Result<Vec<u8>, EmbedError> {
-        self.optional(name)?.ok_or_else(|| self.lacks(name))
+        self.optional(name)?.ok_or_else(|| self.missing_file(name))
     }
 
     fn weights(&self) -> Result<(&'static str, Vec<u8>), EmbedError> {

@@ -53,7 +53,7 @@ pub(super) fn rename(
 ) -> Result<(), Failure> {
     let info = mount.memory.info(branch)?;
     let Some(parent) = info.parent else {
-        return Err(elsewhere(&info));
+        return Err(rename_refusal(&info));
     };
     mount.check_writable()?;
     match new_parent {
@@ -72,7 +72,7 @@ pub(super) fn rename(
             }
             merged.map(drop)
         }
-        _ => Err(elsewhere(&info)),
+        _ => Err(rename_refusal(&info)),
     }
 }
 
@@ -86,6 +86,6 @@ fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &B
 }
 
 /// Returns why a branch can't be moved where nothing is meant by that.
-pub(super) fn elsewhere(info: &BranchInfo) -> Failure {
+pub(super) fn rename_refusal(info: &BranchInfo) -> Failure {
     ShapeRefusal::Rename { path: info.path.to_string(), is_root: info.parent.is_none() }.into()
 }

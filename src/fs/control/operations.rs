@@ -140,7 +140,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
         self.fs.give_entries(handle, offset, sink, |node, _| match node.is_directory() {
             true => self.fs.operations(node).entry().ok(),
-            false => self.listed(node).ok(),
+            false => self.listing_entry(node).ok(),
         })
     }
 
@@ -198,7 +198,7 @@ impl NodeOperations for ControlNodeOps<'_> {
 
     fn cross_tree_refusal(&self) -> Result<Failure, Failure> {
         Ok(match self.node {
-            FsNode::Branch(branch) => branches::elsewhere(&self.fs.mount.memory.info(*branch)?),
+            FsNode::Branch(branch) => branches::rename_refusal(&self.fs.mount.memory.info(*branch)?),
             FsNode::Record(..) | FsNode::Temporary(..) | FsNode::Signal(..) => Errno::EXDEV.into(),
             other => fixed(other),
         })
@@ -253,7 +253,7 @@ impl ControlNodeOps<'_> {
     /// Returns the entry of what is generated as a listing tells it, and counts a look-up. Its length is worked out when
     /// somebody asks: until then it is the one that the kernel was told last, or 0 where it knows
     /// of none. Another one would cut off what somebody has mapped.
-    fn listed(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
+    fn listing_entry(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
         let attr = listed_attr(&self.fs.mount, self.fs.nodes.number(node), node)?;
         let ino = self.fs.nodes.remember(node);
         let attr = Attr { ino, ..attr.sized(self.fs.nodes.reported_length(ino)) };

@@ -32,12 +32,12 @@ pub struct Finding {
 
 impl Finding {
     /// Says that nothing prevents it.
-    pub(super) fn good(name: &'static str, detail: impl Into<String>) -> Self {
+    pub(super) fn pass(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, ok: true, detail: detail.into(), advice: None }
     }
 
     /// Says that mounting fails for this, and what to do.
-    pub(super) fn bad(name: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(super) fn fail(name: &'static str, detail: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { name, ok: false, detail: detail.into(), advice: Some(advice.into()) }
     }
 
@@ -74,23 +74,23 @@ fn device() -> Finding {
         Ok(found) => found,
         Err(e) => {
             let advice = "modprobe fuse; in a container, start it with --device /dev/fuse";
-            return Finding::bad(NAME, format!("{DEVICE}: {e}"), advice);
+            return Finding::fail(NAME, format!("{DEVICE}: {e}"), advice);
         }
     };
     let number = (major(found.rdev()), minor(found.rdev()));
     if !found.file_type().is_char_device() || number != DEVICE_NUMBER {
-        return Finding::bad(
+        return Finding::fail(
             NAME,
             format!("{DEVICE} is not the FUSE device"),
             format!("rm {DEVICE}; mknod -m 666 {DEVICE} c 10 229"),
         );
     }
     match OpenOptions::new().read(true).write(true).open(DEVICE) {
-        Ok(_) => Finding::good(NAME, format!("{DEVICE} is there and opens")),
+        Ok(_) => Finding::pass(NAME, format!("{DEVICE} is there and opens")),
         Err(e) if is_root() => {
-            Finding::bad(NAME, format!("{DEVICE}: {e}"), "in a container, start it with --device /dev/fuse")
+            Finding::fail(NAME, format!("{DEVICE}: {e}"), "in a container, start it with --device /dev/fuse")
         }
-        Err(e) => Finding::bad(NAME, format!("{DEVICE}: {e}"), format!("chmod 666 {DEVICE} as root, or run as root")),
+        Err(e) => Finding::fail(NAME, format!("{DEVICE}: {e}"), format!("chmod 666 {DEVICE} as root, or run as root")),
     }
 }
 
@@ -98,9 +98,9 @@ fn filesystem() -> Finding {
     const NAME: &str = "file system";
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_whitespace().next_back() == Some("fuse")) {
-        Finding::good(NAME, "the kernel knows the type fuse")
+        Finding::pass(NAME, "the kernel knows the type fuse")
     } else {
-        Finding::bad(
+        Finding::fail(
             NAME,
             "the kernel does not know the type fuse",
             "modprobe fuse, or use a kernel built with CONFIG_FUSE_FS",
@@ -113,14 +113,14 @@ fn kernel() -> Finding {
     let release = release.trim();
     match offered_abi() {
         Ok((major, minor)) => {
-            let finding = Finding::good("kernel", format!("Linux {release}, FUSE ABI {major}.{minor}"));
+            let finding = Finding::pass("kernel", format!("Linux {release}, FUSE ABI {major}.{minor}"));
             if (major, minor) < MMAP_DIRECT_IO_ABI {
                 finding.advise("Linux 6.6 or later lets programs map control files into memory")
             } else {
                 finding
             }
         }
-        Err(e) => Finding::good("kernel", format!("Linux {release}; the FUSE ABI can't be asked here ({e})")),
+        Err(e) => Finding::pass("kernel", format!("Linux {release}; the FUSE ABI can't be asked here ({e})")),
     }
 }
 

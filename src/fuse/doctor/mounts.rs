@@ -19,14 +19,14 @@ pub(super) fn at(mountpoint: &Path) -> Vec<Finding> {
         Ok(path) => path,
         Err(e) => {
             let shown = mountpoint.display();
-            return vec![Finding::bad(NAME, format!("{shown}: {e}"), format!("mkdir -p {shown}"))];
+            return vec![Finding::fail(NAME, format!("{shown}: {e}"), format!("mkdir -p {shown}"))];
         }
     };
     match topmost_at(&path) {
         Ok(Some(entry)) if entry.is_fuse() => mounted(&path, &entry),
-        Ok(Some(entry)) => vec![Finding::good(NAME, format!("{} is mounted at {}", entry.describe(), path.display()))],
+        Ok(Some(entry)) => vec![Finding::pass(NAME, format!("{} is mounted at {}", entry.describe(), path.display()))],
         Ok(None) => vec![plain(&path)],
-        Err(e) => vec![Finding::bad(NAME, format!("/proc/self/mountinfo: {e}"), "mount /proc")],
+        Err(e) => vec![Finding::fail(NAME, format!("/proc/self/mountinfo: {e}"), "mount /proc")],
     }
 }
 
@@ -34,11 +34,11 @@ fn plain(path: &Path) -> Finding {
     let shown = path.display();
     match fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
-            None => Finding::good("mountpoint", format!("{shown} is an empty directory")),
-            Some(_) => Finding::good("mountpoint", format!("{shown} is a directory, not empty"))
+            None => Finding::pass("mountpoint", format!("{shown} is an empty directory")),
+            Some(_) => Finding::pass("mountpoint", format!("{shown} is a directory, not empty"))
                 .advise("a mount hides what is in it"),
         },
-        Err(e) => Finding::bad("mountpoint", format!("{shown}: {e}"), "give an existing directory that you may read"),
+        Err(e) => Finding::fail("mountpoint", format!("{shown}: {e}"), "give an existing directory that you may read"),
     }
 }
 
@@ -50,20 +50,20 @@ fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
         format!("fusermount3 -u -z {shown}")
     };
     let state = match ask(path, ASK_LIMIT) {
-        Ok(ProbeAnswer::Alive) => Finding::good("mountpoint", format!("{what} is mounted at {shown} and answers")),
+        Ok(ProbeAnswer::Alive) => Finding::pass("mountpoint", format!("{what} is mounted at {shown} and answers")),
         Ok(ProbeAnswer::Dead) => {
-            Finding::bad("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)
+            Finding::fail("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)
         }
-        Ok(ProbeAnswer::Denied) => Finding::good("mountpoint", format!("{what} at {shown} belongs to another user")),
+        Ok(ProbeAnswer::Denied) => Finding::pass("mountpoint", format!("{what} at {shown} belongs to another user")),
         Ok(ProbeAnswer::Silent) => {
             let advice =
                 format!("end its connection: echo 1 > {}/{}/abort, then {remedy}", connection::CONTROL, entry.minor);
-            Finding::bad("mountpoint", format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"), advice)
+            Finding::fail("mountpoint", format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"), advice)
         }
         Ok(ProbeAnswer::Failed(errno)) => {
-            Finding::bad("mountpoint", format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)), remedy)
+            Finding::fail("mountpoint", format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)), remedy)
         }
-        Err(e) => Finding::bad(
+        Err(e) => Finding::fail(
             "mountpoint",
             format!("{shown} can't be asked: {e}"),
             "end some processes, or raise ulimit -u and -n",
@@ -83,7 +83,7 @@ fn approvals(path: &Path) -> Option<Finding> {
     };
     let branch = below.chain([path.to_owned()]).find(asks)?;
     let detail = format!("{} asks for approvals, which mean nothing where one uid is all agents", branch.display());
-    Some(Finding::good("gate", detail).advise("mount it with --allow-other, and give each agent a uid of its own"))
+    Some(Finding::pass("gate", detail).advise("mount it with --allow-other, and give each agent a uid of its own"))
 }
 
 /// Returns the state of each engramfs mount that is there.
@@ -99,9 +99,9 @@ fn requests(entry: &MountEntry) -> Finding {
     let control_seen = Path::new(connection::CONTROL).join(number.to_string()).exists();
     let abort = if control_seen { abort } else { format!("mount -t fusectl none {}; {abort}", connection::CONTROL) };
     match connection::waiting(number) {
-        Ok(0) => Finding::good(NAME, format!("number {number}, no request waits")),
-        Ok(count) => Finding::good(NAME, format!("number {number}, {count} waiting request(s)")).advise(abort),
-        Err(e) => Finding::good(NAME, format!("number {number}; its requests can't be counted from here ({e})")),
+        Ok(0) => Finding::pass(NAME, format!("number {number}, no request waits")),
+        Ok(count) => Finding::pass(NAME, format!("number {number}, {count} waiting request(s)")).advise(abort),
+        Err(e) => Finding::pass(NAME, format!("number {number}; its requests can't be counted from here ({e})")),
     }
 }
 

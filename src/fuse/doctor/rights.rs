@@ -14,13 +14,13 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub(super) fn privilege(status: &str) -> Finding {
     const NAME: &str = "privilege";
     match (is_root(), has_capability(status, CAP_SYS_ADMIN)) {
-        (true, true) => Finding::good(NAME, "root, may mount"),
-        (true, false) => Finding::bad(
+        (true, true) => Finding::pass(NAME, "root, may mount"),
+        (true, false) => Finding::fail(
             NAME,
             "root without CAP_SYS_ADMIN: a container that may not mount",
             "start the container with --cap-add SYS_ADMIN --device /dev/fuse, or mount outside and pass --fuse-fd",
         ),
-        (false, _) => Finding::good(NAME, "not root: fusermount3 has to mount"),
+        (false, _) => Finding::pass(NAME, "not root: fusermount3 has to mount"),
     }
 }
 
@@ -31,22 +31,22 @@ pub(super) fn helper(status: &str) -> Finding {
     let Some(path) = fusermount::find() else {
         let detail = "not installed";
         return if is_root() {
-            Finding::good(NAME, "not installed; root does without")
+            Finding::pass(NAME, "not installed; root does without")
         } else {
-            Finding::bad(NAME, detail, INSTALL)
+            Finding::fail(NAME, detail, INSTALL)
         };
     };
     let setuid = fs::metadata(&path).is_ok_and(|found| found.mode() & libc::S_ISUID != 0 && found.uid() == 0);
     let shown = path.display();
     if is_root() {
-        Finding::good(NAME, format!("{shown}; root does without"))
+        Finding::pass(NAME, format!("{shown}; root does without"))
     } else if !setuid {
-        Finding::bad(NAME, format!("{shown} is not setuid root"), format!("chown root {shown}; chmod u+s {shown}"))
+        Finding::fail(NAME, format!("{shown} is not setuid root"), format!("chown root {shown}; chmod u+s {shown}"))
     } else if status_field(status, "NoNewPrivs") == Some("1") {
         let advice = "run outside of this sandbox, or pass a mounted descriptor with --fuse-fd";
-        Finding::bad(NAME, format!("{shown} can't gain root's rights here (no_new_privs)"), advice)
+        Finding::fail(NAME, format!("{shown} can't gain root's rights here (no_new_privs)"), advice)
     } else {
-        Finding::good(NAME, format!("{shown}, setuid root"))
+        Finding::pass(NAME, format!("{shown}, setuid root"))
     }
 }
 
@@ -55,11 +55,11 @@ pub(super) fn allow_other() -> Finding {
     const NAME: &str = "allow_other";
     let config = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     if is_root() {
-        Finding::good(NAME, "root may always use --allow-other")
+        Finding::pass(NAME, "root may always use --allow-other")
     } else if config.lines().any(|line| line.trim() == "user_allow_other") {
-        Finding::good(NAME, "/etc/fuse.conf has user_allow_other")
+        Finding::pass(NAME, "/etc/fuse.conf has user_allow_other")
     } else {
-        Finding::good(NAME, "/etc/fuse.conf lacks user_allow_other")
+        Finding::pass(NAME, "/etc/fuse.conf lacks user_allow_other")
             .advise("needed for --allow-other only: add the line user_allow_other to it")
     }
 }
@@ -79,9 +79,9 @@ pub(super) fn container(status: &str) -> Finding {
         hints.push("a user namespace");
     }
     if hints.is_empty() {
-        return Finding::good("container", "no container seen");
+        return Finding::pass("container", "no container seen");
     }
-    Finding::good("container", format!("inside {}", hints.join(", ")))
+    Finding::pass("container", format!("inside {}", hints.join(", ")))
         .advise("where mounting is refused: --cap-add SYS_ADMIN --device /dev/fuse --security-opt apparmor=unconfined, or --fuse-fd")
 }
 

@@ -145,14 +145,14 @@ impl Memory {
             return Err(Error::WouldWait);
         }
         self.make_room();
-        self.find_shortage().map_or(Ok(taken), |shortage| Err(self.full(shortage)))
+        self.find_shortage().map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
     }
 
     /// Finds room as [`Memory::take_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
     /// Kind `Full` where there is none.
     pub(in crate::memory) fn take_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
         let (taken, shortage) = self.reserve_room(bytes);
-        shortage.map_or(Ok(taken), |shortage| Err(self.full(shortage)))
+        shortage.map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
     }
 
     /// Counts bytes as being written, and returns what the disk lacks for them.
@@ -307,7 +307,7 @@ impl Memory {
         error.into()
     }
 
-    fn full(&self, shortage: Shortage) -> Error {
+    fn disk_full(&self, shortage: Shortage) -> Error {
         let kept_kib = self.admission.room.reserve.bytes_wanted().div_ceil(1024);
         let lacks = match shortage {
             Shortage { bytes: 0, lacks_files: true } => LimitError::Inodes { kept_kib },

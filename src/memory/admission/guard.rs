@@ -1,6 +1,6 @@
 //! What `config/rules` says of who may write where: `write=` and `append`.
 
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, RuleRefusal};
 use crate::merge::files::{Rule, Rules};
 use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
@@ -146,7 +146,7 @@ fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error
         return Ok(old.target() == new.target());
     }
     match (old.content(), new.content()) {
-        (Some(old), Some(new)) => new.begins_with(old, packs).map_err(stored),
+        (Some(old), Some(new)) => new.begins_with(old, packs).map_err(tree_error),
         _ => Ok(false),
     }
 }

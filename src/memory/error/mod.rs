@@ -267,7 +267,7 @@ impl Error {
         self.advice().hint
     }
 
-    fn too_much(&self) -> Advice {
+    fn too_large_advice(&self) -> Advice {
         if let Error::TooManyChanges(_) = self {
             let hint = "compare states closer together, or exports of both";
             return Advice::new(Kind::Invalid, "too_many_changes", hint);
@@ -319,16 +319,16 @@ impl Error {
             Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
             Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
             Error::FileChanged => Advice::new(Kind::Busy, "changed", "read the file again before you change it"),
-            Error::TooManyChanges(_) | Error::TooLargeToShow(_) => self.too_much(),
+            Error::TooManyChanges(_) | Error::TooLargeToShow(_) => self.too_large_advice(),
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
-            Error::Disk { source, .. } => of_disk(source),
+            Error::Disk { source, .. } => disk_advice(source),
             Error::Damaged(_) | Error::Codec(_) | Error::NoSegment { .. } => damaged(RESTORE),
-            Error::Segment(error) => of_segment(error),
-            Error::Journal(error) => of_journal(error),
-            Error::Key(error) => of_key(error),
-            Error::Name(error) => of_name(error),
+            Error::Segment(error) => segment_advice(error),
+            Error::Journal(error) => journal_advice(error),
+            Error::Key(error) => key_advice(error),
+            Error::Name(error) => name_advice(error),
             Error::Query(error) => Advice::new(Kind::Invalid, "bad_question", error.hint()),
-            Error::Search(error) => of_search(error),
+            Error::Search(error) => search_advice(error),
             Error::Record(error) => error.advice(),
             Error::Branch(error) => error.advice(),
             Error::Setting(error) => error.advice(),
@@ -402,7 +402,7 @@ fn damaged(hint: impl Into<Cow<'static, str>>) -> Advice {
 }
 
 /// The numbers that the disk gives for a reason of its own are kept apart, all others are failures.
-fn of_disk(error: &io::Error) -> Advice {
+fn disk_advice(error: &io::Error) -> Advice {
     if error.get_ref().is_some_and(|inner| inner.is::<WrongType>()) {
         return damaged("put the right file back, or restore the store from a backup");
     }
@@ -429,22 +429,22 @@ fn of_disk(error: &io::Error) -> Advice {
     Advice::new(kind, code, hint)
 }
 
-fn of_segment(error: &SegmentError) -> Advice {
+fn segment_advice(error: &SegmentError) -> Advice {
     match error {
         SegmentError::Damaged { .. } => damaged(error.hint()),
-        SegmentError::Io { source, .. } => of_disk(source),
+        SegmentError::Io { source, .. } => disk_advice(source),
     }
 }
 
-fn of_journal(error: &JournalError) -> Advice {
+fn journal_advice(error: &JournalError) -> Advice {
     match error {
         JournalError::Damaged { .. } => damaged(error.hint()),
         JournalError::Poisoned { .. } => Advice::new(Kind::ReadOnly, "journal_failed", error.hint()),
-        JournalError::Io { source, .. } => of_disk(source),
+        JournalError::Io { source, .. } => disk_advice(source),
     }
 }
 
-fn of_key(error: &KeyError) -> Advice {
+fn key_advice(error: &KeyError) -> Advice {
     let kind = match error {
         KeyError::TooOpen(_) => Kind::Denied,
         KeyError::Malformed(_) | KeyError::Mismatch => Kind::Damaged,
@@ -452,13 +452,13 @@ fn of_key(error: &KeyError) -> Advice {
     Advice::new(kind, "key", error.hint())
 }
 
-fn of_name(error: &NameError) -> Advice {
+fn name_advice(error: &NameError) -> Advice {
     Advice::new(Kind::Invalid, "bad_name", error.hint())
 }
 
-fn of_search(error: &SearchError) -> Advice {
+fn search_advice(error: &SearchError) -> Advice {
     let (kind, code) = match error {
-        SearchError::Segment(error) => return of_segment(error),
+        SearchError::Segment(error) => return segment_advice(error),
         SearchError::Dimension { .. } => (Kind::Invalid, "wrong_dimension"),
         SearchError::ZeroVector => (Kind::Invalid, "zero_vector"),
         SearchError::NoRecord(_) => (Kind::NotFound, "no_such_record"),

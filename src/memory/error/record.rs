@@ -132,7 +132,7 @@ impl RecordError {
             RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => invalid("wrong_dimension", SAME_MODEL),
             RecordError::ZeroVector => invalid("zero_vector", "leave the vector out, or use another metric"),
             RecordError::Missing(_) => Advice::new(Kind::NotFound, "no_such_record", "list the records with ls"),
-            RecordError::Id(error) => super::of_name(error),
+            RecordError::Id(error) => super::name_advice(error),
             RecordError::Line { source, .. } | RecordError::Record { source, .. } => source.advice(),
         }
     }

@@ -237,7 +237,7 @@ impl<'a> HistoryReader<'a> {
     /// `Damaged` where the totals lead to no line.
     pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let found = self.seek(at, offset, |step| Ok(step.totals.events_bytes))?;
-        let (before, hit) = found.ok_or_else(|| misplaced(at.0))?;
+        let (before, hit) = found.ok_or_else(|| misplaced_entry(at.0))?;
         let signed = self.entry(hit.seq)?;
         let mut line = Vec::with_capacity(512);
         signed.write_event(&mut line);
@@ -250,7 +250,7 @@ impl<'a> HistoryReader<'a> {
         let (branch, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {
             let value = |step: &TimelineStep| self.value(list, step);
-            let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced(branch))?;
+            let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced_entry(branch))?;
             let rest = wanted.saturating_sub(value(&before)?);
             let signed = self.entry(hit.seq)?;
             let entry = &signed.entry;
@@ -272,7 +272,7 @@ impl<'a> HistoryReader<'a> {
             wanted = before.totals.lineage_bytes.saturating_sub(before.totals.own_bytes).saturating_add(rest);
             (at, list) = ((entry.parent_id, hit.seq - 1), LineList::Lineage { without: at.0 });
         }
-        Err(misplaced(branch))
+        Err(misplaced_entry(branch))
     }
 
     fn value(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {
@@ -298,10 +298,10 @@ pub(super) struct FoundEntry {
 
 impl FoundEntry {
     fn checked(self, branch: u64) -> Result<FoundEntry, Error> {
-        if self.line_offset < self.line.len() as u64 { Ok(self) } else { Err(misplaced(branch)) }
+        if self.line_offset < self.line.len() as u64 { Ok(self) } else { Err(misplaced_entry(branch)) }
     }
 }
 
-fn misplaced(branch: u64) -> Error {
+fn misplaced_entry(branch: u64) -> Error {
     Error::damaged(format!("the index of entries does not lead to the lines of branch {branch}"))
 }

@@ -12,7 +12,7 @@ use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::{
     Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_state, for_each_state_of,
 };
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
 use crate::record::Version;
@@ -197,7 +197,7 @@ impl Memory {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
-        write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(stored)
+        write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(tree_error)
     }
 
     /// Writes what is needed of some packs into a new one; nothing where there are none. Fails where a content can't be
@@ -214,7 +214,7 @@ impl Memory {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), rewrite_set.packs.clone());
-        Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(stored)
+        Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(tree_error)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::memory::command::merge_kind::{MergeKind, RevertedEntries};
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::merge::{Action, Sides, decision_on};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::Tree;
@@ -139,7 +139,8 @@ impl Integration {
     ) -> Result<Integration, Error> {
         let (child, parent) = merged_branches(context.catalog, branch, merge)?;
         let (mut merged, mut both_changed) = merged_records(&child, &parent, outcome)?;
-        let patched = |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(stored);
+        let patched =
+            |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(tree_error);
         let (own, above) = (child.state.files(), parent.state.files());
         // Patches are of the receiver's tree, whose inode numbers stay, so the sides are those under which the plan was
         // made.

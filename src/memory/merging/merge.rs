@@ -96,7 +96,7 @@ impl Memory {
                 self.notify(change);
                 Ok(merged(&entry))
             }
-            MergeAttempt::Refused(error, planned) => Err(self.refused(request, error, planned)),
+            MergeAttempt::Refused(error, planned) => Err(self.note_merge_refusal(request, error, planned)),
             MergeAttempt::TooLong => Err(MergeError::ParentMoves.into()),
         }
     }
@@ -201,7 +201,7 @@ impl Memory {
     }
 
     /// Notes a refusal in the lineage, and which conflicts somebody was shown by it.
-    fn refused(&self, request: MergeRequest<'_>, error: Error, planned: Option<Arc<MergePlan>>) -> Error {
+    fn note_merge_refusal(&self, request: MergeRequest<'_>, error: Error, planned: Option<Arc<MergePlan>>) -> Error {
         if let (Kind::Conflict, Some(planned)) = (error.kind(), &planned) {
             self.note_shown(request, planned);
         }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::memory::Error;
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::merge::files::{ContentKey, ContentMerger, MergeAll, Merged};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
@@ -35,7 +35,7 @@ impl From<TreeError> for PlanError {
     fn from(error: TreeError) -> PlanError {
         match error {
             TreeError::Exceeded => PlanError::Exceeded,
-            error => PlanError::Failed(stored(error)),
+            error => PlanError::Failed(tree_error(error)),
         }
     }
 }
@@ -44,7 +44,7 @@ impl From<PlanError> for Error {
     /// `Exceeded` becomes `Damaged`: who converts has worked with [`MergeBudget::ALL`], which nothing right exceeds.
     fn from(error: PlanError) -> Error {
         match error {
-            PlanError::Exceeded => stored(TreeError::Exceeded),
+            PlanError::Exceeded => tree_error(TreeError::Exceeded),
             PlanError::Failed(error) => error,
         }
     }

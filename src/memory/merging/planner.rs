@@ -129,7 +129,7 @@ impl Memory {
         let purpose = PlanKey { branch, merge, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.merging.planner.find(purpose) {
-            let plan = job.wait(deadline).ok_or_else(too_long)?;
+            let plan = job.wait(deadline).ok_or_else(planning_timeout)?;
             let now = self.now();
             match plan {
                 Ok(plan) if plan.is_current(&self.catalog(), now) => return Ok(plan),
@@ -145,7 +145,7 @@ impl Memory {
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(plan));
             doing.finish(caught.unwrap_or_else(|_| Err(Error::Internal("planning a merge"))));
         });
-        job.wait(deadline).ok_or_else(too_long)?
+        job.wait(deadline).ok_or_else(planning_timeout)?
     }
 }
 
@@ -193,13 +193,13 @@ impl Memory {
         });
         match told.recv_timeout(deadline.left()) {
             Ok(resolved) => resolved,
-            Err(RecvTimeoutError::Timeout) => Err(too_long()),
+            Err(RecvTimeoutError::Timeout) => Err(planning_timeout()),
             Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("resolving a conflict")),
         }
     }
 }
 
-fn too_long() -> Error {
+fn planning_timeout() -> Error {
     MergeError::TooLong.into()
 }
 

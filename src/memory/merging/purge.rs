@@ -15,7 +15,7 @@ use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
 use crate::memory::command::purge_selection::PurgeSelection;
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{BranchError, Error};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::record::Version;
@@ -299,7 +299,7 @@ impl Purge {
             removed = leave_entries(prefix, before, &mut after, removed)?;
         }
         let had_records = !removed.is_empty();
-        let files = before.files().purged(chosen, self.time).map_err(stored)?;
+        let files = before.files().purged(chosen, self.time).map_err(tree_error)?;
         let had_files = files.is_some();
         if let Some(files) = files {
             for file in before.files().to_purge(chosen) {

@@ -13,7 +13,7 @@ use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Revision, RevisionPoint, StateSource};
 use crate::memory::command::merge_kind::{MergeKind, RevertVerb, RevertedEntries};
 use crate::memory::command::merge_outcome::BaseOutcome;
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::merge::Action;
 use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
@@ -88,7 +88,7 @@ pub(super) fn replayed_base(
     let [before, after] = bases(context.catalog, branch, entries)?.ok_or_else(changed)?;
     let BaseOutcome::Patched(patch) = outcome else { return Ok(Some(before)) };
     let mut base = with_records_of(&branch.base, &before, &after, usize::MAX)?;
-    let patched = |own: &Tree| own.patched(patch, before.files(), context.time, context.packs).map_err(stored);
+    let patched = |own: &Tree| own.patched(patch, before.files(), context.time, context.packs).map_err(tree_error);
     base.set_files(patched(branch.base.files())?);
     Ok(Some(Arc::new(base)))
 }

@@ -12,7 +12,7 @@ use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_t
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, about};
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, MergeError};
 use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files, unit_paths};
 use crate::object::{CodecError, Reader, Time, Writer};
@@ -151,9 +151,9 @@ impl Rollback {
         // The recorded changes are made again and nothing is decided: rules or units may be read otherwise by a later
         // version.
         let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
-        state.set_files(own.map_err(stored)?);
+        state.set_files(own.map_err(tree_error)?);
         let base = branch.base.files().patched(&outcome.base, wanted_base.files(), context.time, context.packs);
-        let base = with_base_files(branch, &outcome.base, base.map_err(stored)?);
+        let base = with_base_files(branch, &outcome.base, base.map_err(tree_error)?);
         Ok(Rollback {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,

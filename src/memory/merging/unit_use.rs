@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::memory::catalog::Branch;
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Memory, MergeError, WritersHeld};
 use crate::merge::files::{Rules, replaced_unit};
 use crate::workspace::Tree;
@@ -51,7 +51,7 @@ impl Memory {
             let Some((open, held)) = self.hold_writers(branch.id) else { continue };
             // Kept before the look: from here on nobody opens a file for writing, so what is found closed stays closed.
             guards.push(held);
-            let in_use = replaced_unit(rules, &self.storage.trees, before, after, &open).map_err(stored)?;
+            let in_use = replaced_unit(rules, &self.storage.trees, before, after, &open).map_err(tree_error)?;
             if let Some(path) = in_use {
                 return Ok(Err(MergeError::UnitInUse(String::from_utf8_lossy(&path).into()).into()));
             }

@@ -81,7 +81,7 @@ impl TreeStore {
             // One at a time, and none to its end that is too long: large trees have many snapshots that are nothing like
             // them.
             let max_bytes = DELTA_BYTES_MAX.max(snapshot.bytes / 4).min(best);
-            if let Some(delta) = tree.delta_within(&snapshot.tree, max_bytes).map_err(stored)? {
+            if let Some(delta) = tree.delta_within(&snapshot.tree, max_bytes).map_err(tree_error)? {
                 nearest = Some(StoredTree { snapshot: snapshot.name, delta });
             }
         }
@@ -89,11 +89,11 @@ impl TreeStore {
             return Ok(nearest);
         }
         // Written before it is pushed: a snapshot that others refer to has to be on the disk.
-        let name = write_snapshot(&self.blobs, tree).map_err(stored)?;
-        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
+        let name = write_snapshot(&self.blobs, tree).map_err(tree_error)?;
+        let bytes = tree.delta_from(&Tree::default()).map_err(tree_error)?.len();
         self.snapshots.lock().push(TreeSnapshot { name, tree: tree.clone(), bytes });
         // The tree is its own snapshot now. The stored form has a difference in any case, and this is the shortest.
-        let delta = tree.delta_from(tree).map_err(stored)?;
+        let delta = tree.delta_from(tree).map_err(tree_error)?;
         Ok(StoredTree { snapshot: name, delta })
     }
 
@@ -101,7 +101,7 @@ impl TreeStore {
     pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
         let base =
             if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
-        base.with_delta(&stored_tree.delta).map_err(stored)
+        base.with_delta(&stored_tree.delta).map_err(tree_error)
     }
 
     fn snapshot(&self, name: &Hash) -> Result<Tree, Error> {
@@ -109,8 +109,8 @@ impl TreeStore {
         if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
             return Ok(found.tree.clone());
         }
-        let tree = read_snapshot(&self.blobs, *name).map_err(stored)?;
-        let bytes = tree.delta_from(&Tree::default()).map_err(stored)?.len();
+        let tree = read_snapshot(&self.blobs, *name).map_err(tree_error)?;
+        let bytes = tree.delta_from(&Tree::default()).map_err(tree_error)?.len();
         snapshots.push(TreeSnapshot { name: *name, tree: tree.clone(), bytes });
         Ok(tree)
     }
@@ -137,7 +137,7 @@ impl TreeStore {
 }
 
 /// Turns an error of stored trees into the store's: of kind `Damaged` unless a segment or the disk says otherwise.
-pub(in crate::memory) fn stored(error: TreeError) -> Error {
+pub(in crate::memory) fn tree_error(error: TreeError) -> Error {
     match error {
         TreeError::Segment(error) => error.into(),
         error => Error::damaged(format!("a tree of files can't be read or written: {error}")),

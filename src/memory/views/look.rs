@@ -9,7 +9,7 @@ use crate::branch::BranchVersion;
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, EndedBranch, Revision, StateSource, View};
-use crate::memory::storage::trees::stored;
+use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
 use crate::record::{Version, write_export_line};
@@ -360,8 +360,8 @@ impl Memory {
         let tree = state.files();
         let mut directories = vec![ROOT];
         while let Some(directory) = directories.pop() {
-            for (name, inode) in tree.entries(directory, None).map_err(stored)? {
-                let node = tree.node(inode).map_err(stored)?;
+            for (name, inode) in tree.entries(directory, None).map_err(tree_error)? {
+                let node = tree.node(inode).map_err(tree_error)?;
                 if node.directory().is_some() {
                     directories.push(inode);
                 } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
@@ -378,9 +378,9 @@ impl Memory {
     fn shown_file(&self, tree: &Tree, directory: u64, name: &[u8], node: &FileNode) -> Result<ShownObject, Error> {
         let content = match node.target() {
             Some(target) => target.to_vec(),
-            None => {
-                node.read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.storage.trees).map_err(stored)?
-            }
+            None => node
+                .read(0, usize::try_from(node.size()).unwrap_or(usize::MAX), &self.storage.trees)
+                .map_err(tree_error)?,
         };
         let path = [&tree.path(directory).unwrap_or_default()[..], name].join(&b'/');
         let path = format!("files/{}", String::from_utf8_lossy(&path).trim_start_matches('/'));

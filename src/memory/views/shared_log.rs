@@ -138,10 +138,10 @@ impl SharedLog {
     }
 
     fn offset_of(&self, entry: u64) -> Result<u64, Error> {
-        let row = self.state.find(&log_entry_id(entry))?.ok_or_else(|| missing(entry))?;
+        let row = self.state.find(&log_entry_id(entry))?.ok_or_else(|| missing_entry(entry))?;
         let version = row.version()?;
         let metadata: serde_json::Value = serde_json::from_str(&version.content.metadata).unwrap_or_default();
-        metadata[OFFSET_KEY].as_u64().ok_or_else(|| missing(entry))
+        metadata[OFFSET_KEY].as_u64().ok_or_else(|| missing_entry(entry))
     }
 
     /// Gives each entry behind one with its line, until `each` has enough.
@@ -153,7 +153,7 @@ impl SharedLog {
             let Some(number) = log_entry_number(&row.id()?) else { break };
             expected += 1;
             if number != expected {
-                return Err(missing(expected));
+                return Err(missing_entry(expected));
             }
             let version = row.version()?;
             line.clear();
@@ -166,6 +166,6 @@ impl SharedLog {
     }
 }
 
-fn missing(entry: u64) -> Error {
+fn missing_entry(entry: u64) -> Error {
     Error::damaged(format!("entry {entry} of a shared log is missing, or not whole"))
 }

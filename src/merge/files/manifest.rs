@@ -148,7 +148,7 @@ fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) ->
     let mut names = std::collections::HashSet::new();
     let mut pieces = Vec::with_capacity(entries.len());
     for entry in entries {
-        let text = if entry.is_stale { marked(entry.raw)? } else { entry.raw.to_owned() };
+        let text = if entry.is_stale { mark_entry(entry.raw)? } else { entry.raw.to_owned() };
         pieces.push(match &entry.member {
             Some(name) if !names.insert(name) => return None,
             Some(name) => layout.member(name, &text),
@@ -159,7 +159,7 @@ fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) ->
 }
 
 /// An entry with the mark, in its own layout; none where it is not an object.
-fn marked(raw: &str) -> Option<String> {
+fn mark_entry(raw: &str) -> Option<String> {
     let Members(members) = serde_json::from_str(raw).ok()?;
     let layout = Layout::detect(raw);
     let others = members.iter().filter(|(name, _)| name != NEEDS_REEMBEDDING);

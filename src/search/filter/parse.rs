@@ -27,7 +27,7 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, F
             "$or" => FilterNode::Any(parse_list("$or", value, depth)?),
             "$not" => FilterNode::Not(Box::new(parse_filter(value, depth + 1)?)),
             other if other.starts_with('$') => {
-                return Err(unknown(other, "the filter itself".to_owned()));
+                return Err(unknown_operator(other, "the filter itself".to_owned()));
             }
             other if TIME_KEYS.contains(&other) => {
                 FilterNode::Key(other.into(), parse_condition(key, &times(value)?, depth)?)
@@ -98,7 +98,7 @@ fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> R
                     inner.ok_or_else(|| bad_operand("$not", value, "an object of operators like {\"$gt\": 1}"))?;
                 Test::Not(Box::new(parse_operators(key, inner, depth + 1)?))
             }
-            other => return Err(unknown(other, format!("the condition on {key:?}"))),
+            other => return Err(unknown_operator(other, format!("the condition on {key:?}"))),
         });
     }
     Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
@@ -119,7 +119,7 @@ fn bad_operand(operator: &'static str, value: &Value, expected: &'static str) ->
     FilterError::Operand { operator, found: kind(value), expected }
 }
 
-fn unknown(operator: &str, place: String) -> FilterError {
+fn unknown_operator(operator: &str, place: String) -> FilterError {
     FilterError::Operator { operator: operator.to_owned(), place }
 }
 

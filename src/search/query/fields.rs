@@ -37,14 +37,14 @@ impl Fields {
         match self.take(key) {
             None => Ok(None),
             Some(Value::String(string)) => Ok(Some(string)),
-            Some(other) => Err(wrong(key, &other, "a string")),
+            Some(other) => Err(type_error(key, &other, "a string")),
         }
     }
 
     /// Takes a flag, false where the key is left out. [`QueryError::Field`] for anything but true or false.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
-        value.as_bool().ok_or_else(|| wrong(key, &value, "true or false"))
+        value.as_bool().ok_or_else(|| type_error(key, &value, "true or false"))
     }
 
     /// Takes a whole number of a range; `expected` says in the error what to write.
@@ -59,7 +59,7 @@ impl Fields {
         };
         let number = value.as_u64().and_then(|number| N::try_from(number).ok());
         let number = number.filter(|number| range.contains(number));
-        number.map(Some).ok_or_else(|| wrong(key, &value, expected))
+        number.map(Some).ok_or_else(|| type_error(key, &value, expected))
     }
 
     /// Takes the mode by its name. None where it is left out. [`QueryError::Field`] for another word.
@@ -71,7 +71,7 @@ impl Fields {
             Some("vector") => Ok(Some(Mode::Vector)),
             Some("text") => Ok(Some(Mode::Text)),
             Some("hybrid") => Ok(Some(Mode::Hybrid)),
-            _ => Err(wrong("mode", &value, "\"vector\", \"text\" or \"hybrid\"")),
+            _ => Err(type_error("mode", &value, "\"vector\", \"text\" or \"hybrid\"")),
         }
     }
 
@@ -88,7 +88,7 @@ impl Fields {
             return Ok(default_scope());
         };
         let wrong =
-            || wrong("scope", &value, "a list of names out of \"branch\", \"log\", \"files\" and root branches");
+            || type_error("scope", &value, "a list of names out of \"branch\", \"log\", \"files\" and root branches");
         let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(wrong)?;
         let mut scope: Vec<String> = Vec::with_capacity(items.len());
         for item in items {
@@ -107,9 +107,11 @@ impl Fields {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
             Some(Value::Number(number)) if number.is_u64() => Ok(Some(number.to_string())),
-            Some(other) => {
-                Err(wrong("at", &other, "a checkpoint's label, an entry's number or hash, or a time such as \"-2h\""))
-            }
+            Some(other) => Err(type_error(
+                "at",
+                &other,
+                "a checkpoint's label, an entry's number or hash, or a time such as \"-2h\"",
+            )),
         }
     }
 
@@ -120,8 +122,8 @@ impl Fields {
             return Ok(Include::default());
         };
         let names = value.as_array().filter(|items| items.iter().all(|item| item == "vector" || item == "stamp"));
-        let names =
-            names.ok_or_else(|| wrong("include", &value, "a list of \"vector\" and \"stamp\", or leave it out"))?;
+        let names = names
+            .ok_or_else(|| type_error("include", &value, "a list of \"vector\" and \"stamp\", or leave it out"))?;
         let has = |name: &str| names.iter().any(|item| item == name);
         Ok(Include { vector: has("vector"), stamp: has("stamp") })
     }
@@ -132,12 +134,12 @@ impl Fields {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {
             0..=TAG_BYTES_MAX => Ok(tag),
-            _ => Err(wrong("tag", &tag, "JSON of at most 1024 bytes")),
+            _ => Err(type_error("tag", &tag, "JSON of at most 1024 bytes")),
         }
     }
 }
 
-fn wrong(key: &'static str, value: &Value, expected: &'static str) -> QueryError {
+fn type_error(key: &'static str, value: &Value, expected: &'static str) -> QueryError {
     let written = value.to_string();
     let start = shortened(&written, 60);
     let dots = if start.len() < written.len() { "…" } else { "" };

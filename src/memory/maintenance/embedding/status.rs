@@ -40,7 +40,7 @@ pub(in crate::memory) struct Obstacle {
 }
 
 impl Obstacle {
-    fn missing(text: impl Into<String>) -> Obstacle {
+    fn embedder_missing(text: impl Into<String>) -> Obstacle {
         Obstacle { code: "embedder_missing", text: text.into() }
     }
 
@@ -103,7 +103,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
     let Some(slot) = slot else {
         return Some(match record {
             None => Obstacle { code: "none", text: NO_EMBEDDER.to_owned() },
-            Some(record) => Obstacle::missing(format!(
+            Some(record) => Obstacle::embedder_missing(format!(
                 "the vectors here were made by {}, which is not set now, so words are matched; mount with --embed",
                 record.name
             )),
@@ -111,8 +111,8 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
     };
     let identity = match slot.identity() {
         Ok(identity) => identity,
-        Err(None) => return Some(Obstacle::missing(format!("{} was not reached yet", slot.embedder.name()))),
-        Err(Some(error)) => return Some(Obstacle::missing(format!("{error}; {}", error.hint()))),
+        Err(None) => return Some(Obstacle::embedder_missing(format!("{} was not reached yet", slot.embedder.name()))),
+        Err(Some(error)) => return Some(Obstacle::embedder_missing(format!("{error}; {}", error.hint()))),
     };
     if let Some(dim) = dim.filter(|dim| *dim != identity.dim) {
         let text = format!(
@@ -131,7 +131,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
     };
     match record.map(|record| (record, slot.agreement(&record.set()))) {
         // Until the vectors of the fixed texts were compared, those that are stored may be another embedder's.
-        None | Some((_, None)) => Some(Obstacle::missing(format!("{} is being made known", identity.name))),
+        None | Some((_, None)) => Some(Obstacle::embedder_missing(format!("{} is being made known", identity.name))),
         Some((record, Some(false))) => changed(&record.name),
         Some((_, Some(true))) => None,
     }
