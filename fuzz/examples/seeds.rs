@@ -158,7 +158,7 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     for (number, op) in ops.iter().enumerate() {
         let mut input = Reader::new(op);
         let _ = (input.number()?, input.signed()?, input.number()?);
-        corpus.put("file_op", &format!("store-{number}"), &joined(input.rest(), &[]))?;
+        corpus.put("file_op", &format!("store-{number}"), &joined(input.remaining(), &[]))?;
     }
     // The target reads files 1 and 2.
     let mut bytes = disk.bytes(&path)?;

@@ -43,7 +43,7 @@ impl Folder {
 
     /// Opens the folder at a path below the root; `""` is the root. `NotFound` where one is missing; a symbolic link or
     /// a file on the way is a [`WrongType`].
-    pub fn below(root: &Path, path: &str) -> io::Result<Folder> {
+    pub fn open_at(root: &Path, path: &str) -> io::Result<Folder> {
         // One name after the other, each by the descriptor of the one before: nobody can put a link into a path that
         // was passed.
         let mut folder = Folder::root(root)?;
@@ -53,10 +53,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens the folder that a path lies in; also returns the name in it. Fails as [`Folder::below`] does.
-    pub fn above<'a>(root: &Path, path: &'a str) -> io::Result<(Folder, &'a str)> {
+    /// Opens the folder that a path lies in; also returns the name in it. Fails as [`Folder::open_at`] does.
+    pub fn open_parent<'a>(root: &Path, path: &'a str) -> io::Result<(Folder, &'a str)> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((Folder::below(root, folder)?, name))
+        Ok((Folder::open_at(root, folder)?, name))
     }
 
     /// Opens a regular file of the folder; all else is refused as a [`WrongType`] that says `path`.
@@ -102,7 +102,7 @@ impl Folder {
 
     /// Makes a folder in it, unless it is there. `AlreadyExists` where something else than a folder has the name; it
     /// wraps a [`WrongType`].
-    pub fn make(&self, name: &str, path: &str) -> io::Result<()> {
+    pub fn create(&self, name: &str, path: &str) -> io::Result<()> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(FOLDER_MODE)) {
             Err(Errno::EXIST) => match self.type_of(name)? {
                 FileType::Directory => Ok(()),

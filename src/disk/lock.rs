@@ -49,7 +49,7 @@ impl Lock {
     /// Locks the file `lock` in the folder `root`, creating it, and writes `holder` into it as its only line.
     /// [`LockError::Held`] with the other one's line where a process has it, [`LockError::Io`] where the file can't be
     /// opened, locked or written. A full disk is not an error: the line is empty then.
-    pub(super) fn take(root: &Path, holder: &str) -> Result<Self, LockError> {
+    pub(super) fn acquire(root: &Path, holder: &str) -> Result<Self, LockError> {
         let path = root.join(NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };
         let open = || Folder::root(root)?.file(NAME, NAME, OFlags::RDWR | OFlags::CREATE);

@@ -164,11 +164,11 @@ pub fn filler(number: u64) -> [u8; FILLER_BYTES] {
 
 /// Accepts the path of a file or, as `""`, the root.
 fn checked_dir(path: &str) -> io::Result<&str> {
-    if path.is_empty() { Ok(path) } else { checked(path) }
+    if path.is_empty() { Ok(path) } else { check_path(path) }
 }
 
 /// Accepts a path that cannot leave the root.
-fn checked(path: &str) -> io::Result<&str> {
+fn check_path(path: &str) -> io::Result<&str> {
     let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
     if path.split('/').any(bad) {
         return Err(io::Error::new(

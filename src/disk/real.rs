@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
-use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, checked, checked_dir, filler};
+use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, check_path, checked_dir, filler};
 
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
@@ -33,7 +33,7 @@ impl RealDisk {
     /// `holder` says who has it ("pid 123, mounted at /mnt/x") and is written to the file `lock`; the root
     /// must exist. [`LockError::Held`] names the holder when another process has the store.
     pub fn lock(&self, holder: &str) -> Result<Lock, LockError> {
-        Lock::take(&self.root, holder)
+        Lock::acquire(&self.root, holder)
     }
 
     /// Copies a file that may be growing to the same path on another disk, where it must not exist; returns its bytes.
@@ -51,7 +51,7 @@ impl RealDisk {
     }
 
     fn file(&self, path: &str, flags: OFlags) -> io::Result<File> {
-        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
+        let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
         folder.file(name, path, flags)
     }
 
@@ -74,18 +74,18 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let (folder, name) = Folder::above(&self.root, checked(from)?)?;
-        let (other, new_name) = Folder::above(&self.root, checked(to)?)?;
+        let (folder, name) = Folder::open_parent(&self.root, check_path(from)?)?;
+        let (other, new_name) = Folder::open_parent(&self.root, check_path(to)?)?;
         folder.rename(name, &other, new_name)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
+        let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
         folder.remove(name)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        let mut names = Folder::below(&self.root, checked_dir(dir)?)?.names()?;
+        let mut names = Folder::open_at(&self.root, checked_dir(dir)?)?.names()?;
         names.sort_unstable();
         Ok(names)
     }
@@ -94,16 +94,16 @@ impl Disk for RealDisk {
         if path.is_empty() {
             return make_root(&self.root);
         }
-        let (folder, name) = Folder::above(&self.root, checked(path)?)?;
-        folder.make(name, path)
+        let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
+        folder.create(name, path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        Folder::below(&self.root, checked_dir(path)?)?.sync()
+        Folder::open_at(&self.root, checked_dir(path)?)?.sync()
     }
 
     fn mode(&self, path: &str) -> io::Result<u32> {
-        let (folder, name) = Folder::above(&self.root, checked_dir(path)?)?;
+        let (folder, name) = Folder::open_parent(&self.root, checked_dir(path)?)?;
         folder.mode(name)
     }
 

@@ -24,16 +24,16 @@ pub fn name_bus_errors() {
 extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the kernel passes a siginfo of a SIGBUS, which has an address.
     let address = unsafe { (*info).si_addr() }.addr();
-    say(b"engramfs: the file ");
-    if !with_mapping(address, say) {
-        say(b"of a mapping");
+    write_stderr(b"engramfs: the file ");
+    if !with_mapping(address, write_stderr) {
+        write_stderr(b"of a mapping");
     }
-    say(b" can't be read any longer: it was cut short, or its disk fails. The server ends; check the disk, then run engramfs verify\n");
+    write_stderr(b" can't be read any longer: it was cut short, or its disk fails. The server ends; check the disk, then run engramfs verify\n");
     // SAFETY: raise is async-signal-safe. It ends the process as soon as the handler has returned.
     unsafe { libc::raise(signal) };
 }
 
-fn say(text: &[u8]) {
+fn write_stderr(text: &[u8]) {
     // SAFETY: write is async-signal-safe, and the bytes are there for as long as the call. There is nobody to tell a failure.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }

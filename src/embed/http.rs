@@ -146,20 +146,20 @@ impl Embedder for HttpEmbedder {
     }
 
     fn embed(&self, _: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let deadline = Deadline::after(limit);
+        let deadline = Deadline::from_now(limit);
         let mut vectors = Vec::with_capacity(texts.len());
         for some in texts.chunks(BATCH_TEXTS) {
             let mut made = 0;
             loop {
                 // One deadline for all batches and retries; once it has passed, the last request ends at once as timed
                 // out.
-                match self.request(some, deadline.left().max(Duration::from_millis(1))) {
+                match self.request(some, deadline.remaining().max(Duration::from_millis(1))) {
                     Ok(found) => break vectors.extend(found),
                     Err(RequestFailure::Lasting(error)) => return Err(error),
                     Err(RequestFailure::Passing(error, wait)) => {
                         let pause = wait.unwrap_or(BACKOFF * 2u32.pow(made)).min(BACKOFF_MAX);
                         // A pause that lasts until the deadline would leave no time for the request after it.
-                        if made == RETRIES || deadline.left() <= pause {
+                        if made == RETRIES || deadline.remaining() <= pause {
                             return Err(error);
                         }
                         std::thread::sleep(pause);

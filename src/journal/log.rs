@@ -96,14 +96,14 @@ impl Journal {
     /// For a new store: a file that has its name is taken for one that was never begun, and replaced. Fails with
     /// `JournalError::Io`; the file is removed again then.
     pub fn create(disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
-        Journal::make(disk, 1)
+        Journal::create_numbered(disk, 1)
     }
 
     /// Makes the file that follows another one, empty and durable, for [`Journal::begin`].
     ///
     /// Both files may be appended to until then; where it fails the new one is removed.
     pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
-        let mut next = Journal::make(disk, before.number + 1)?;
+        let mut next = Journal::create_numbered(disk, before.number + 1)?;
         // What is before it may not be on the device yet; `secure_before` raises this.
         next.flush.get_mut().flushed_to = 0;
         next.previous = Mutex::new(Some(before.clone()));
@@ -118,7 +118,7 @@ impl Journal {
         }
     }
 
-    fn make(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
+    fn create_numbered(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
         let path = Journal::path_of(number);
         let make = || {
             let file = match disk.create(&path) {

@@ -38,7 +38,7 @@ impl SharedFields {
 
     /// Appends all but the key, which a chunk has once for all its entries.
     pub(super) fn write(&self, out: &mut Writer) {
-        out.text(&self.branch).number(self.branch_id).maybe_text(self.parent.as_deref()).number(self.parent_id);
+        out.text(&self.branch).number(self.branch_id).optional_text(self.parent.as_deref()).number(self.parent_id);
         self.labels.iter().fold(&mut *out, |out, label| out.text(label));
         out.number(u64::from(self.uid)).hash(&self.base);
     }
@@ -48,7 +48,7 @@ impl SharedFields {
         Ok(SharedFields {
             branch: input.text()?.into(),
             branch_id: input.number()?,
-            parent: input.maybe_text()?.map(Arc::from),
+            parent: input.optional_text()?.map(Arc::from),
             parent_id: input.number()?,
             labels: [input.text()?.into(), input.text()?.into(), input.text()?.into()],
             uid: u32::try_from(input.number()?).map_err(|_| CodecError::Number)?,

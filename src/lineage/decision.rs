@@ -163,7 +163,7 @@ impl Decision {
         }
         out.byte(side_code(self.decision) | WITH_DETAILS).number(self.lost.len() as u64);
         self.lost.iter().for_each(|part| part.write(out, form));
-        out.number(self.lost_more).maybe_text(self.note.as_deref()).maybe_text(self.kept_as.as_deref());
+        out.number(self.lost_more).optional_text(self.note.as_deref()).optional_text(self.kept_as.as_deref());
     }
 
     /// Takes the text of all lines away that the merge did not keep; returns whether there was some.
@@ -190,8 +190,8 @@ impl Decision {
             return Ok(plain);
         }
         let lost = (0..input.length()?).map(|_| LostPart::read(input)).collect::<Result<_, _>>()?;
-        let (lost_more, note) = (input.number()?, input.maybe_text()?.map(Arc::from));
-        let kept_as = input.maybe_text()?.map(Arc::from);
+        let (lost_more, note) = (input.number()?, input.optional_text()?.map(Arc::from));
+        let kept_as = input.optional_text()?.map(Arc::from);
         let whole = Decision { lost, lost_more, note, kept_as, ..plain };
         // A decision without details has a form of its own. Taking this one as well would let two byte strings mean one
         // decision, and so give it two hashes.

@@ -146,7 +146,7 @@ impl Entry {
     fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.seq).byte(self.op.code()).text(&self.branch).number(self.branch_id);
-        out.maybe_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
+        out.optional_text(self.parent.as_deref()).number(self.parent_id).signed(self.time.0);
         out.text(&self.agent).text(&self.session).text(&self.task).number(u64::from(self.uid));
         out.hash(&self.base).hash(&self.head);
         out.number(self.counts.put).number(self.counts.deleted).number(self.counts.files);
@@ -169,9 +169,9 @@ impl Entry {
 impl Detail {
     /// Appends its part of an entry's bytes: as they are hashed, or as they are stored.
     pub(super) fn write(&self, out: &mut Writer, form: EntryForm) {
-        out.maybe_text(self.label.as_deref())
-            .maybe_text(self.text.as_deref())
-            .maybe_text(self.strategy.map(Strategy::name));
+        out.optional_text(self.label.as_deref())
+            .optional_text(self.text.as_deref())
+            .optional_text(self.strategy.map(Strategy::name));
         out.number(self.conflicts.len() as u64);
         self.conflicts.iter().for_each(|conflict| conflict.write(out, form));
         let has = |part: bool, flag: u8| if part { flag } else { 0 };
@@ -189,9 +189,9 @@ impl Detail {
     /// Reads the stored form back; [`CodecError::Code`] for a part that this version does not know,
     /// [`CodecError::Text`] for another strategy.
     pub(super) fn read(input: &mut Reader<'_>) -> Result<Detail, CodecError> {
-        let label = input.maybe_text()?.map(Arc::from);
-        let text = input.maybe_text()?.map(Arc::from);
-        let strategy = input.maybe_text()?.map(str::parse).transpose().map_err(|_| CodecError::Text)?;
+        let label = input.optional_text()?.map(Arc::from);
+        let text = input.optional_text()?.map(Arc::from);
+        let strategy = input.optional_text()?.map(str::parse).transpose().map_err(|_| CodecError::Text)?;
         let count = input.length()?;
         let conflicts = (0..count).map(|_| Decision::read(input)).collect::<Result<_, _>>()?;
         let has = input.byte()?;

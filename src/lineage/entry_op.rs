@@ -95,12 +95,12 @@ impl OpFacts {
         OpFacts { label_key, ..self }
     }
 
-    const fn told(self) -> OpFacts {
+    const fn tells_parent(self) -> OpFacts {
         OpFacts { tells_parent: true, ..self }
     }
 
-    const fn told_without_head(self) -> OpFacts {
-        OpFacts { hides_head: true, ..self.told() }
+    const fn tells_parent_without_head(self) -> OpFacts {
+        OpFacts { hides_head: true, ..self.tells_parent() }
     }
 }
 
@@ -108,19 +108,19 @@ impl EntryOp {
     const fn facts(self) -> OpFacts {
         match self {
             EntryOp::Root => OpFacts::new("root"),
-            EntryOp::Fork => OpFacts::new("fork").told(),
+            EntryOp::Fork => OpFacts::new("fork").tells_parent(),
             EntryOp::Commit => OpFacts::new("commit"),
             EntryOp::Checkpoint => OpFacts::new("checkpoint"),
             EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint"),
             EntryOp::Rollback => OpFacts::new("rollback"),
             EntryOp::Pull => OpFacts::new("pull"),
-            EntryOp::Promote => OpFacts::new("promote").told(),
-            EntryOp::Merge => OpFacts::new("merge").told(),
-            EntryOp::Discard => OpFacts::new("discard").told_without_head(),
-            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").told_without_head(),
+            EntryOp::Promote => OpFacts::new("promote").tells_parent(),
+            EntryOp::Merge => OpFacts::new("merge").tells_parent(),
+            EntryOp::Discard => OpFacts::new("discard").tells_parent_without_head(),
+            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").tells_parent_without_head(),
             EntryOp::Config => OpFacts::new("config").label("setting"),
             EntryOp::Resolve => OpFacts::new("resolve").label("id"),
-            EntryOp::Refuse => OpFacts::new("refuse").told_without_head(),
+            EntryOp::Refuse => OpFacts::new("refuse").tells_parent_without_head(),
             EntryOp::User => OpFacts::new("user"),
             EntryOp::Files => OpFacts::new("files"),
             EntryOp::Clock => OpFacts::new("clock"),
@@ -133,11 +133,11 @@ impl EntryOp {
             EntryOp::Import => OpFacts::new("import").label("imported"),
             EntryOp::Append => OpFacts::new("append"),
             EntryOp::ArchiveLog => OpFacts::new("archive_log").label("last_archived"),
-            EntryOp::LeaseLost => OpFacts::new("lease_lost").told_without_head(),
+            EntryOp::LeaseLost => OpFacts::new("lease_lost").tells_parent_without_head(),
             EntryOp::FreeAgent => OpFacts::new("free_agent").label("agent_name"),
             EntryOp::BarAgent => OpFacts::new("bar_agent").label("agent_name"),
-            EntryOp::Propose => OpFacts::new("propose").told_without_head(),
-            EntryOp::Withdraw => OpFacts::new("withdraw").told_without_head(),
+            EntryOp::Propose => OpFacts::new("propose").tells_parent_without_head(),
+            EntryOp::Withdraw => OpFacts::new("withdraw").tells_parent_without_head(),
             EntryOp::Approve => OpFacts::new("approve").label("proposal"),
             EntryOp::Reject => OpFacts::new("reject").label("proposal"),
         }

@@ -46,7 +46,7 @@ impl KeyError {
 ///
 /// let key = Key::from_seed(&[0xab; 32]);
 /// let signature = key.sign(&Hash([1; 32]));
-/// let public = PublicKey::parse(key.public().to_text().as_bytes())?;
+/// let public = PublicKey::parse(key.public_key().to_text().as_bytes())?;
 /// assert!(public.verifies(&Hash([1; 32]), &signature));
 /// assert!(!public.verifies(&Hash([2; 32]), &signature));
 ///
@@ -75,7 +75,7 @@ impl Key {
     }
 
     /// Returns the public half, which the file `key.pub` holds.
-    pub fn public(&self) -> PublicKey {
+    pub fn public_key(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }
 
@@ -151,9 +151,9 @@ mod tests {
         let key = Key::from_seed(&[1; 32]);
         let hash = Hash::digest(&Context::new("test"), b"entry");
         let signature = key.sign(&hash);
-        assert!(key.public().verifies(&hash, &signature));
-        assert!(!key.public().verifies(&Hash::digest(&Context::new("test"), b"other"), &signature));
-        assert!(!Key::from_seed(&[2; 32]).public().verifies(&hash, &signature));
+        assert!(key.public_key().verifies(&hash, &signature));
+        assert!(!key.public_key().verifies(&Hash::digest(&Context::new("test"), b"other"), &signature));
+        assert!(!Key::from_seed(&[2; 32]).public_key().verifies(&hash, &signature));
     }
 
     #[test]
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn keys_read_back_from_their_files() {
         let key = Key::from_seed(&[3; 32]);
-        assert_eq!(Key::parse(key.to_text().as_bytes()).unwrap().public(), key.public());
-        assert_eq!(PublicKey::parse(key.public().to_text().as_bytes()).unwrap(), key.public());
+        assert_eq!(Key::parse(key.to_text().as_bytes()).unwrap().public_key(), key.public_key());
+        assert_eq!(PublicKey::parse(key.public_key().to_text().as_bytes()).unwrap(), key.public_key());
         assert!(PublicKey::parse(&[b'0'; 65]).is_err());
     }
 }

@@ -31,10 +31,10 @@
 //!     detail: Detail::default(),
 //!     log_record: Hash::ZERO,
 //!     prev: Hash::ZERO,
-//!     key: key.public().hash(),
+//!     key: key.public_key().hash(),
 //! };
 //! let mut signed = SignedEntry::sign(entry, &key);
-//! let public = PublicKey::parse(key.public().to_text().as_bytes())?;
+//! let public = PublicKey::parse(key.public_key().to_text().as_bytes())?;
 //! assert!(signed.verifies(&public));
 //! signed.entry.uid = 0;
 //! assert!(!signed.verifies(&public));

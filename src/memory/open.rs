@@ -207,7 +207,7 @@ static HOLDER_CONTEXT: Context = Context::new("engramfs 2026 lock holder v1");
 
 /// Returns what the file `lock` holds: who has the store, and a check of it.
 fn signed_holder(holder: &str) -> String {
-    format!("{holder} #{}", Hash::digest(&HOLDER_CONTEXT, holder.as_bytes()).short())
+    format!("{holder} #{}", Hash::digest(&HOLDER_CONTEXT, holder.as_bytes()).short_hex())
 }
 
 /// Returns whether the text of the file `lock` is empty or what a holder wrote.
@@ -300,7 +300,7 @@ fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         put(&**disk, "format", FORMAT.as_bytes())?;
         put(&**disk, "key", key.to_text().as_bytes())?;
-        put(&**disk, "key.pub", key.public().to_text().as_bytes())?;
+        put(&**disk, "key.pub", key.public_key().to_text().as_bytes())?;
         disk.make_dir("journal")?;
         disk.make_dir(segment::FOLDER)?;
         if disk.list("journal")?.iter().any(|name| Journal::path_of(1).ends_with(name.as_str())) {
@@ -356,7 +356,7 @@ pub(super) fn read_keys(disk: &dyn Disk) -> Result<(Key, PublicKey), Error> {
     }
     let key = Key::parse(&key)?;
     let public = PublicKey::parse(&read_file(disk, "key.pub")?)?;
-    if key.public() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
+    if key.public_key() == public { Ok((key, public)) } else { Err(crate::lineage::KeyError::Mismatch.into()) }
 }
 
 /// Reads a command; kind `Damaged`, with the number of the entry, where it holds none.

@@ -73,7 +73,7 @@ impl Action {
     /// and is unsealed under its new id. Fails where the version can't be read or is damaged.
     pub fn kept_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
-        let version = Row::Unsealed(Arc::new(row.version()?.renamed(id.clone())));
+        let version = Row::Unsealed(Arc::new(row.version()?.with_id(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
     }
 

@@ -131,14 +131,14 @@ impl BlobStore {
         for name in names.iter().filter(|name| !is_named(name, &live)) {
             let path = format!("{}/{name}", self.folder);
             // A draft that has been listed may have its name by now, or be dropped.
-            let Some(bytes) = if_there(self.disk.open(&path).and_then(|file| file.len()))? else { continue };
+            let Some(bytes) = none_if_missing(self.disk.open(&path).and_then(|file| file.len()))? else { continue };
             // Under the lock: nobody gives the name again between the look and the removal.
             let fresh = self.fresh.lock();
             let is_draft = name.strip_prefix(DRAFT).and_then(|number| number.parse().ok());
             if is_draft.is_some_and(|number| fresh.drafts.contains(&number)) || is_named(name, &fresh.names) {
                 continue;
             }
-            if if_there(self.disk.remove(&path))?.is_some() {
+            if none_if_missing(self.disk.remove(&path))?.is_some() {
                 freed += bytes;
             }
         }
@@ -165,7 +165,7 @@ impl BlobStore {
 }
 
 /// Returns none where the file is not there.
-fn if_there<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+fn none_if_missing<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         outcome => outcome.map(Some),

@@ -69,7 +69,7 @@ impl Writer {
     }
 
     /// Appends a byte that tells whether a text follows, and the text.
-    pub fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
+    pub fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
         match value {
             None => self.byte(0),
             Some(text) => self.byte(1).text(text),
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a text that may be absent. [`CodecError::Code`] where the byte before it is neither 0 nor 1.
-    pub fn maybe_text(&mut self) -> Result<Option<&'a str>, CodecError> {
+    pub fn optional_text(&mut self) -> Result<Option<&'a str>, CodecError> {
         match self.byte()? {
             0 => Ok(None),
             1 => self.text().map(Some),
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the bytes that were not read yet.
-    pub fn rest(&self) -> &'a [u8] {
+    pub fn remaining(&self) -> &'a [u8] {
         self.0
     }
 
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn everything_reads_back_in_order() {
         let mut out = Writer::new();
-        out.number(0).number(127).number(128).number(u64::MAX).signed(-5).text("héllo").maybe_text(None);
-        out.maybe_text(Some("x")).hash(&Hash([7; 32])).byte(9);
+        out.number(0).number(127).number(128).number(u64::MAX).signed(-5).text("héllo").optional_text(None);
+        out.optional_text(Some("x")).hash(&Hash([7; 32])).byte(9);
         let bytes = out.finish();
         let mut input = Reader::new(&bytes);
         assert_eq!(input.number().unwrap(), 0);
@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(input.number().unwrap(), u64::MAX);
         assert_eq!(input.signed().unwrap(), -5);
         assert_eq!(input.text().unwrap(), "héllo");
-        assert_eq!(input.maybe_text().unwrap(), None);
-        assert_eq!(input.maybe_text().unwrap(), Some("x"));
+        assert_eq!(input.optional_text().unwrap(), None);
+        assert_eq!(input.optional_text().unwrap(), Some("x"));
         assert_eq!(input.hash().unwrap(), Hash([7; 32]));
         assert_eq!(input.byte().unwrap(), 9);
         assert!(input.is_empty());
@@ -235,6 +235,6 @@ mod tests {
         assert_eq!(Reader::new(&[0xff; 11]).number(), Err(CodecError::Number));
         assert_eq!(Reader::new(&[5, 1]).bytes(), Err(CodecError::Short));
         assert_eq!(Reader::new(&[1, 0xff]).text(), Err(CodecError::Text));
-        assert_eq!(Reader::new(&[2]).maybe_text(), Err(CodecError::Code(2)));
+        assert_eq!(Reader::new(&[2]).optional_text(), Err(CodecError::Code(2)));
     }
 }

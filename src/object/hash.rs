@@ -50,7 +50,7 @@ impl Hash {
     }
 
     /// Returns the first 12 hex digits, for messages.
-    pub fn short(&self) -> String {
+    pub fn short_hex(&self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
@@ -63,7 +63,7 @@ impl fmt::Display for Hash {
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hash({})", self.short())
+        write!(f, "Hash({})", self.short_hex())
     }
 }
 

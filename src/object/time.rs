@@ -8,7 +8,7 @@ pub struct Time(pub i64);
 
 impl Time {
     /// Returns the moment `nanos` nanoseconds later, or the last one there is.
-    pub fn after(self, nanos: i64) -> Time {
+    pub fn plus_nanos(self, nanos: i64) -> Time {
         Time(self.0.saturating_add(nanos))
     }
 }

@@ -25,7 +25,7 @@
 //! let fields: serde_json::Value = serde_json::from_slice(&document)?;
 //! assert_eq!(fields["text"], "green tea");
 //! assert_eq!(document_bytes(version.json_bytes, false, None), document.len() as u64, "stat renders nothing");
-//! assert_ne!(version.renamed("coffee".into()).hash, version.hash, "the hash covers the id");
+//! assert_ne!(version.with_id("coffee".into()).hash, version.hash, "the hash covers the id");
 //! # Ok(())
 //! # }
 //! ```

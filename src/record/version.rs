@@ -143,7 +143,7 @@ impl Version {
     }
 
     /// Returns the same content by the same author as another record.
-    pub fn renamed(&self, id: Arc<str>) -> Version {
+    pub fn with_id(&self, id: Arc<str>) -> Version {
         Version::new(id, self.content.clone(), self.provenance.clone())
     }
 

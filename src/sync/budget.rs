@@ -130,7 +130,7 @@ impl Budget {
         Ok(reservation)
     }
 
-    fn take(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
+    fn charge(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
         // Before the lock is taken, as measuring the process may take long.
         self.admit(bytes)?;
         let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.share());
@@ -154,7 +154,7 @@ impl Budget {
         Ok(())
     }
 
-    fn give_back(&self, uid: u32, bytes: u64) {
+    fn release(&self, uid: u32, bytes: u64) {
         let mut held = self.held.lock();
         held.total_bytes -= bytes;
         if let Some(own) = held.bytes_by_user.get_mut(&uid) {
@@ -192,8 +192,8 @@ impl Reservation {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return Ok(()),
             // `bytes` follows only where this succeeds, so that what is dropped gives back what was taken.
-            Some(more) => self.budget.take(self.uid, more)?,
-            None => self.budget.give_back(self.uid, self.bytes - bytes),
+            Some(more) => self.budget.charge(self.uid, more)?,
+            None => self.budget.release(self.uid, self.bytes - bytes),
         }
         self.bytes = bytes;
         Ok(())
@@ -232,7 +232,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.uid, self.bytes);
+        self.budget.release(self.uid, self.bytes);
     }
 }
 

@@ -9,12 +9,12 @@ pub struct Deadline(Instant);
 
 impl Deadline {
     /// Returns the moment that long from now.
-    pub fn after(time: Duration) -> Deadline {
+    pub fn from_now(time: Duration) -> Deadline {
         Deadline(Instant::now() + time)
     }
 
     /// Returns the time that is left; zero once it is over.
-    pub fn left(&self) -> Duration {
+    pub fn remaining(&self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }

@@ -67,7 +67,7 @@ impl PoolState {
         Some((uid, job))
     }
 
-    fn done(&mut self, uid: u32) {
+    fn finish(&mut self, uid: u32) {
         if let Some(running) = self.running.get_mut(&uid) {
             *running -= 1;
             if *running == 0 {
@@ -108,7 +108,7 @@ impl Pool {
         state.threads += 1;
         drop(state);
         let shared = self.0.clone();
-        let spawned = thread::Builder::new().name(self.0.name.to_owned()).spawn(move || shared.live());
+        let spawned = thread::Builder::new().name(self.0.name.to_owned()).spawn(move || shared.run_jobs());
         if let Err(error) = spawned {
             self.0.without_thread(&error);
         }
@@ -128,7 +128,7 @@ impl PoolShared {
     }
 
     /// The life of a thread: jobs, until too many are idle.
-    fn live(&self) {
+    fn run_jobs(&self) {
         let mut state = self.state.lock();
         loop {
             while let Some((uid, job)) = state.take(self.most_of_one_user()) {
@@ -140,7 +140,7 @@ impl PoolShared {
                     log::error!("a job of the pool '{}' panicked", self.name);
                 }
                 state = self.state.lock();
-                state.done(uid);
+                state.finish(uid);
             }
             // Asked with the lock held that `run` takes: a job that comes now finds this thread idle, or counts it as
             // gone.
@@ -173,7 +173,7 @@ impl PoolShared {
         drop(state);
         if let Some((uid, job)) = next {
             job();
-            self.state.lock().done(uid);
+            self.state.lock().finish(uid);
         }
     }
 }

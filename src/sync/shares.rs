@@ -92,11 +92,11 @@ impl Share {
         if self.since.lock().elapsed() < SLICE {
             return;
         }
-        self.let_others();
+        self.yield_turn();
         *self.since.lock() = Instant::now();
     }
 
-    fn let_others(&self) {
+    fn yield_turn(&self) {
         let mut lanes = self.shares.lanes.lock();
         if lanes.get(&self.uid).is_some_and(Lane::has_waiting) {
             self.shares.leave(&mut lanes, self.uid);

@@ -126,7 +126,7 @@ impl TreePatch {
 
 impl TreeChange {
     fn read(input: &mut Reader<'_>) -> Result<TreeChange, CodecError> {
-        Ok(match input.rest().first() {
+        Ok(match input.remaining().first() {
             Some(&code::GRAFT) => {
                 input.byte()?;
                 TreeChange::Graft { from: input.number()?, parent: input.number()?, name: read_name(input)? }

@@ -108,7 +108,7 @@ impl SimulatedFile {
         for change in &self.unsynced {
             match change {
                 UnsyncedChange::Write { offset, bytes } => outcome.apply(target, *offset, bytes),
-                UnsyncedChange::SetLen(len) if outcome.keeps() => target.resize(*len, 0),
+                UnsyncedChange::SetLen(len) if outcome.survives() => target.resize(*len, 0),
                 UnsyncedChange::SetLen(_) => {}
             }
         }

@@ -26,7 +26,7 @@ impl CutOutcome {
     /// Returns a cut of which chance decides.
     pub(super) fn seeded(seed: u64) -> Self {
         let mut random = SplitMix64(seed);
-        let lean = random.below(4);
+        let lean = random.next_below(4);
         Self::Chance { random, lean }
     }
 
@@ -35,16 +35,16 @@ impl CutOutcome {
         match self {
             Self::Nothing => 0,
             Self::Everything => count,
-            Self::Chance { random, .. } => random.below(count as u64 + 1) as usize,
+            Self::Chance { random, .. } => random.next_below(count as u64 + 1) as usize,
         }
     }
 
     /// Returns whether a change that cannot be torn survives.
-    pub(super) fn keeps(&mut self) -> bool {
+    pub(super) fn survives(&mut self) -> bool {
         match self {
             Self::Nothing => false,
             Self::Everything => true,
-            Self::Chance { random, lean } => random.below(4) < *lean || random.coin(),
+            Self::Chance { random, lean } => random.next_below(4) < *lean || random.next_bool(),
         }
     }
 
@@ -54,10 +54,10 @@ impl CutOutcome {
             Self::Nothing => {}
             Self::Everything => overwrite(target, offset, bytes),
             Self::Chance { random, lean } => {
-                if random.below(4) < *lean {
+                if random.next_below(4) < *lean {
                     overwrite(target, offset, bytes);
-                } else if random.coin() {
-                    tear(random, target, offset, bytes);
+                } else if random.next_bool() {
+                    write_torn(random, target, offset, bytes);
                 }
             }
         }
@@ -65,17 +65,17 @@ impl CutOutcome {
 }
 
 /// Writes only some sectors of `bytes`: the first few, or any.
-fn tear(random: &mut SplitMix64, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+fn write_torn(random: &mut SplitMix64, target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let sectors: Vec<_> = sectors(offset, bytes.len()).collect();
-    let in_order = random.coin();
-    let first = random.below(sectors.len() as u64 + 1) as usize;
+    let in_order = random.next_bool();
+    let first = random.next_below(sectors.len() as u64 + 1) as usize;
     // A file system may log the new length before the data arrive; the gap then reads as zeros.
     let end = offset + bytes.len();
-    if random.coin() && target.len() < end {
+    if random.next_bool() && target.len() < end {
         target.resize(end, 0);
     }
     for (number, sector) in sectors.into_iter().enumerate() {
-        if if in_order { number < first } else { random.coin() } {
+        if if in_order { number < first } else { random.next_bool() } {
             overwrite(target, sector.start, &bytes[sector.start - offset..sector.end - offset]);
         }
     }
@@ -101,12 +101,12 @@ impl SplitMix64 {
     }
 
     /// Returns a number below `bound`, which is never 0; the bias of the remainder does not matter here.
-    fn below(&mut self, bound: u64) -> u64 {
+    fn next_below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    fn coin(&mut self) -> bool {
-        self.below(2) == 1
+    fn next_bool(&mut self) -> bool {
+        self.next_below(2) == 1
     }
 }
 

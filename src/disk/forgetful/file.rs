@@ -71,7 +71,7 @@ impl ForgetfulFile {
     fn fits(&self, offset: u64, count: u64) -> usize {
         let names = self.disk.read();
         let length = guard(&self.node).live().len() as u64;
-        let Some(left) = self.disk.space.left(&names) else { return count as usize };
+        let Some(left) = self.disk.space.free_bytes(&names) else { return count as usize };
         let room = left.saturating_add(blocks(length));
         count.min(room.saturating_sub(offset)) as usize
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
-use super::{Disk, DiskFile, DiskSpace, checked, checked_dir};
+use super::{Disk, DiskFile, DiskSpace, check_path, checked_dir};
 use content::SimulatedFile;
 use cut::CutOutcome;
 use file::{ForgetfulFile, ForgetfulShared, guard};
@@ -120,7 +120,7 @@ impl ForgetfulDisk {
     /// `InvalidInput` for a path that no [`Disk`] takes.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
         let node = Arc::new(Mutex::new(SimulatedFile::synced(bytes)));
-        self.shared.write().insert_durable(checked(path)?, node)
+        self.shared.write().insert_durable(check_path(path)?, node)
     }
 
     fn cut(&self, mut outcome: CutOutcome) -> Self {
@@ -134,7 +134,11 @@ impl ForgetfulDisk {
         }
         let names = RwLock::new(Names::synced(entries));
         Self {
-            shared: Arc::new(ForgetfulShared { names, space: self.shared.space.like(), ..ForgetfulShared::default() }),
+            shared: Arc::new(ForgetfulShared {
+                names,
+                space: self.shared.space.with_same_limit(),
+                ..ForgetfulShared::default()
+            }),
         }
     }
 
@@ -151,30 +155,30 @@ impl Disk for ForgetfulDisk {
         let entry = SimulatedEntry::File(Arc::clone(&node));
         let mut names = self.shared.write();
         self.shared.space.admit_file(&names)?;
-        names.create(checked(path)?, entry)?;
+        names.create(check_path(path)?, entry)?;
         drop(names);
         Ok(self.handle(&node, true))
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(self.handle(self.shared.read().file(checked(path)?)?, false))
+        Ok(self.handle(self.shared.read().file(check_path(path)?)?, false))
     }
 
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(self.handle(self.shared.read().file(checked(path)?)?, true))
+        Ok(self.handle(self.shared.read().file(check_path(path)?)?, true))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut names = self.shared.write();
-        let replaced = names.file(checked(to)?).cloned();
-        names.rename(checked(from)?, to)?;
+        let replaced = names.file(check_path(to)?).cloned();
+        names.rename(check_path(from)?, to)?;
         self.shared.space.unname(replaced.ok());
         Ok(())
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
         let mut names = self.shared.write();
-        let removed = names.file(checked(path)?).cloned();
+        let removed = names.file(check_path(path)?).cloned();
         names.remove(path)?;
         self.shared.space.unname(removed.ok());
         Ok(())

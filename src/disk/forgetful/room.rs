@@ -43,7 +43,7 @@ impl SimulatedSpace {
     }
 
     /// Returns the room of a disk of the same size.
-    pub(super) fn like(&self) -> SimulatedSpace {
+    pub(super) fn with_same_limit(&self) -> SimulatedSpace {
         SimulatedSpace { limit: Mutex::new(*guard(&self.limit)), unlinked: Mutex::default() }
     }
 
@@ -64,7 +64,7 @@ impl SimulatedSpace {
     }
 
     /// Returns how many bytes are free on a disk with a limit.
-    pub(super) fn left(&self, names: &Names) -> Option<u64> {
+    pub(super) fn free_bytes(&self, names: &Names) -> Option<u64> {
         self.is_limited().then(|| self.space(names).free_bytes)
     }
 

@@ -78,10 +78,10 @@ impl Embedder for ModelEmbedder {
     }
 
     fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let (deadline, mut vectors) = (Deadline::after(limit), Vec::with_capacity(texts.len()));
+        let (deadline, mut vectors) = (Deadline::from_now(limit), Vec::with_capacity(texts.len()));
         let prefix = &self.prefixes[usize::from(kind == TextKind::Document)];
         for some in texts.chunks(BATCH_TEXTS) {
-            if deadline.left().is_zero() {
+            if deadline.remaining().is_zero() {
                 return Err(EmbedError::TimedOut(limit.as_millis() as u64));
             }
             let sequences =

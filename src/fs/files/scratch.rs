@@ -85,7 +85,7 @@ impl Scratch {
             Some(session) => {
                 // Later than the session before even where the clock was set back, as this time tells their handles
                 // apart.
-                let since = now.max(held.since.after(1));
+                let since = now.max(held.since.plus_nanos(1));
                 let counted = held.content.lock().reservation.empty_for_same_user();
                 all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
             }

@@ -58,7 +58,7 @@ fn the_format_says_which_operations_there_are() {
 
 /// Two entries, the second of another branch and linked to the first.
 fn chain(key: &Key) -> [SignedEntry; 2] {
-    let public = key.public().hash();
+    let public = key.public_key().hash();
     let first = SignedEntry::sign(Entry { key: public, ..entry() }, key);
     let second = Entry { seq: 8, prev: first.hash, key: public, branch: "main/y".into(), branch_id: 6, ..entry() };
     [first, SignedEntry::sign(second, key)]
@@ -84,13 +84,13 @@ fn a_chunk_of_entries_reads_back() {
 fn every_flipped_byte_breaks_a_signature_or_the_form() {
     let key = Key::from_seed(&[9; 32]);
     let entries = chain(&key);
-    assert!(entries.iter().all(|signed| signed.verifies(&key.public())));
+    assert!(entries.iter().all(|signed| signed.verifies(&key.public_key())));
     let good = chunk_of(&entries);
     for at in 0..good.len() {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
         if let Ok(read) = read_entry_chunk(&bytes, 7) {
-            let verifies = read.len() == 2 && read.iter().all(|signed| signed.verifies(&key.public()));
+            let verifies = read.len() == 2 && read.iter().all(|signed| signed.verifies(&key.public_key()));
             assert!(!verifies, "byte {at}");
         }
     }

@@ -57,7 +57,7 @@ impl Revision {
     pub fn time(&self, now: Time) -> Option<Time> {
         match self.point? {
             RevisionPoint::At(time) => Some(time),
-            RevisionPoint::Before(age) => Some(now.after(age.saturating_neg())),
+            RevisionPoint::Before(age) => Some(now.plus_nanos(age.saturating_neg())),
             RevisionPoint::Number(_) | RevisionPoint::Entry(_) => None,
         }
     }

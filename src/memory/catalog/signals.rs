@@ -99,7 +99,7 @@ impl Signal {
     /// Returns when its time is over, counted from its last write; none without a time, and for a lease's.
     pub fn end(&self) -> Option<Time> {
         match self.lifetime {
-            SignalLifetime::For(nanos) => Some(self.written.after(nanos)),
+            SignalLifetime::For(nanos) => Some(self.written.plus_nanos(nanos)),
             SignalLifetime::Unlimited | SignalLifetime::Lease(_) => None,
         }
     }

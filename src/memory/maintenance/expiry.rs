@@ -130,7 +130,7 @@ impl Memory {
         let now = self.now();
         {
             let mut last = self.maintenance.expiry.last_sweep.lock();
-            let next = last.after(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX));
+            let next = last.plus_nanos(i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX));
             // A clock that was ahead and is right again is before the last sweep, perhaps by years.
             if (*last..next).contains(&now) {
                 return Ok(());
@@ -225,8 +225,9 @@ impl Memory {
             let directory = tree.path(parent).unwrap_or_default();
             let path =
                 if directory.is_empty() { wanted.to_vec() } else { [&directory[..], b"/", &wanted[..]].concat() };
-            let end =
-                |node: &FileNode| branch.settings.rules().rule_for(&path).ttl_nanos.map(|ttl| node.written.after(ttl));
+            let end = |node: &FileNode| {
+                branch.settings.rules().rule_for(&path).ttl_nanos.map(|ttl| node.written.plus_nanos(ttl))
+            };
             let is_due = tree.node(inode).is_ok_and(|node| end(node).is_some_and(|end| end <= now));
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
@@ -262,7 +263,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
                 continue;
             }
             let Some(ttl) = rules.rule_for(&below).ttl_nanos else { continue };
-            let end = node.written.after(ttl);
+            let end = node.written.plus_nanos(ttl);
             if end <= now {
                 found.push(Expired { parent: directory, name: name.clone(), inode });
             } else {

@@ -138,7 +138,7 @@ impl Memory {
             && !self.is_read_only()
         {
             log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
-            self.maintenance.signal_expiry.retry(lost, self.now().after(RETRY_DELAY_NANOS));
+            self.maintenance.signal_expiry.retry(lost, self.now().plus_nanos(RETRY_DELAY_NANOS));
         }
     }
 

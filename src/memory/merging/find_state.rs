@@ -53,7 +53,7 @@ impl Memory {
             RevisionPoint::At(time) => search.until(time, self.now())?,
             RevisionPoint::Before(age) => {
                 let now = self.now();
-                search.until(now.after(age.saturating_neg()), now)?
+                search.until(now.plus_nanos(age.saturating_neg()), now)?
             }
         };
         match found {

@@ -54,7 +54,7 @@ impl PlanJob {
         let plan = self.plan.lock();
         let plan = match deadline {
             None => self.done.wait_while(plan, |plan| plan.is_none()),
-            Some(deadline) => self.done.wait_timeout_while(plan, deadline.left(), |plan| plan.is_none()).0,
+            Some(deadline) => self.done.wait_timeout_while(plan, deadline.remaining(), |plan| plan.is_none()).0,
         };
         plan.clone()
     }
@@ -191,7 +191,7 @@ impl Memory {
             // The caller may have stopped waiting.
             let _ = tell.send(resolved);
         });
-        match told.recv_timeout(deadline.left()) {
+        match told.recv_timeout(deadline.remaining()) {
             Ok(resolved) => resolved,
             Err(RecvTimeoutError::Timeout) => Err(planning_timeout()),
             Err(RecvTimeoutError::Disconnected) => Err(Error::Internal("resolving a conflict")),

@@ -156,7 +156,7 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
             // What breaks off goes on in the next part.
             let Ok(frame) = input.bytes() else { break };
             edits.push(read(&mut Reader::new(frame))?);
-            used = buffer.len() - input.rest().len();
+            used = buffer.len() - input.remaining().len();
         }
         buffer.drain(..used);
     }
@@ -170,13 +170,14 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
 fn write(edit: &RecordEdit, out: &mut Writer) {
     match edit {
         RecordEdit::Put { id, input } => {
-            out.byte(0).text(id).maybe_text(input.text.as_deref()).text(&input.metadata);
+            out.byte(0).text(id).optional_text(input.text.as_deref()).text(&input.metadata);
             write_vector(input.vector.as_deref(), out);
         }
         RecordEdit::Correct { id, patch, line } => {
             out.byte(3).text(id).number(*line as u64).byte(u8::from(patch.replaces));
-            out.byte(patch.vector_stale.map_or(2, u8::from)).maybe_text(patch.metadata.as_deref());
-            out.byte(u8::from(patch.text.is_some())).maybe_text(patch.text.iter().flatten().next().map(|text| &**text));
+            out.byte(patch.vector_stale.map_or(2, u8::from)).optional_text(patch.metadata.as_deref());
+            out.byte(u8::from(patch.text.is_some()))
+                .optional_text(patch.text.iter().flatten().next().map(|text| &**text));
             out.byte(u8::from(patch.vector.is_some()));
             write_vector(patch.vector.iter().flatten().next().map(|vector| &**vector), out);
         }
@@ -202,8 +203,8 @@ fn read_vector(input: &mut Reader<'_>) -> Result<Option<Arc<[f32]>>, CodecError>
 fn read_patch(input: &mut Reader<'_>) -> Result<RecordPatch, CodecError> {
     let replaces = input.byte()? == 1;
     let vector_stale = Some(input.byte()?).filter(|stale| *stale < 2).map(|stale| stale == 1);
-    let metadata = input.maybe_text()?.map(Arc::from);
-    let (has_text, text) = (input.byte()? == 1, input.maybe_text()?.map(Arc::from));
+    let metadata = input.optional_text()?.map(Arc::from);
+    let (has_text, text) = (input.byte()? == 1, input.optional_text()?.map(Arc::from));
     let (has_vector, vector) = (input.byte()? == 1, read_vector(input)?);
     Ok(RecordPatch {
         vector: has_vector.then_some(vector),
@@ -218,7 +219,7 @@ fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
     match input.byte()? {
         0 => {
             let id = input.text()?.into();
-            let (text, metadata) = (input.maybe_text()?.map(Arc::from), input.text()?.into());
+            let (text, metadata) = (input.optional_text()?.map(Arc::from), input.text()?.into());
             Ok(RecordEdit::Put { id, input: RecordInput { vector: read_vector(input)?, text, metadata } })
         }
         1 => Ok(RecordEdit::Delete { id: input.text()?.into() }),

@@ -41,7 +41,7 @@ impl Moment {
 
 /// Returns whether an entry of that time is more than a day in the future.
 fn is_ahead(last: Time, now: Time) -> bool {
-    last > now.after(DAY_NANOS)
+    last > now.plus_nanos(DAY_NANOS)
 }
 
 /// Returns what is said at an opening that finds the last entry more than a day in the future; none else.
@@ -91,13 +91,13 @@ impl Memory {
         // Noted only where the clock is believed, so that a jump is refused until the clock is set right again or the
         // store reopened.
         log_tail.moment = now;
-        Ok(now.clock.max(log_tail.time.after(1)))
+        Ok(now.clock.max(log_tail.time.plus_nanos(1)))
     }
 
     /// Returns the time of an entry about what was done before, whatever became of the clock since.
     pub(in crate::memory) fn time_of_pending(&self, log_tail: &mut LogTail) -> Time {
         // What was done is in the journal already and has to get its entry, whatever the clock says now.
-        self.next_time(log_tail).unwrap_or(log_tail.time.after(1))
+        self.next_time(log_tail).unwrap_or(log_tail.time.plus_nanos(1))
     }
 
     /// Fails as the next write would, where the clock was set.

@@ -46,7 +46,7 @@ impl Memory {
         let now = self.now();
         let last = self.merging.refused_at.lock().get(&branch).copied();
         // A program that tries again in a loop must not fill the lineage with its refusals.
-        if last.is_some_and(|last| now < last.after(1_000_000_000)) {
+        if last.is_some_and(|last| now < last.plus_nanos(1_000_000_000)) {
             return refusal;
         }
         let reason = format!("{}: {refusal}", refusal.code());
