@@ -16,12 +16,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(rows.sure.is_disjoint(&rows.unsure));
         assert!(rows.possible().max().is_none_or(|row| row < facets.rows()));
     };
-    check(facets.present(path));
-    check(facets.equal(path, &value));
-    check(facets.one_of(path, &[value.clone(), Value::Null, Value::Bool(true), "a".into(), 1.into()]));
+    check(facets.rows_with_path(path));
+    check(facets.rows_equal_to(path, &value));
+    check(facets.rows_equal_to_any(path, &[value.clone(), Value::Null, Value::Bool(true), "a".into(), 1.into()]));
     for wanted in [[Ordering::Less; 2], [Ordering::Greater, Ordering::Equal]] {
         let one = Value::from(1);
-        check(facets.ordered(path, &[Bound { operand: &value, wanted }, Bound { operand: &one, wanted }]));
-        check(facets.ordered(path, &[Bound { operand: &value, wanted }]));
+        check(facets.rows_in_bounds(path, &[Bound { operand: &value, wanted }, Bound { operand: &one, wanted }]));
+        check(facets.rows_in_bounds(path, &[Bound { operand: &value, wanted }]));
     }
 });

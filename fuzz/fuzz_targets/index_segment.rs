@@ -13,11 +13,16 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
         if let Ok(rows) = segment.rows_of(n) {
             for row in rows.take(20) {
-                let _ = (segment.key_of_row(row), segment.place(row));
+                let _ = (segment.key_of_row(row), segment.passage_place(row));
             }
         }
     }
-    let _ = (segment.key(u32::MAX), segment.rows_of(u32::MAX), segment.place(u32::MAX), segment.key_of_row(u32::MAX));
+    let _ = (
+        segment.key(u32::MAX),
+        segment.rows_of(u32::MAX),
+        segment.passage_place(u32::MAX),
+        segment.key_of_row(u32::MAX),
+    );
     if let Ok(postings) = segment.postings()
         && let Some(list) = postings.term("fox")
     {

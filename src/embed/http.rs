@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use ureq::Agent;
 use ureq::http::StatusCode;
 
-use super::{EmbedError, Embedder, TextKind, checked};
+use super::{EmbedError, Embedder, TextKind, check_vectors};
 use crate::sync::Deadline;
 
 /// Texts of one request.
@@ -129,7 +129,7 @@ fn parse(bytes: &[u8], texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
             _ => return Err(EmbedError::Answer(format!("index {index} stands twice or is too large"))),
         }
     }
-    checked(vectors, texts)
+    check_vectors(vectors, texts)
 }
 
 impl Embedder for HttpEmbedder {
@@ -168,6 +168,6 @@ impl Embedder for HttpEmbedder {
                 }
             }
         }
-        checked(vectors, texts.len())
+        check_vectors(vectors, texts.len())
     }
 }

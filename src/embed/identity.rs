@@ -41,7 +41,7 @@ impl EmbedderIdentity {
 
 /// Tells whether the vectors of the probes are what they were: as many, and each at a cosine of
 /// 0.999 at least, since rounding differs between processors.
-pub fn agrees(before: &[Vec<f32>], now: &[Vec<f32>]) -> bool {
+pub fn vectors_match(before: &[Vec<f32>], now: &[Vec<f32>]) -> bool {
     let cosine = |a: &[f32], b: &[f32]| vector::dot(a, b) / (vector::norm(a) * vector::norm(b));
     let is_near = |(a, b): (&Vec<f32>, &Vec<f32>)| a.len() == b.len() && cosine(a, b) >= COSINE_MIN;
     before.len() == now.len() && before.iter().zip(now).all(is_near)

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-pub use identity::{EmbedderIdentity, PROBES, agrees};
+pub use identity::{EmbedderIdentity, PROBES, vectors_match};
 pub use model::holds_model;
 pub use spec::EmbedderSpec;
 
@@ -107,7 +107,7 @@ pub trait Embedder: Send + Sync {
 }
 
 /// Checks that there is one vector of finite numbers for each text, all of one length and none of them all zeros.
-fn checked(vectors: Vec<Vec<f32>>, texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
+fn check_vectors(vectors: Vec<Vec<f32>>, texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
     let wrong = |what: String| Err(EmbedError::Answer(what));
     if vectors.len() != texts {
         return wrong(format!("{} vectors came for {texts} texts", vectors.len()));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::{EmbedError, Embedder, TextKind, checked};
+use super::{EmbedError, Embedder, TextKind, check_vectors};
 use crate::sync::{Condvar, Mutex};
 
 /// Texts of one line.
@@ -242,7 +242,7 @@ impl ProcessQueue {
             Ok(EmbedAnswer { error: Some(error), .. }) => {
                 (Err(EmbedError::Refused(error.chars().take(200).collect())), true)
             }
-            Ok(EmbedAnswer { vectors, .. }) => (checked(vectors.unwrap_or_default(), job.text_count), true),
+            Ok(EmbedAnswer { vectors, .. }) => (check_vectors(vectors.unwrap_or_default(), job.text_count), true),
         };
         if keeps {
             *running = Some(child);

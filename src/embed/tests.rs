@@ -29,20 +29,21 @@ fn what_is_written_for_an_embedder_is_understood_or_refused() {
 
 #[test]
 fn answers_that_are_not_one_vector_a_text_are_refused() {
-    let is_refused = |vectors: Vec<Vec<f32>>, texts| matches!(checked(vectors, texts), Err(EmbedError::Answer(_)));
+    let is_refused =
+        |vectors: Vec<Vec<f32>>, texts| matches!(check_vectors(vectors, texts), Err(EmbedError::Answer(_)));
     assert!(is_refused(vec![vec![1.0]], 2) && is_refused(vec![vec![1.0], vec![1.0, 2.0]], 2));
     assert!(is_refused(vec![vec![]], 1) && is_refused(vec![vec![f32::NAN]], 1) && is_refused(vec![vec![0.0; 3]], 1));
-    assert_eq!(checked(vec![vec![1.0, 0.0]], 1).unwrap(), [[1.0, 0.0]]);
+    assert_eq!(check_vectors(vec![vec![1.0, 0.0]], 1).unwrap(), [[1.0, 0.0]]);
 }
 
 #[test]
 fn probes_are_compared_by_their_direction() {
     let before = vec![vec![1.0, 0.0], vec![0.0, 2.0], vec![1.0, 1.0]];
     let mut now = before.clone();
-    assert!(agrees(&before, &now));
+    assert!(vectors_match(&before, &now));
     now[1] = vec![0.02, 1.0];
-    assert!(agrees(&before, &now), "rounding");
+    assert!(vectors_match(&before, &now), "rounding");
     now[1] = vec![0.1, 1.0];
-    assert!(!agrees(&before, &now) && !agrees(&before, &now[..2]));
-    assert!(!agrees(&before, &[vec![1.0], vec![1.0], vec![1.0]]), "another dimension");
+    assert!(!vectors_match(&before, &now) && !vectors_match(&before, &now[..2]));
+    assert!(!vectors_match(&before, &[vec![1.0], vec![1.0], vec![1.0]]), "another dimension");
 }

@@ -6,8 +6,8 @@ use roaring::RoaringBitmap;
 
 use super::layout::{
     BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, HEAVY_ENTRY_BYTES,
-    KEY_BYTES, MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, gather, mark_step, packed_bytes,
-    piece, size_at, u32_at, u64_at, unpack,
+    KEY_BYTES, MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, bitmap_from_rows, mark_step,
+    nth_piece, packed_bytes, size_at, u32_at, u64_at, unpack,
 };
 use super::number::NumberKey;
 
@@ -123,7 +123,7 @@ impl<'a> Column<'a> {
     }
 
     fn block(&self, block: usize) -> Option<(CountColumn<'a>, &'a [u8])> {
-        let bytes = piece(self.directory, BLOCK_ENTRY_BYTES, size_of::<u64>(), self.blocks, block)?;
+        let bytes = nth_piece(self.directory, BLOCK_ENTRY_BYTES, size_of::<u64>(), self.blocks, block)?;
         let (width, rest) = bytes.split_first()?;
         let (packed, values) = rest.split_at_checked(packed_bytes(self.values_in(block), (*width).into()))?;
         Some((CountColumn { packed, width: (*width).into() }, values))
@@ -171,7 +171,7 @@ impl<'a> Column<'a> {
         let entries = 0..self.heavy.len() / HEAVY_ENTRY_BYTES;
         let entries = entries.filter(move |i| value(*i).is_some_and(|value| values.contains(&value)));
         entries.map(|i| {
-            let bytes = piece(self.heavy, HEAVY_ENTRY_BYTES, size_of::<u32>(), self.bitmaps, i);
+            let bytes = nth_piece(self.heavy, HEAVY_ENTRY_BYTES, size_of::<u32>(), self.bitmaps, i);
             bitmap(bytes.unwrap_or_default(), self.rows)
         })
     }
@@ -180,7 +180,9 @@ impl<'a> Column<'a> {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {
             [range] if !self.marks.is_empty() && count > mark_step(self.packed_rows) => self.bitmap_by_marks(range),
-            ranges => gather(ranges.iter().flat_map(|range| self.packed_rows(range.clone())), count, self.rows),
+            ranges => {
+                bitmap_from_rows(ranges.iter().flat_map(|range| self.packed_rows(range.clone())), count, self.rows)
+            }
         }
     }
 

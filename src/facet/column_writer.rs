@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{
     BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
-    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bits_of, gather, mark_step, pack, put_bitmap,
+    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bitmap_from_rows, bits_of, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
 use super::values::Sorted;
@@ -69,7 +69,7 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
     let mut bitmaps = Vec::new();
     for i in all.filter(is_heavy) {
         let found = column.rows(i);
-        put_bitmap(&mut bitmaps, gather(found.iter().copied(), found.len() as u64, rows));
+        put_bitmap(&mut bitmaps, bitmap_from_rows(found.iter().copied(), found.len() as u64, rows));
         out.extend((i as u32).to_le_bytes());
         out.extend((bitmaps.len() as u64).to_le_bytes());
     }
@@ -107,8 +107,8 @@ impl Coded for &[u8] {
     fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>) {
         let mut before: &[u8] = &[];
         for i in block {
-            let (kept, cut) = kept(column, i);
-            let shared = shared(before, kept);
+            let (kept, cut) = stored_prefix(column, i);
+            let shared = common_prefix_length(before, kept);
             out.extend([shared as u8, ((kept.len() - shared) << 1) as u8 | u8::from(cut)]);
             out.extend(&kept[shared..]);
             before = kept;
@@ -117,10 +117,10 @@ impl Coded for &[u8] {
 }
 
 /// Returns what is kept of the i-th string, and whether it is cut.
-fn kept<'a>(column: &Sorted<&'a [u8]>, i: usize) -> (&'a [u8], bool) {
+fn stored_prefix<'a>(column: &Sorted<&'a [u8]>, i: usize) -> (&'a [u8], bool) {
     let string = column.values[i];
     let neighbours = [i.checked_sub(1), Some(i + 1)].into_iter().flatten().filter_map(|i| column.values.get(i));
-    let telling = neighbours.map(|other| shared(other, string)).max().unwrap_or_default() + 1;
+    let telling = neighbours.map(|other| common_prefix_length(other, string)).max().unwrap_or_default() + 1;
     if telling + SAVED_BYTES_MIN <= string.len() && column.rows(i).len() < WHOLE_FROM_ROWS {
         return (&string[..telling], true);
     }
@@ -128,6 +128,6 @@ fn kept<'a>(column: &Sorted<&'a [u8]>, i: usize) -> (&'a [u8], bool) {
 }
 
 /// Returns how many bytes two strings have in common at their beginning.
-fn shared(a: &[u8], b: &[u8]) -> usize {
+fn common_prefix_length(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -10,7 +10,7 @@ use super::RowSet;
 use super::column::{Column, Same, SortPosition};
 use super::layout::{
     FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, ROWS_AT, bitmap,
-    piece, size_at, u32_at,
+    nth_piece, size_at, u32_at,
 };
 use super::number::NumberKey;
 
@@ -84,30 +84,31 @@ impl<'a> Facets<'a> {
     }
 
     /// Returns the rows that have a path, whatever its value, null included.
-    pub fn present(&self, path: &str) -> RowSet {
-        self.body(path).map_or_else(|| self.unknown(), |body| RowSet::from_certain(body.bitmap(FacetPart::Present)))
+    pub fn rows_with_path(&self, path: &str) -> RowSet {
+        self.body(path)
+            .map_or_else(|| self.rows_unindexed(), |body| RowSet::from_certain(body.bitmap(FacetPart::Present)))
     }
 
     /// Returns the rows whose value under a path is `value`, or is a list with that element.
     ///
     /// For a list or an object, all rows that may have it are to be looked at.
-    pub fn equal(&self, path: &str, value: &Value) -> RowSet {
-        self.one_of(path, std::slice::from_ref(value))
+    pub fn rows_equal_to(&self, path: &str, value: &Value) -> RowSet {
+        self.rows_equal_to_any(path, std::slice::from_ref(value))
     }
 
     /// Returns the rows whose value under a path is one of `values`, or is a list with such an element.
-    pub fn one_of(&self, path: &str, values: &[Value]) -> RowSet {
-        self.body(path).map_or_else(|| self.unknown(), |body| body.one_of(values))
+    pub fn rows_equal_to_any(&self, path: &str, values: &[Value]) -> RowSet {
+        self.body(path).map_or_else(|| self.rows_unindexed(), |body| body.rows_equal_to_any(values))
     }
 
     /// Returns the rows whose value under a path is a number or a string within all of `bounds`;
     /// none for no bounds.
-    pub fn ordered(&self, path: &str, bounds: &[Bound<'_>]) -> RowSet {
-        self.body(path).map_or_else(|| self.unknown(), |body| body.ordered(bounds))
+    pub fn rows_in_bounds(&self, path: &str, bounds: &[Bound<'_>]) -> RowSet {
+        self.body(path).map_or_else(|| self.rows_unindexed(), |body| body.rows_in_bounds(bounds))
     }
 
     /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
-    fn unknown(&self) -> RowSet {
+    fn rows_unindexed(&self) -> RowSet {
         RowSet::from_possible(bitmap(self.open, self.rows))
     }
 
@@ -115,11 +116,11 @@ impl<'a> Facets<'a> {
         let (mut low, mut high) = (0, self.directory.len() / PATH_ENTRY_BYTES);
         while low < high {
             let middle = low + (high - low) / 2;
-            match piece(self.directory, PATH_ENTRY_BYTES, 0, self.names, middle)?.cmp(path.as_bytes()) {
+            match nth_piece(self.directory, PATH_ENTRY_BYTES, 0, self.names, middle)?.cmp(path.as_bytes()) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => {
-                    let body = piece(self.directory, PATH_ENTRY_BYTES, size_of::<u64>(), self.bodies, middle)?;
+                    let body = nth_piece(self.directory, PATH_ENTRY_BYTES, size_of::<u64>(), self.bodies, middle)?;
                     let (ends, parts) = body.split_at_checked(PARTS * size_of::<u64>())?;
                     return Some(FacetBody { ends, parts, rows: self.rows });
                 }
@@ -138,7 +139,7 @@ struct FacetBody<'a> {
 
 impl<'a> FacetBody<'a> {
     fn part(&self, part: FacetPart) -> &'a [u8] {
-        piece(self.ends, size_of::<u64>(), 0, self.parts, part as usize).unwrap_or_default()
+        nth_piece(self.ends, size_of::<u64>(), 0, self.parts, part as usize).unwrap_or_default()
     }
 
     fn bitmap(&self, part: FacetPart) -> RoaringBitmap {
@@ -149,7 +150,7 @@ impl<'a> FacetBody<'a> {
         Column::open(self.part(part), self.rows)
     }
 
-    fn one_of(&self, values: &[Value]) -> RowSet {
+    fn rows_equal_to_any(&self, values: &[Value]) -> RowSet {
         let (scalars, others): (Vec<&Value>, Vec<&Value>) =
             values.iter().partition(|value| value.is_number() || value.is_string());
         let mut rows =
@@ -159,11 +160,11 @@ impl<'a> FacetBody<'a> {
                 rows = rows.or(self.rows_with_any(part, &scalars));
             }
         }
-        others.into_iter().map(|value| self.equal(value)).fold(rows, RowSet::or)
+        others.into_iter().map(|value| self.rows_equal_to(value)).fold(rows, RowSet::or)
     }
 
     /// Returns the rows that are equal to a value which no column has.
-    fn equal(&self, value: &Value) -> RowSet {
+    fn rows_equal_to(&self, value: &Value) -> RowSet {
         match value {
             Value::Bool(true) => RowSet::from_certain(self.bitmap(FacetPart::True)),
             Value::Bool(false) => RowSet::from_certain(self.bitmap(FacetPart::False)),
@@ -178,7 +179,7 @@ impl<'a> FacetBody<'a> {
         let mut lists = self.bitmap(FacetPart::Lists);
         let scalars = elements.iter().filter(|element| !element.is_array() && !element.is_object());
         for element in scalars.take(ELEMENTS_USED) {
-            lists &= self.one_of(std::slice::from_ref(element)).possible();
+            lists &= self.rows_equal_to_any(std::slice::from_ref(element)).possible();
         }
         RowSet::from_possible(lists | self.bitmap(FacetPart::Nested))
     }
@@ -198,7 +199,7 @@ impl<'a> FacetBody<'a> {
         RowSet::from_certain(column.rows_of(&sure)).or(RowSet::from_possible(column.rows_of(&unsure)))
     }
 
-    fn ordered(&self, bounds: &[Bound<'_>]) -> RowSet {
+    fn rows_in_bounds(&self, bounds: &[Bound<'_>]) -> RowSet {
         let Some((first, rest)) = bounds.split_first() else { return RowSet::none() };
         if rest.iter().any(|bound| bound.operand.is_number() != first.operand.is_number()) {
             return RowSet::none();

@@ -117,7 +117,7 @@ pub(super) fn size_at(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// Returns the i-th of several pieces that lie one behind the other; the end of each is at
 /// `field` in its entry of `entry_bytes` bytes.
-pub(super) fn piece<'a>(
+pub(super) fn nth_piece<'a>(
     table: &[u8],
     entry_bytes: usize,
     field: usize,
@@ -181,7 +181,7 @@ pub(super) fn mark_step(packed_rows: u64) -> u64 {
 /// Returns a bitmap of rows below `rows`, `count` of them or fewer, in any order.
 ///
 /// Setting single bits is many times faster than inserting into a Roaring bitmap, unless they are few.
-pub(super) fn gather(found: impl Iterator<Item = u32>, count: u64, rows: u32) -> RoaringBitmap {
+pub(super) fn bitmap_from_rows(found: impl Iterator<Item = u32>, count: u64, rows: u32) -> RoaringBitmap {
     if count > u64::from(rows / BITS_FROM_PART) {
         let mut bits = vec![0; bit_bytes(rows)];
         found.for_each(|row| bits[row as usize / 8] |= 1 << (row % 8));

@@ -23,9 +23,9 @@
 //! let bytes = out.finish();
 //!
 //! let facets = Facets::open(&bytes).unwrap();
-//! let notes = facets.equal("kind", &json!("note"));
+//! let notes = facets.rows_equal_to("kind", &json!("note"));
 //! assert!(notes.sure.contains(0) && !notes.possible().contains(1));
-//! assert!(facets.equal("tags", &json!("work")).possible().contains(0), "an element of a list counts");
+//! assert!(facets.rows_equal_to("tags", &json!("work")).possible().contains(0), "an element of a list counts");
 //! ```
 
 mod column;

@@ -34,11 +34,11 @@ fn ask_all(facets: &Facets<'_>) -> Vec<RowSet> {
     let wanted = [[Ordering::Less; 2], [Ordering::Less, Ordering::Equal], [Ordering::Greater; 2]];
     let mut answers = Vec::new();
     for path in ["kind", "n", "half", "id", "tags", "in", "in.side", "o", "none"] {
-        answers.push(facets.present(path));
-        answers.push(facets.one_of(path, &operands));
+        answers.push(facets.rows_with_path(path));
+        answers.push(facets.rows_equal_to_any(path, &operands));
         for operand in &operands {
-            answers.push(facets.equal(path, operand));
-            answers.extend(wanted.map(|wanted| facets.ordered(path, &[Bound { operand, wanted }])));
+            answers.push(facets.rows_equal_to(path, operand));
+            answers.extend(wanted.map(|wanted| facets.rows_in_bounds(path, &[Bound { operand, wanted }])));
         }
     }
     answers
@@ -51,23 +51,23 @@ fn equality_and_order_by_hand() {
     let facets = Facets::open(&bytes).unwrap();
     let rows = |rows: &[u32]| RowSet::from_certain(rows.iter().copied().collect());
     assert_eq!(facets.rows(), 5);
-    assert_eq!(facets.present("a"), rows(&[0, 1, 2, 4]));
-    assert_eq!(facets.equal("a", &json!(1)), rows(&[0, 1]));
-    assert_eq!(facets.equal("a", &json!("x")), rows(&[1, 4]));
-    assert_eq!(facets.one_of("a", &[json!(2.5), json!("x")]), rows(&[1, 2, 4]));
-    let ordered = |operand: Value, wanted| facets.ordered("a", &[Bound { operand: &operand, wanted }]);
+    assert_eq!(facets.rows_with_path("a"), rows(&[0, 1, 2, 4]));
+    assert_eq!(facets.rows_equal_to("a", &json!(1)), rows(&[0, 1]));
+    assert_eq!(facets.rows_equal_to("a", &json!("x")), rows(&[1, 4]));
+    assert_eq!(facets.rows_equal_to_any("a", &[json!(2.5), json!("x")]), rows(&[1, 2, 4]));
+    let ordered = |operand: Value, wanted| facets.rows_in_bounds("a", &[Bound { operand: &operand, wanted }]);
     assert_eq!(ordered(json!(1), [Ordering::Greater, Ordering::Equal]), rows(&[0, 2]));
     assert_eq!(ordered(json!(1), [Ordering::Greater; 2]), rows(&[2]));
     assert_eq!(ordered(json!("y"), [Ordering::Less; 2]), rows(&[4]));
-    assert_eq!(facets.equal("missing", &json!(1)), RowSet::none());
-    assert_eq!(facets.equal("a", &json!([1, "x"])).unsure, [1].into_iter().collect());
+    assert_eq!(facets.rows_equal_to("missing", &json!(1)), RowSet::none());
+    assert_eq!(facets.rows_equal_to("a", &json!([1, "x"])).unsure, [1].into_iter().collect());
 }
 
 #[test]
 fn an_empty_index_has_no_rows() {
     let bytes = FacetsWriter::new().finish();
     let facets = Facets::open(&bytes).unwrap();
-    assert_eq!((facets.rows(), facets.present("a")), (0, RowSet::none()));
+    assert_eq!((facets.rows(), facets.rows_with_path("a")), (0, RowSet::none()));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_row_that_was_left_out_has_nothing() {
     let bytes = writer.finish();
     let facets = Facets::open(&bytes).unwrap();
     assert_eq!(facets.rows(), 4);
-    assert_eq!(facets.present("a").not(4).sure.len(), 3);
+    assert_eq!(facets.rows_with_path("a").not(4).sure.len(), 3);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn long_lists_are_left_open() {
     let list: Vec<u32> = (0..=writer::ITEMS_MAX as u32).collect();
     let bytes = index(&[json!({"a": list}), json!({"a": [1]})]);
     let facets = Facets::open(&bytes).unwrap();
-    let rows = facets.equal("a", &json!(1));
+    let rows = facets.rows_equal_to("a", &json!(1));
     assert_eq!((rows.sure.min(), rows.unsure.min()), (Some(1), Some(0)));
 }
 
@@ -135,13 +135,13 @@ fn damaged_bytes_never_put_a_row_into_both_sets() {
     let bytes = index(&[json!({"s": long}), json!({"s": "b"})]);
     let operand = json!(long[..150]);
     let bounds = [Bound { operand: &operand, wanted: [Ordering::Greater, Ordering::Equal] }];
-    let whole = Facets::open(&bytes).unwrap().ordered("s", &bounds);
+    let whole = Facets::open(&bytes).unwrap().rows_in_bounds("s", &bounds);
     assert_eq!((whole.sure.len(), whole.unsure.len()), (1, 1));
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let Ok(facets) = Facets::open(&damaged) else { continue };
-        let rows = facets.ordered("s", &bounds);
+        let rows = facets.rows_in_bounds("s", &bounds);
         assert!(rows.sure.is_disjoint(&rows.unsure), "bit {bit}");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::column_writer::encode;
 use super::layout::{
-    BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, gather,
+    BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, bitmap_from_rows,
     put_bitmap,
 };
 use super::number::NumberKey;
@@ -81,7 +81,7 @@ impl FacetsWriter {
     ///
     /// The bytes are a function of the rows and their metadata alone.
     pub fn finish(self) -> Vec<u8> {
-        let (rows, mut open) = (self.rows, self.open.gather(self.rows));
+        let (rows, mut open) = (self.rows, self.open.to_bitmap(self.rows));
         let mut values = self.values;
         let mut paths: Vec<(Box<str>, PathValues)> =
             self.paths.into_iter().map(|(path, place)| (path, std::mem::take(&mut values[place]))).collect();
@@ -90,7 +90,7 @@ impl FacetsWriter {
             paths.sort_unstable_by(|a, b| b.1.rows().cmp(&a.1.rows()).then_with(|| a.0.cmp(&b.0)));
             paths
                 .drain(PATHS_MAX..)
-                .for_each(|(_, values)| open |= values.marked[FacetPart::Present as usize].gather(rows));
+                .for_each(|(_, values)| open |= values.marked[FacetPart::Present as usize].to_bitmap(rows));
         }
         paths.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let number = paths.len() as u32;
@@ -174,7 +174,7 @@ impl PathValues {
         let (mut ends, mut parts) = (Vec::with_capacity(PARTS * size_of::<u64>()), Vec::new());
         let mut end = |parts: &Vec<u8>| ends.extend((parts.len() as u64).to_le_bytes());
         for marked in self.marked {
-            put_bitmap(&mut parts, marked.gather(rows));
+            put_bitmap(&mut parts, marked.to_bitmap(rows));
             end(&parts);
         }
         for (Scalars { numbers, mut strings }, ordered) in [(self.scalars, true), (self.items, false)] {
@@ -199,7 +199,7 @@ impl Marked {
         }
     }
 
-    fn gather(&self, rows: u32) -> RoaringBitmap {
-        gather(self.0.iter().copied(), self.0.len() as u64, rows)
+    fn to_bitmap(&self, rows: u32) -> RoaringBitmap {
+        bitmap_from_rows(self.0.iter().copied(), self.0.len() as u64, rows)
     }
 }

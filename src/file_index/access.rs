@@ -22,11 +22,11 @@ pub struct FileReader {
 impl FileReader {
     /// Returns whether the permission bits of a file give the reader all of some rights, 4 to read and 2 to write.
     pub fn may_open(&self, tree: &Tree, node: &FileNode, rights: u32) -> bool {
-        self.has(rights, (tree.owner(node), node.gid, node.mode))
+        self.has_right(rights, (tree.owner(node), node.gid, node.mode))
     }
 
     /// Returns whether permission bits give the reader a right in what somebody owns.
-    fn has(&self, right: u32, (uid, gid, mode): (u32, u32, u32)) -> bool {
+    fn has_right(&self, right: u32, (uid, gid, mode): (u32, u32, u32)) -> bool {
         let bits = if self.uid == uid {
             mode >> 6
         } else if self.groups.contains(&gid) {
@@ -63,7 +63,7 @@ impl<'a> AccessCheck<'a> {
     /// Returns whether the reader may read a file under one of its names that is not hidden.
     pub fn may_find(&mut self, inode: u64, hidden: &HiddenPaths) -> bool {
         let Ok(node) = self.tree.node(inode) else { return false };
-        self.has(READ, node)
+        self.has_right(READ, node)
             && match hidden.hides {
                 None => node.names().any(|(directory, _)| self.may_search(directory)),
                 Some(_) => {
@@ -80,12 +80,12 @@ impl<'a> AccessCheck<'a> {
         let Ok(node) = self.tree.node(directory) else { return false };
         let above = node.names().next().map(|(above, _)| above);
         let is_reached = directory == ROOT || above.is_some_and(|above| self.may_search(above));
-        let may = is_reached && self.has(SEARCH, node);
+        let may = is_reached && self.has_right(SEARCH, node);
         self.directories.insert(directory, may);
         may
     }
 
-    fn has(&self, right: u32, node: &FileNode) -> bool {
+    fn has_right(&self, right: u32, node: &FileNode) -> bool {
         self.reader.may_open(self.tree, node, right)
     }
 }

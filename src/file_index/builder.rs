@@ -102,7 +102,7 @@ pub fn merge_segments(
     for (key, number, n) in &all {
         builder.content(key);
         for row in segments[*number].rows_of(*n)? {
-            rows[*number][row as usize] = Some(builder.passage(&segments[*number].place(row)?));
+            rows[*number][row as usize] = Some(builder.passage(&segments[*number].passage_place(row)?));
         }
     }
     if all.is_empty() {

@@ -8,7 +8,7 @@ impl IndexSegment {
     /// Returns of each row by what its vector is found: the hash of the passage as it is embedded. Fails where the
     /// columns of places can't be read or are damaged.
     pub fn vector_keys(&self) -> Result<Vec<Hash>, SegmentError> {
-        (0..self.rows()).map(|row| Ok(self.place(row)?.key.vector_key())).collect()
+        (0..self.rows()).map(|row| Ok(self.passage_place(row)?.key.vector_key())).collect()
     }
 
     /// Returns the files of vectors that embedders made for its passages, one of each embedder.

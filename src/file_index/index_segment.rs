@@ -179,7 +179,7 @@ impl IndexSegment {
 
     /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails where it
     /// has fewer rows, or the section is damaged.
-    pub fn place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
+    pub fn passage_place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
         let number = |field: usize| self.number(PLACES, row as usize * 3 + field);
         let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
         Ok(PassagePlace { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
@@ -194,7 +194,7 @@ impl IndexSegment {
     fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         match &self.backing {
             Backing::Memory(sections) => Ok(&sections[section]),
-            Backing::File(file) => self.noted(file.section(section)),
+            Backing::File(file) => self.note_damage(file.section(section)),
         }
     }
 
@@ -205,12 +205,12 @@ impl IndexSegment {
     fn array<const N: usize>(&self, section: usize, at: usize) -> Result<[u8; N], SegmentError> {
         let bytes = match &self.backing {
             Backing::Memory(sections) => sections[section].get(at..),
-            Backing::File(file) => Some(self.noted(file.slice(section, at as u64, N as u64))?),
+            Backing::File(file) => Some(self.note_damage(file.slice(section, at as u64, N as u64))?),
         };
         bytes.and_then(|bytes| bytes.first_chunk()).copied().ok_or_else(|| self.damaged_section(section))
     }
 
-    fn noted<T>(&self, read: Result<T, SegmentError>) -> Result<T, SegmentError> {
+    fn note_damage<T>(&self, read: Result<T, SegmentError>) -> Result<T, SegmentError> {
         if read.is_err() {
             self.is_broken.store(true, Ordering::Release);
         }

@@ -17,7 +17,7 @@ use crate::workspace::{FileNode, Tree};
 /// The segments of an index at one moment; each change makes another set.
 #[derive(Clone, Default)]
 pub struct SegmentSet {
-    /// Grows with every change: [`VisibleFiles::is_of`] compares it in place of the segments.
+    /// Grows with every change: [`VisibleFiles::is_current_for`] compares it in place of the segments.
     pub version: u64,
     /// Newest last: look-ups begin with that.
     pub segments: Vec<Arc<IndexSegment>>,
@@ -30,7 +30,7 @@ impl SegmentSet {
         self.segments.iter().rev().find_map(|segment| Some((segment, segment.find(key).ok()??)))
     }
 
-    fn has(&self, segment: &Arc<IndexSegment>) -> bool {
+    fn contains(&self, segment: &Arc<IndexSegment>) -> bool {
         self.segments.iter().any(|other| Arc::ptr_eq(other, segment))
     }
 }
@@ -78,14 +78,14 @@ impl Inodes {
         }
     }
 
-    fn with(&self, inode: u64) -> Inodes {
+    fn with_inode(&self, inode: u64) -> Inodes {
         Inodes::Many(match self {
             Inodes::One(other) => OrdSet::from_iter([*other, inode]),
             Inodes::Many(all) => all.update(inode),
         })
     }
 
-    fn without(&self, inode: u64) -> Option<Inodes> {
+    fn without_inode(&self, inode: u64) -> Option<Inodes> {
         match self {
             Inodes::One(other) => (*other != inode).then(|| self.clone()),
             Inodes::Many(all) => Some(all.without(&inode)).filter(|left| !left.is_empty()).map(Inodes::Many),
@@ -165,7 +165,7 @@ pub struct VisibleFiles {
 }
 
 impl VisibleFiles {
-    /// Begins with no file; [`VisibleFiles::advanced`] takes in those of a tree.
+    /// Begins with no file; [`VisibleFiles::updated_for`] takes in those of a tree.
     pub fn none(hidden: HiddenPaths) -> VisibleFiles {
         VisibleFiles {
             tree: Tree::default(),
@@ -182,7 +182,7 @@ impl VisibleFiles {
     }
 
     /// Returns whether this is what a tree shows by some rules, in a set of segments.
-    pub fn is_of(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> bool {
+    pub fn is_current_for(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> bool {
         self.version == set.version && self.tree.is_clone_of(tree) && self.hidden.rules == hidden.rules
     }
 
@@ -190,7 +190,12 @@ impl VisibleFiles {
     /// where the rules have changed.
     ///
     /// This one stays as it is. After an error begin with [`VisibleFiles::none`].
-    pub fn advanced(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> Result<VisibleFiles, SegmentError> {
+    pub fn updated_for(
+        &self,
+        tree: &Tree,
+        hidden: &HiddenPaths,
+        set: &SegmentSet,
+    ) -> Result<VisibleFiles, SegmentError> {
         let is_other =
             self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_directories(&self.tree, tree);
         let mut next = if is_other { VisibleFiles::none(hidden.clone()) } else { self.fresh_clone() };
@@ -242,7 +247,7 @@ impl VisibleFiles {
     fn follow(&mut self, set: &SegmentSet) -> Result<(), SegmentError> {
         self.version = set.version;
         let (kept, gone) =
-            std::mem::take(&mut self.parts).into_iter().partition::<Vec<_>, _>(|part| set.has(&part.segment));
+            std::mem::take(&mut self.parts).into_iter().partition::<Vec<_>, _>(|part| set.contains(&part.segment));
         self.parts = kept;
         // What a broken segment shows could only be taken back by reading it, so everything is shown anew.
         if gone.iter().any(|part| part.segment.is_broken()) {
@@ -297,7 +302,7 @@ impl VisibleFiles {
 
     fn add(&mut self, inode: u64, key: IndexKey, set: &SegmentSet) -> Result<(), SegmentError> {
         self.keys.insert(inode, key);
-        let inodes = self.files.get(&key).map_or(Inodes::One(inode), |inodes| inodes.with(inode));
+        let inodes = self.files.get(&key).map_or(Inodes::One(inode), |inodes| inodes.with_inode(inode));
         let is_first = matches!(inodes, Inodes::One(_));
         self.files.insert(key, inodes);
         let is_pending = if is_first { false } else { self.pending.contains(&key) };
@@ -309,7 +314,7 @@ impl VisibleFiles {
 
     fn remove(&mut self, inode: u64, key: &IndexKey) -> Result<(), SegmentError> {
         self.keys.remove(&inode);
-        let left = self.files.get(key).and_then(|inodes| inodes.without(inode));
+        let left = self.files.get(key).and_then(|inodes| inodes.without_inode(inode));
         let is_last = left.is_none();
         match left {
             Some(inodes) => _ = self.files.insert(*key, inodes),

@@ -13,13 +13,13 @@ use crate::vector::Metric;
 /// A graph that is being built, a few rows at a time; [`GraphBuilder::save`] makes bytes of it that outlast the
 /// process.
 pub struct GraphBuilder<'a> {
-    /// Within their limits, see `Params::limited`.
+    /// Within their limits, see `Params::clamped`.
     pub(super) params: Params,
     pub(super) growing: GrowingGraph<'a>,
     /// The hierarchy's bytes; `hierarchy` says where in them each level lies.
     pub(super) section: Vec<u8>,
     pub(super) hierarchy: Hierarchy,
-    /// How many steps are done, of all passes: see [`GraphBuilder::total`].
+    /// How many steps are done, of all passes: see [`GraphBuilder::step_count`].
     pub(super) steps_done: usize,
     pub(super) scratch: WalkScratch,
 }
@@ -37,7 +37,7 @@ pub fn build(
 ) -> Option<Vec<u8>> {
     let mut builder = GraphBuilder::new(rows, metric, params);
     while !builder.step(STEP) {
-        if !progress(builder.steps_done(), builder.total()) {
+        if !progress(builder.steps_done(), builder.step_count()) {
             return None;
         }
     }
@@ -51,7 +51,7 @@ impl<'a> GraphBuilder<'a> {
     /// Begins, and has hnsw_rs find the hierarchy over a sample of the rows.
     #[must_use]
     pub fn new(rows: VectorRows<'a>, metric: Metric, params: Params) -> Self {
-        let params = params.limited();
+        let params = params.clamped();
         let space = VectorSpace::new(rows, metric);
         let levels = sample::levels(&space);
         let section = hierarchy::freeze(&levels);
@@ -71,14 +71,14 @@ impl<'a> GraphBuilder<'a> {
     /// Returns how many steps there are: for each row with a vector one a pass and two that take
     /// little time.
     #[must_use]
-    pub fn total(&self) -> usize {
+    pub fn step_count(&self) -> usize {
         (self.params.passes + 2) * self.growing.nodes()
     }
 
     /// Does up to `steps` more steps and tells whether all are done.
     pub fn step(&mut self, steps: usize) -> bool {
         let nodes = self.growing.nodes();
-        let end = self.total().min(self.steps_done.saturating_add(steps));
+        let end = self.step_count().min(self.steps_done.saturating_add(steps));
         while self.steps_done < end {
             let node = scattered(self.steps_done % nodes, nodes);
             match self.steps_done / nodes {
@@ -90,20 +90,20 @@ impl<'a> GraphBuilder<'a> {
             }
             self.steps_done += 1;
         }
-        self.steps_done == self.total()
+        self.steps_done == self.step_count()
     }
 
     /// Looks for a node and links it with what is found. Those of the sample are linked already
     /// when the first pass begins; later ones find better links in what is by then complete.
     fn link(&mut self, node: u32, pass: usize) {
         if pass > 0 || !(node as usize).is_multiple_of(SAMPLE_ONE_IN) {
-            let near = self.near(node, self.params.ef);
+            let near = self.search_neighbours(node, self.params.ef);
             self.growing.connect(node, near.into_iter().map(|(_, near)| near));
         }
     }
 
     /// Returns what a walk for a node finds, each with its score, best first.
-    pub(super) fn near(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
+    pub(super) fn search_neighbours(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
         let query = self.growing.space.query(node);
         let mut found = self.scratch.take_ranked();
         let (section, rows) = (&self.section, self.growing.coarse());
@@ -121,7 +121,7 @@ impl<'a> GraphBuilder<'a> {
         while !self.step(usize::MAX) {}
         // Before the renumbering, which looks for an order by following the links, those that mending adds included.
         self.mend();
-        let order = order::near_together(&self.growing);
+        let order = order::locality_order(&self.growing);
         let mut renumbered = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(&node, place)| renumbered[node as usize] = place);
         // After the last walk: from here on the section names nodes by their new numbers, and the lists by their old

@@ -1,6 +1,6 @@
 //! The levels above the graph, through which a walk comes near its goal in a few steps.
 
-use super::layout::{aligned, number, numbers, put, put_all};
+use super::layout::{align_up, number, numbers, put_all, put_u32};
 use crate::vector::{CoarseQuery, CoarseRows, Estimates};
 
 // Within the hierarchy's section, each part at the next multiple of 64:
@@ -20,7 +20,7 @@ const LEVELS_AT: usize = 0;
 const ENTRY_AT: usize = LEVELS_AT + 4;
 const COUNTS_AT: usize = ENTRY_AT + 4;
 /// Bytes before the first level.
-pub(super) const HEADER_BYTES: usize = aligned(COUNTS_AT + LEVELS_MAX * 8);
+pub(super) const HEADER_BYTES: usize = align_up(COUNTS_AT + LEVELS_MAX * 8);
 
 /// A list is at most twice 128 links long. What claims to be longer is damaged, and following it
 /// could keep a walk busy for hours.
@@ -159,7 +159,7 @@ impl Hierarchy {
         for place in &self.offsets[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {
                 let node = number(section, at) as usize;
-                put(section, at, renumbered.get(node).copied().unwrap_or_default());
+                put_u32(section, at, renumbered.get(node).copied().unwrap_or_default());
             }
         }
     }
@@ -170,10 +170,10 @@ pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
     let (places, size) =
         places(levels.len(), |level| (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum()));
     let mut section = vec![0; size];
-    put(&mut section, LEVELS_AT, levels.len() as u32);
+    put_u32(&mut section, LEVELS_AT, levels.len() as u32);
     for (number, (level, place)) in levels.iter().zip(&places).enumerate() {
-        put(&mut section, COUNTS_AT + number * 8, place.members as u32);
-        put(&mut section, COUNTS_AT + number * 8 + 4, place.links as u32);
+        put_u32(&mut section, COUNTS_AT + number * 8, place.members as u32);
+        put_u32(&mut section, COUNTS_AT + number * 8 + 4, place.links as u32);
         put_all(&mut section, place.members_at, &level.members);
         if number > 0 {
             let below = |node| levels[number - 1].members.binary_search(node).expect("a level holds all above it");
@@ -184,7 +184,7 @@ pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
         for (i, list) in level.lists.iter().enumerate() {
             put_all(&mut section, place.links_at + end * 4, list);
             end += list.len();
-            put(&mut section, place.offsets_at + (i + 1) * 4, end as u32);
+            put_u32(&mut section, place.offsets_at + (i + 1) * 4, end as u32);
         }
     }
     section
@@ -198,11 +198,11 @@ fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([LevelOff
     let mut at = HEADER_BYTES;
     for (level, place) in places.iter_mut().enumerate().take(levels) {
         let (members, links) = counts(level);
-        let (members_at, below_at) = (at, aligned(at + members * 4));
-        let offsets_at = aligned(below_at + members * 4);
-        let links_at = aligned(offsets_at + (members + 1) * 4);
+        let (members_at, below_at) = (at, align_up(at + members * 4));
+        let offsets_at = align_up(below_at + members * 4);
+        let links_at = align_up(offsets_at + (members + 1) * 4);
         *place = LevelOffsets { members_at, members, below_at, offsets_at, links_at, links };
-        at = aligned(links_at + links * 4);
+        at = align_up(links_at + links * 4);
     }
     (places, at)
 }

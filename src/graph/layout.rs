@@ -36,7 +36,7 @@ const DIM_AT: usize = NODES_AT + 4;
 const METRIC_AT: usize = DIM_AT + 4;
 const SLOTS_AT: usize = METRIC_AT + 4;
 const SIZE_AT: usize = SLOTS_AT + 4;
-const HEADER_BYTES: usize = aligned(SIZE_AT + 8);
+const HEADER_BYTES: usize = align_up(SIZE_AT + 8);
 
 /// Says why bytes are not opened as a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -247,12 +247,12 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     let sections = Sections::new(nodes, parts.dim, parts.slots).expect("what is in memory fits in memory");
     let mut bytes = vec![0; sections.hierarchy_at + parts.hierarchy.len()];
     bytes[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
-    put(&mut bytes, VERSION_AT, VERSION);
-    put(&mut bytes, ROWS_AT, parts.rows as u32);
-    put(&mut bytes, NODES_AT, nodes as u32);
-    put(&mut bytes, DIM_AT, parts.dim as u32);
-    put(&mut bytes, METRIC_AT, u32::from(parts.metric.to_code()));
-    put(&mut bytes, SLOTS_AT, parts.slots as u32);
+    put_u32(&mut bytes, VERSION_AT, VERSION);
+    put_u32(&mut bytes, ROWS_AT, parts.rows as u32);
+    put_u32(&mut bytes, NODES_AT, nodes as u32);
+    put_u32(&mut bytes, DIM_AT, parts.dim as u32);
+    put_u32(&mut bytes, METRIC_AT, u32::from(parts.metric.to_code()));
+    put_u32(&mut bytes, SLOTS_AT, parts.slots as u32);
     let size = bytes.len() as u64;
     bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&size.to_le_bytes());
     let (coarse, links) = bytes[..sections.rows_at].split_at_mut(sections.links_at);
@@ -269,7 +269,7 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
 }
 
 /// Returns the next offset that is a multiple of 64, where a section may begin.
-pub(super) const fn aligned(at: usize) -> usize {
+pub(super) const fn align_up(at: usize) -> usize {
     at.next_multiple_of(ALIGNMENT_BYTES)
 }
 
@@ -286,13 +286,13 @@ pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Writes one number in 4 bytes, which are there.
-pub(super) fn put(bytes: &mut [u8], at: usize, number: u32) {
+pub(super) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
 /// Writes numbers one after the other, 4 bytes each, from `at` on.
 pub(super) fn put_all(bytes: &mut [u8], at: usize, numbers: &[u32]) {
     for (i, &number) in numbers.iter().enumerate() {
-        put(bytes, at + i * 4, number);
+        put_u32(bytes, at + i * 4, number);
     }
 }

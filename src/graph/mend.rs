@@ -15,7 +15,7 @@ const REPAIR_EF: usize = 32;
 impl GraphBuilder<'_> {
     /// Looks for a node as a query would, and links to it from a near one when it is not found.
     pub(super) fn check(&mut self, node: u32) {
-        let near = self.near(node, REPAIR_EF);
+        let near = self.search_neighbours(node, REPAIR_EF);
         let mut own = Estimates::default();
         self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
         let is_found = near.iter().any(|&(score, other)| other == node || score >= own.scores[0]);
@@ -38,10 +38,11 @@ impl GraphBuilder<'_> {
     /// Gives every node that cannot be reached from the first a link from a near one that can.
     fn link_to_stranded(&mut self) {
         let mut reached = vec![false; self.growing.nodes()];
-        reach(|node, open| open.extend(self.growing.neighbours(node)), 0, &mut reached);
+        mark_reachable(|node, open| open.extend(self.growing.neighbours(node)), 0, &mut reached);
         for node in 0..self.growing.nodes() as u32 {
             if !reached[node as usize] {
-                let near: Vec<u32> = self.near(node, REPAIR_EF).into_iter().map(|(_, near)| near).collect();
+                let near: Vec<u32> =
+                    self.search_neighbours(node, REPAIR_EF).into_iter().map(|(_, near)| near).collect();
                 let mut able = near.into_iter().filter(|&near| reached[near as usize]);
                 // Where nothing near is reached, the node before is: by now all lower ones are.
                 let nearest = able.next().unwrap_or(node - 1);
@@ -51,7 +52,7 @@ impl GraphBuilder<'_> {
                 } else {
                     self.growing.put_between(nearest, node);
                 }
-                reach(|node, open| open.extend(self.growing.neighbours(node)), node, &mut reached);
+                mark_reachable(|node, open| open.extend(self.growing.neighbours(node)), node, &mut reached);
             }
         }
     }
@@ -63,21 +64,21 @@ impl GraphBuilder<'_> {
             self.growing.neighbours(node).for_each(|near| reversed[near as usize].push(node));
         }
         let mut returning = vec![false; self.growing.nodes()];
-        reach(|node, open| open.extend(&reversed[node as usize]), 0, &mut returning);
+        mark_reachable(|node, open| open.extend(&reversed[node as usize]), 0, &mut returning);
         for node in 0..self.growing.nodes() as u32 {
             if !returning[node as usize] {
-                let near = self.near(node, REPAIR_EF);
+                let near = self.search_neighbours(node, REPAIR_EF);
                 let to = near.into_iter().map(|(_, near)| near).find(|&near| returning[near as usize]);
                 // Node 0 is where returning begins, so it serves where nothing near returns.
                 self.growing.push(node, to.unwrap_or(0));
-                reach(|node, open| open.extend(&reversed[node as usize]), node, &mut returning);
+                mark_reachable(|node, open| open.extend(&reversed[node as usize]), node, &mut returning);
             }
         }
     }
 }
 
 /// Marks everything that can be reached from a node; `next` adds what one leads to.
-fn reach(next: impl Fn(u32, &mut Vec<u32>), from: u32, reached: &mut [bool]) {
+fn mark_reachable(next: impl Fn(u32, &mut Vec<u32>), from: u32, reached: &mut [bool]) {
     let mut open = vec![from];
     while let Some(node) = open.pop() {
         if !std::mem::replace(&mut reached[node as usize], true) {

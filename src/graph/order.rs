@@ -12,7 +12,7 @@ const CLUSTER_NODES: usize = 256;
 ///
 /// A walk then meets fewer pages and cache lines. Around a node as many are gathered as its links,
 /// theirs, and so on lead to; the next begins with the first that was seen and not taken.
-pub(super) fn near_together(growing: &GrowingGraph<'_>) -> Vec<u32> {
+pub(super) fn locality_order(growing: &GrowingGraph<'_>) -> Vec<u32> {
     let nodes = growing.nodes();
     let mut order = Vec::with_capacity(nodes);
     let mut is_placed = vec![false; nodes];

@@ -58,7 +58,7 @@ pub struct Params {
 
 impl Params {
     /// Returns 4 to 128 links, 1 to 4 passes, and at least as many candidates as links.
-    pub(super) fn limited(self) -> Self {
+    pub(super) fn clamped(self) -> Self {
         let links = self.links.clamp(4, 128);
         Self { links, ef: self.ef.max(links), passes: self.passes.clamp(1, 4) }
     }

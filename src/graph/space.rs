@@ -9,7 +9,7 @@ pub(super) struct VectorSpace<'a> {
     pub metric: Metric,
     /// The row of each node, ascending.
     pub nodes: Vec<u32>,
-    /// The length of the longest vector: under `dot` one more dimension brings all others to it, see [`Metric::apart`].
+    /// The length of the longest vector: under `dot` one more dimension brings all others to it, see [`Metric::graph_distance`].
     longest: f32,
     /// For each node what a step of its code is worth, under cosine by its length; and its size.
     factors: Vec<(f32, f32)>,
@@ -88,7 +88,7 @@ impl<'a> VectorSpace<'a> {
         // The factors first, so that both ways give the same bits.
         let product = f64::from(product) * (f64::from(a) * f64::from(b));
         let (a_size, b_size) = (f64::from(a_size), f64::from(b_size));
-        let distance = self.metric.apart(product, a_size, b_size, f64::from(self.longest));
+        let distance = self.metric.graph_distance(product, a_size, b_size, f64::from(self.longest));
         distance.clamp(0.0, f64::from(f32::MAX)) as f32
     }
 }

@@ -3,7 +3,7 @@
 use super::build::GraphBuilder;
 use super::growing::GrowingGraph;
 use super::hierarchy::Hierarchy;
-use super::layout::{number, put, put_all};
+use super::layout::{number, put_all, put_u32};
 use super::source::{Params, VectorRows};
 use super::space::VectorSpace;
 use super::walk::Adjacency;
@@ -40,7 +40,7 @@ impl<'a> GraphBuilder<'a> {
         bytes[..PRINT_AT].copy_from_slice(&MAGIC);
         bytes[PRINT_AT..SUM_AT].copy_from_slice(&fingerprint(space.rows, space.metric, self.params).to_le_bytes());
         bytes[DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.steps_done as u64).to_le_bytes());
-        put(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
+        put_u32(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
         bytes[HEADER_BYTES..][..self.section.len()].copy_from_slice(&self.section);
         put_all(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
         // Last, as it covers all that was put behind it.
@@ -58,7 +58,7 @@ impl<'a> GraphBuilder<'a> {
         if bytes.len() < HEADER_BYTES || !bytes.starts_with(&MAGIC) {
             return None;
         }
-        let params = params.limited();
+        let params = params.clamped();
         let is_fitting = bytes[PRINT_AT..SUM_AT] == fingerprint(rows, metric, params).to_le_bytes();
         let is_whole = cfg!(fuzzing) || bytes[SUM_AT..DONE_AT] == body_sum(bytes).to_le_bytes();
         // Checked before anything is taken from the bytes: links of other rows would be within range, and wrong.
@@ -75,7 +75,7 @@ impl<'a> GraphBuilder<'a> {
         }
         let builder = Self { params, growing, section, hierarchy, steps_done: done, scratch: Default::default() };
         // Beyond all steps the end would never be met, and `finish` would not return.
-        (done <= builder.total()).then_some(builder)
+        (done <= builder.step_count()).then_some(builder)
     }
 }
 

@@ -284,7 +284,7 @@ fn check_change(before: &BranchVersion, state: &BranchVersion) -> Result<(), Err
 
 /// Returns the hash of a row's content, if it is the one that is stored.
 fn checked_hash(row: &Row, blocks: &mut Blocks) -> Result<Hash, Error> {
-    let version = row.served(blocks)?;
+    let version = row.read_version(blocks)?;
     let hash = version.content.hash(&version.id);
     if hash == version.hash {
         return Ok(hash);

@@ -93,7 +93,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
         }
         let score = scorer.score(version.terms, &counts);
         // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
-        if score >= floor(top) && scan.lets_through(version.filterable()) {
+        if score >= floor(top) && scan.passes_filter(version.filterable()) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }

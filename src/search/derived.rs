@@ -118,7 +118,7 @@ impl Scan<'_> {
             }
             let Some(found) = derived.for_version(version) else { continue };
             let bounds = query.bounds(query.compared(found.code(), found.norm));
-            if pool.admits(bounds.1) && self.lets_through(version.filterable()) {
+            if pool.admits(bounds.1) && self.passes_filter(version.filterable()) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
             }
         }

@@ -77,7 +77,7 @@ impl<'a> FileScan<'a> {
 
     fn offer(&self, segment: &Arc<IndexSegment>, row: u32, score: f64, top: &mut BestRows) -> Result<(), SearchError> {
         self.timer.spend(PATH_STEPS)?;
-        let passage = segment.place(row)?;
+        let passage = segment.passage_place(row)?;
         // Several files may show one indexed passage, and each of them is a hit of its own.
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };

@@ -28,14 +28,14 @@ impl FileScan<'_> {
         let mut top = Top::new(k);
         if let Some(derived) = self.derived.filter(|derived| self.is_wanted && derived.dim == query.vector().len()) {
             for part in self.files.parts() {
-                self.gather(part, derived, query, &mut top)?;
+                self.collect_nearest(part, derived, query, &mut top)?;
             }
         }
         self.timer.check()?;
         Ok(top.into_sorted())
     }
 
-    fn gather(
+    fn collect_nearest(
         &self,
         part: &VisiblePart,
         derived: &DerivedVectors,
@@ -55,7 +55,7 @@ impl FileScan<'_> {
                     self.offer_near(&part.segment, row, query.score(vector, norm), top)?;
                 }
             } else if !derived.recent.is_empty()
-                && let Some(found) = derived.recent.get(&part.segment.place(row)?.key.vector_key())
+                && let Some(found) = derived.recent.get(&part.segment.passage_place(row)?.key.vector_key())
                 && may_enter(top, query, (found.code(), found.norm))
             {
                 self.offer_near(&part.segment, row, query.score(&found.vector, found.norm), top)?;
@@ -75,7 +75,7 @@ impl FileScan<'_> {
             return Ok(());
         }
         self.timer.spend(PATH_STEPS)?;
-        let passage = segment.place(row)?;
+        let passage = segment.passage_place(row)?;
         for FilePath { path, inode } in self.files.files_of(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };
             top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), passage, inode }));
@@ -96,7 +96,7 @@ impl FileSource<'_> {
             // An unsealed segment has all its vectors in memory, so nothing else has to be looked at.
             if part.segment.name().is_none() && !derived.recent.is_empty() {
                 for row in part.visible_rows() {
-                    if derived.recent.contains_key(&part.segment.place(row)?.key.vector_key()) {
+                    if derived.recent.contains_key(&part.segment.passage_place(row)?.key.vector_key()) {
                         return Ok(true);
                     }
                 }

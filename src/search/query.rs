@@ -171,22 +171,22 @@ impl Query {
             vector: fields.vector.take(),
             text: fields.string("text")?,
             id: fields.string("id")?,
-            k: fields.whole("k", K_RANGE, "a whole number from 1 to 10000")?.unwrap_or(K_DEFAULT),
+            k: fields.take_integer("k", K_RANGE, "a whole number from 1 to 10000")?.unwrap_or(K_DEFAULT),
             mode: fields.mode()?,
             filter: fields.filter()?,
             exact: fields.flag("exact")?,
-            ef: fields.whole("ef", EF_RANGE, "a whole number from 1 to 100000")?,
-            at: fields.at()?,
+            ef: fields.take_integer("ef", EF_RANGE, "a whole number from 1 to 100000")?,
+            at: fields.take_revision()?,
             scope: fields.scope()?,
             include: fields.include()?,
             explain: fields.flag("explain")?,
             tag: fields.tag()?,
             timeout_ms: fields
-                .whole("timeout_ms", TIMEOUT_MS_RANGE, "a whole number of milliseconds from 1 to 600000")?
+                .take_integer("timeout_ms", TIMEOUT_MS_RANGE, "a whole number of milliseconds from 1 to 600000")?
                 .unwrap_or(TIMEOUT_MS_DEFAULT),
             echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
         };
-        query.checked()
+        query.validate()
     }
 
     /// Tells whether it looks where queries look that do not say.
@@ -215,7 +215,7 @@ impl Query {
             timeout_ms: TIMEOUT_MS_DEFAULT,
             echo: shortened(text, ECHO_BYTES_MAX).to_owned(),
         };
-        query.checked()
+        query.validate()
     }
 
     /// Returns whether its answer may depend on words: it has a text, or names a record. In mode `vector`, too: where there is
@@ -225,7 +225,7 @@ impl Query {
     }
 
     /// Passes a query on when it asks for something, and for one thing.
-    fn checked(self) -> Result<Self, QueryError> {
+    fn validate(self) -> Result<Self, QueryError> {
         let blank = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
         let is_empty = self.vector.is_none() && self.text.is_none() && self.id.is_none();
         if is_empty || blank(&self.text) || blank(&self.id) {

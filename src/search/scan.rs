@@ -114,7 +114,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
-    pub fn lets_through(&self, metadata: &Value) -> bool {
+    pub fn passes_filter(&self, metadata: &Value) -> bool {
         self.filter.is_none_or(|filter| !self.timer.is_over(self.filter_steps) && filter.matches(metadata))
     }
 }

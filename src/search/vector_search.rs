@@ -125,7 +125,7 @@ pub fn nearest(
     let (mut pool, mut exact, mut floor) = (CandidateSet::new(k), true, None);
     for (number, scan) in scans.iter().enumerate() {
         pool.begin(number);
-        exact &= scan.gather(query, effort, &mut pool, &mut floor)?;
+        exact &= scan.collect_candidates(query, effort, &mut pool, &mut floor)?;
     }
     Ok(VectorSearch { hits: ranked(scans, query, pool)?, exact })
 }
@@ -178,7 +178,7 @@ fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Res
 impl Scan<'_> {
     /// Pools what may be among the best; returns whether nothing can be missing. `floor` is what the walks of other sources have
     /// found to be not worth while, and those of this one.
-    fn gather(
+    fn collect_candidates(
         &self,
         query: &PreparedVector,
         effort: SearchParams,
@@ -263,7 +263,7 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_loose(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let place = |version: &Arc<Version>| {
-            let counts = !self.is_stale(version) && self.lets_through(version.filterable());
+            let counts = !self.is_stale(version) && self.passes_filter(version.filterable());
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().cached();

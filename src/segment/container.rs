@@ -100,14 +100,14 @@ impl Container {
     /// the file.
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
-        let it = self.known(section)?;
+        let it = self.checked_section(section)?;
         if !it.is_checked.load(Ordering::Acquire) {
             self.map.prefetch(it.offset as usize..(it.offset + it.length) as usize);
             self.check(section, 0, it.length)?;
             // Set only once every block was seen to match, with Release, so that who reads it set may skip all of them.
             it.is_checked.store(true, Ordering::Release);
         }
-        Ok(self.raw(section))
+        Ok(self.section_bytes(section))
     }
 
     /// Returns `length` bytes of a section from `start` on, as they are mapped; the blocks they lie in are checked at
@@ -119,7 +119,7 @@ impl Container {
         if !self.sections[section].is_checked.load(Ordering::Acquire) {
             self.check(section, start, end)?;
         }
-        Ok(&self.raw(section)[start as usize..end as usize])
+        Ok(&self.section_bytes(section)[start as usize..end as usize])
     }
 
     /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it. Fails as
@@ -155,10 +155,10 @@ impl Container {
 
     /// Returns the length of a section; an error where the file has none of that number.
     pub fn section_length(&self, section: usize) -> Result<u64, SegmentError> {
-        self.known(section).map(|section| section.length)
+        self.checked_section(section).map(|section| section.length)
     }
 
-    fn known(&self, section: usize) -> Result<&Section, SegmentError> {
+    fn checked_section(&self, section: usize) -> Result<&Section, SegmentError> {
         self.sections.get(section).ok_or_else(|| self.damaged(section, "the file does not have it"))
     }
 
@@ -250,7 +250,7 @@ impl Container {
         u64::from_le_bytes(bytes)
     }
 
-    fn raw(&self, section: usize) -> &[u8] {
+    fn section_bytes(&self, section: usize) -> &[u8] {
         let it = &self.sections[section];
         &self.map[it.offset as usize..(it.offset + it.length) as usize]
     }

@@ -9,7 +9,7 @@ use crate::record::{Provenance, Version};
 
 /// One version of a record, unsealed or sealed.
 ///
-/// Of an unsealed one no method fails. [`Row::served`] and those whose names begin with `verified_` read what is in a
+/// Of an unsealed one no method fails. [`Row::read_version`] and those whose names begin with `verified_` read what is in a
 /// segment through the disk and check it; the others take it from the mapping, where it was checked when it was first
 /// touched.
 #[derive(Clone)]
@@ -55,14 +55,14 @@ impl Row {
         }
     }
 
-    /// Returns the whole version; what is in a segment is read and checked now. Fails as [`Row::served`] does.
+    /// Returns the whole version; what is in a segment is read and checked now. Fails as [`Row::read_version`] does.
     pub fn version(&self) -> Result<Arc<Version>, SegmentError> {
-        self.served(&mut Blocks::default())
+        self.read_version(&mut Blocks::default())
     }
 
     /// Returns the whole version, for a reply that reads many. `blocks` are those of the reply. Never fails for an
     /// unsealed version, else where a block of the row is not what was written.
-    pub fn served(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
+    pub fn read_version(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.clone()),
             Row::Sealed(segment, row) => segment.version(*row, blocks).map(Arc::new),

@@ -112,7 +112,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
     let (mut postings, mut facets) = (PostingsWriter::new(), FacetsWriter::new());
     let (mut end, mut blocks) = (0u64, Blocks::default());
     for (number, row) in rows.iter().enumerate() {
-        let version = row.served(&mut blocks)?;
+        let version = row.read_version(&mut blocks)?;
         let content = &version.content;
         let text_bytes = content.text.as_ref().map_or(0, |text| text.len());
         end += PAYLOAD_BYTES + (text_bytes + content.metadata.len()) as u64;
@@ -130,7 +130,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
     // Rows are read a second time here, so that only one is in memory at a time.
     let mut stamps = Stamps::default();
     out.begin()?;
-    for (row, version) in rows.iter().zip(0u32..).map(|(row, number)| (number, row.served(&mut blocks))) {
+    for (row, version) in rows.iter().zip(0u32..).map(|(row, number)| (number, row.read_version(&mut blocks))) {
         let version = version?;
         let number = stamps.number(&version.provenance);
         out.write(&payload(row, &version, number))?;

@@ -11,7 +11,7 @@ use icu_segmenter::options::WordBreakInvariantOptions;
 const FIRST: char = '\u{E00}';
 
 /// Splits a text into stretches, each with whether it is in scripts without spaces.
-pub(super) fn stretches(text: &str) -> impl Iterator<Item = (&str, bool)> {
+pub(super) fn split_by_script(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let is_spaceless = is_spaceless(rest.chars().next()?);

@@ -43,7 +43,7 @@ pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
     if text.is_ascii() {
         return scan.spaced();
     }
-    for (stretch, is_spaceless) in spaceless::stretches(text) {
+    for (stretch, is_spaceless) in spaceless::split_by_script(text) {
         scan.text = stretch;
         if is_spaceless {
             spaceless::words(stretch, |start, end| scan.emit(start, end));
@@ -132,7 +132,7 @@ struct CompoundToken {
 
 impl CompoundToken {
     /// Returns the compound `before` with one word more, or a new one of that word.
-    fn grown(before: Option<Self>, start: usize, end: usize) -> Self {
+    fn extend(before: Option<Self>, start: usize, end: usize) -> Self {
         let (start, words) = before.map_or((start, 0), |name| (name.start, name.words));
         Self { start, end, words: words + 1, joiners: 0, suffix_end: end }
     }
@@ -166,7 +166,7 @@ impl TokenScan<'_> {
             }
             if let Some(start) = word.take() {
                 self.emit(start, at);
-                name = Some(CompoundToken::grown(name, start, at));
+                name = Some(CompoundToken::extend(name, start, at));
             }
             name = match name {
                 Some(open) if is_joiner(c) && open.joiners < JOINERS_MAX => Some(open.joined(c)),
@@ -179,7 +179,7 @@ impl TokenScan<'_> {
         }
         if let Some(start) = word {
             self.emit(start, text.len());
-            name = Some(CompoundToken::grown(name, start, text.len()));
+            name = Some(CompoundToken::extend(name, start, text.len()));
         }
         if let Some(open) = name {
             self.close(&open);

@@ -42,7 +42,7 @@ impl PostingsWriter {
         assert!(self.lengths.len() <= row as usize, "rows are added to an index in ascending order");
         assert!(row < u32::MAX, "an index has room for 2^32 - 1 rows");
         let mut found = std::mem::take(&mut self.document);
-        document(text, metadata, &mut |term| found.push(self.place(term)));
+        document(text, metadata, &mut |term| found.push(self.list_index(term)));
         let length = u32::try_from(found.len()).unwrap_or(u32::MAX);
         self.lengths.resize(row as usize, 0);
         self.lengths.push(length);
@@ -84,7 +84,7 @@ impl PostingsWriter {
             // A term is not entered before it has a row: those whose rows are all left out would stay in the
             // dictionary.
             if !found.is_empty() {
-                let place = writer.place(term) as usize;
+                let place = writer.list_index(term) as usize;
                 found.drain(..).for_each(|(row, count)| writer.lists[place].push(row, count));
             }
         }
@@ -92,7 +92,7 @@ impl PostingsWriter {
     }
 
     /// Returns where `term`'s list is, after making one when the term is new.
-    fn place(&mut self, term: &str) -> u32 {
+    fn list_index(&mut self, term: &str) -> u32 {
         if let Some(&place) = self.terms.get(term) {
             return place;
         }

@@ -42,7 +42,7 @@ pub fn quantize(v: &[f32], out: &mut [i8]) -> (f32, f32) {
         let missing = f64::from(x) - f64::from(scale) * step;
         squares += missing * missing;
     }
-    (scale, rounded_up(squares.sqrt()))
+    (scale, round_up(squares.sqrt()))
 }
 
 /// Returns the whole number nearest to a small number.
@@ -56,7 +56,7 @@ fn nearest(x: f64) -> f64 {
 }
 
 /// Returns an f32 that is certainly not less than a length computed in f64.
-fn rounded_up(length: f64) -> f32 {
+fn round_up(length: f64) -> f32 {
     // A sum of 65,536 squares in f64 is right to 1e-11; the margin is far above that and far below
     // one step of f32, so that it costs one step at most.
     if length == 0.0 { 0.0 } else { ((length * (1.0 + 1e-9)) as f32).next_up() }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::kernels::Kernels;
-use super::prepared::{UNDERFLOW, above, below, dot_wide, to_f32};
+use super::prepared::{UNDERFLOW, dot_wide, round_down, round_up, to_f32};
 
 /// How two vectors are compared. Codes and names are stored, and stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub enum Metric {
     Cosine,
     /// The euclidean distance; a score is that below zero, so that larger is better.
     L2,
-    /// The inner product, which is no distance: see [`Metric::apart`] for what graphs do.
+    /// The inner product, which is no distance: see [`Metric::graph_distance`] for what graphs do.
     Dot,
 }
 
@@ -129,18 +129,18 @@ impl Metric {
             Self::Cosine => {
                 let per_length = 1.0 / (a * b);
                 let (middle, off) = (product * per_length, off * per_length + rounding);
-                (below(middle - off).max(-1.0), above(middle + off).min(1.0))
+                (round_down(middle - off).max(-1.0), round_up(middle + off).min(1.0))
             }
             Self::L2 => {
                 let middle = a * a + b * b - 2.0 * product;
                 let off = 2.0 * off + (a * a + b * b) * rounding;
                 let near = (middle - off).max(0.0) * (1.0 - rounding) - UNDERFLOW;
                 let far = (middle + off).max(0.0) * (1.0 + rounding) + UNDERFLOW;
-                (below(-far.sqrt()), above(-near.max(0.0).sqrt()).min(0.0))
+                (round_down(-far.sqrt()), round_up(-near.max(0.0).sqrt()).min(0.0))
             }
             Self::Dot => {
                 let off = off + a * b * rounding + UNDERFLOW;
-                (below(product - off), above(product + off))
+                (round_down(product - off), round_up(product + off))
             }
         }
     }
@@ -233,7 +233,7 @@ impl Metric {
     /// its products, and their order, stay.
     #[inline]
     #[must_use]
-    pub fn apart(self, product: f64, a_size: f64, b_size: f64, longest: f64) -> f64 {
+    pub fn graph_distance(self, product: f64, a_size: f64, b_size: f64, longest: f64) -> f64 {
         match self {
             Self::Cosine => 1.0 - product,
             Self::L2 => a_size * a_size + b_size * b_size - 2.0 * product,

@@ -200,12 +200,12 @@ pub(super) fn to_f32(x: f64) -> f32 {
 
 /// Returns an f32 that is not above `x`.
 #[inline]
-pub(super) fn below(x: f64) -> f32 {
+pub(super) fn round_down(x: f64) -> f32 {
     (x as f32).next_down()
 }
 
 /// Returns an f32 that is not below `x`.
 #[inline]
-pub(super) fn above(x: f64) -> f32 {
+pub(super) fn round_up(x: f64) -> f32 {
     (x as f32).next_up()
 }

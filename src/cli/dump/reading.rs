@@ -172,7 +172,7 @@ impl DumpReader<'_> {
             if !named.insert(record.id().clone()) {
                 return Err(damaged(format!("{} has the record {} twice", path.display(), record.id())));
             }
-            if before.has(&record)? {
+            if before.contains(&record)? {
                 return Ok(());
             }
             bytes += record.bytes();

@@ -11,14 +11,14 @@ mod weights;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{EmbedError, Embedder, TextKind, checked};
+use super::{EmbedError, Embedder, TextKind, check_vectors};
 use crate::sync::Deadline;
 use bert::Bert;
 pub use files::holds_model;
 use files::{ModelFiles, Pooling};
 use tokens::TextTokenizer;
 #[cfg(test)]
-pub use weights::half;
+pub use weights::f16_to_f32;
 
 /// Texts that one call takes: more are no faster, and the time limit is looked at between them.
 const BATCH_TEXTS: usize = 16;
@@ -94,6 +94,6 @@ impl Embedder for ModelEmbedder {
                 from = until;
             }
         }
-        checked(vectors, texts.len())
+        check_vectors(vectors, texts.len())
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::weights::{WeightSource, WeightTensor, brain_floats, halves, singles};
+use super::weights::{WeightSource, WeightTensor, brain_floats, decode_f16, decode_f32};
 
 /// The largest header, in bytes: that of a model with 100,000 tensors has some ten million.
 const HEADER_BYTES_MAX: usize = 100_000_000;
@@ -69,8 +69,8 @@ impl WeightSource for SafetensorsWeights<'_> {
         let info = self.tensors.get(&format!("{}{name}", self.prefix)).ok_or("is missing")?;
         let bytes = &self.data[info.range()];
         let (values, width) = match &*info.dtype {
-            "F32" => (singles(bytes), 4),
-            "F16" => (halves(bytes), 2),
+            "F32" => (decode_f32(bytes), 4),
+            "F16" => (decode_f16(bytes), 2),
             "BF16" => (brain_floats(bytes), 2),
             other => return Err(format!("is of type {other}, and F32, F16 and BF16 can be read")),
         };

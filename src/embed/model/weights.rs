@@ -22,13 +22,13 @@ pub trait WeightSource {
 }
 
 /// Returns the numbers of f32, little-endian.
-pub fn singles(bytes: &[u8]) -> Vec<f32> {
+pub fn decode_f32(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
 }
 
 /// Returns the numbers of IEEE half floats, little-endian.
-pub fn halves(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks().0.iter().map(|two| half(u16::from_le_bytes(*two))).collect()
+pub fn decode_f16(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|two| f16_to_f32(u16::from_le_bytes(*two))).collect()
 }
 
 /// Returns the numbers of bfloat16, little-endian.
@@ -37,7 +37,7 @@ pub fn brain_floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// Returns the value of an IEEE half float.
-pub fn half(bits: u16) -> f32 {
+pub fn f16_to_f32(bits: u16) -> f32 {
     let (sign, exponent, fraction) = (u32::from(bits >> 15) << 31, (bits >> 10) & 31, u32::from(bits & 1023));
     match exponent {
         0 => f32::from_bits(sign | (fraction as f32 / 16_777_216.0).to_bits()),

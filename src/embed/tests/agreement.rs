@@ -32,7 +32,7 @@ fn cosines(variable: &str) -> Option<Vec<f32>> {
     let vectors = model.embed(TextKind::Document, &texts, Duration::from_secs(600)).unwrap();
     let seconds = start.elapsed().as_secs_f64();
     let expected = bytes.chunks_exact(2 * vectors[0].len()).map(|vector| -> Vec<f32> {
-        vector.as_chunks().0.iter().map(|two| super::super::model::half(u16::from_le_bytes(*two))).collect()
+        vector.as_chunks().0.iter().map(|two| super::super::model::f16_to_f32(u16::from_le_bytes(*two))).collect()
     });
     let cosine = |(vector, expected): (&Vec<f32>, Vec<f32>)| {
         crate::vector::dot(vector, &expected) / crate::vector::norm(&expected)

@@ -316,7 +316,8 @@ fn build(
     let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
     let mut saved = builder.steps_done();
     while !builder.step(STEPS_AT_ONCE) {
-        let rows_done = builder.steps_done() as u64 * u64::from(task.segment.rows()) / builder.total().max(1) as u64;
+        let rows_done =
+            builder.steps_done() as u64 * u64::from(task.segment.rows()) / builder.step_count().max(1) as u64;
         let stopped = !indexer.progress(name, rows_done);
         if stopped || builder.steps_done() - saved >= STEPS_BETWEEN_SAVES {
             saved = builder.steps_done();
@@ -325,7 +326,7 @@ fn build(
             }
         }
         // `is_outgrown` comes last, since it goes through all branches.
-        if stopped || (builder.steps_done() < builder.total() / 2 && indexer.is_woken() && is_outgrown()) {
+        if stopped || (builder.steps_done() < builder.step_count() / 2 && indexer.is_woken() && is_outgrown()) {
             return Ok(None);
         }
     }

@@ -213,7 +213,7 @@ impl PurgeSearch {
             let hash = segment.hash(row)?;
             // A whole row is read and hashed only where a copy could be found by it at all.
             if !self.content_hashes.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
-                self.version(&*Row::Sealed(segment.clone(), row).served(&mut blocks)?);
+                self.version(&*Row::Sealed(segment.clone(), row).read_version(&mut blocks)?);
             }
             // A copy that no state has any longer goes in any case.
             if self.records.contains(&hash) || self.copies.contains(&hash) {

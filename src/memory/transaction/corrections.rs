@@ -84,7 +84,7 @@ impl ResolvedEdits {
             // From here on the outcome holds only while the version that was read is the present one.
             record.depends_on_before = true;
             let Some(row) = record.before.clone() else { return Ok(None) };
-            let version = row.served(blocks)?;
+            let version = row.read_version(blocks)?;
             if let Row::Sealed(..) = row {
                 self.held.grow(version.content.bytes() as u64)?;
             }

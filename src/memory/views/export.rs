@@ -134,7 +134,7 @@ fn render(export: Export, row: &Row, out: &mut Vec<u8>, blocks: &mut Blocks) -> 
             out.extend_from_slice(row.verified_id(blocks)?.as_bytes());
             out.push(b'\n');
         }
-        Export::Records => write_export_line(out, &*row.served(blocks)?),
+        Export::Records => write_export_line(out, &*row.read_version(blocks)?),
     }
     Ok(())
 }

@@ -115,14 +115,14 @@ impl Memory {
         let (purges, set) = (self.storage.file_index.purges(), self.storage.file_index.set());
         let Some(ViewFiles { tree, hidden, bases }) = self.files_of_view(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
-        if let Some(kept) = base.as_ref().filter(|kept| kept.is_of(&tree, &hidden, &set)) {
+        if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {
             if self.file_views.get(view).is_none() {
                 self.file_views.put(view, kept.clone());
             }
             return Ok(Some(kept.clone()));
         }
         let none = || Arc::new(VisibleFiles::none(hidden.clone()));
-        let files = Arc::new(base.unwrap_or_else(none).advanced(&tree, &hidden, &set)?);
+        let files = Arc::new(base.unwrap_or_else(none).updated_for(&tree, &hidden, &set)?);
         if purges == self.storage.file_index.purges() {
             self.file_views.put(view, files.clone());
         }

@@ -85,10 +85,10 @@ fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> R
             "$eq" => Test::Equal(value.clone()),
             "$ne" => Test::Not(Box::new(Test::Equal(value.clone()))),
             // `Test::Order` accepts either of two orders, so a strict bound names its only one twice.
-            "$gt" => Test::Order(ordered("$gt", value)?, [Greater, Greater]),
-            "$gte" => Test::Order(ordered("$gte", value)?, [Greater, Equal]),
-            "$lt" => Test::Order(ordered("$lt", value)?, [Less, Less]),
-            "$lte" => Test::Order(ordered("$lte", value)?, [Less, Equal]),
+            "$gt" => Test::Order(check_ordered("$gt", value)?, [Greater, Greater]),
+            "$gte" => Test::Order(check_ordered("$gte", value)?, [Greater, Equal]),
+            "$lt" => Test::Order(check_ordered("$lt", value)?, [Less, Less]),
+            "$lte" => Test::Order(check_ordered("$lte", value)?, [Less, Equal]),
             "$in" => Test::OneOf(values("$in", value)?),
             "$nin" => Test::Not(Box::new(Test::OneOf(values("$nin", value)?))),
             "$exists" => Test::Exists(value.as_bool().ok_or_else(|| bad_operand("$exists", value, "true or false"))?),
@@ -104,7 +104,7 @@ fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> R
     Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
 }
 
-fn ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> {
+fn check_ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> {
     match value {
         Value::Number(_) | Value::String(_) => Ok(value.clone()),
         _ => Err(bad_operand(operator, value, "a number or a string")),

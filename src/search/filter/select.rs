@@ -57,7 +57,7 @@ impl FilterNode {
     /// Returns the rows that match; any once the time is over.
     fn rows(&self, facets: &Facets<'_>, timer: &QueryTimer<'_>) -> RowSet {
         match self {
-            Self::All(nodes) => all(facets, nodes.iter().map(|node| node.rows(facets, timer))),
+            Self::All(nodes) => intersect_all(facets, nodes.iter().map(|node| node.rows(facets, timer))),
             Self::Any(nodes) => nodes.iter().map(|node| node.rows(facets, timer)).fold(RowSet::none(), RowSet::or),
             Self::Not(node) => node.rows(facets, timer).not(facets.rows()),
             Self::Key(key, test) => test.rows(facets, key, timer),
@@ -71,19 +71,19 @@ impl Test {
             return RowSet::none();
         }
         match self {
-            Self::Exists(true) => facets.present(key),
-            Self::Exists(false) => facets.present(key).not(facets.rows()),
+            Self::Exists(true) => facets.rows_with_path(key),
+            Self::Exists(false) => facets.rows_with_path(key).not(facets.rows()),
             Self::All(tests) => all_of_one_key(facets, key, tests, timer),
             Self::Not(test) => test.rows(facets, key, timer).not(facets.rows()),
-            Self::Equal(operand) => facets.equal(key, operand),
+            Self::Equal(operand) => facets.rows_equal_to(key, operand),
             Self::OneOf(operands) => {
                 let some = |operands: &[Value]| match timer.is_over(operands.len() * VALUE_STEPS) {
                     true => RowSet::none(),
-                    false => facets.one_of(key, operands),
+                    false => facets.rows_equal_to_any(key, operands),
                 };
-                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.one_of(key, &[]), RowSet::or)
+                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.rows_equal_to_any(key, &[]), RowSet::or)
             }
-            Self::Order(operand, wanted) => facets.ordered(key, &[Bound { operand, wanted: *wanted }]),
+            Self::Order(operand, wanted) => facets.rows_in_bounds(key, &[Bound { operand, wanted: *wanted }]),
         }
     }
 }
@@ -95,13 +95,13 @@ fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], timer: &QueryT
         _ => None,
     };
     let bounds: Vec<Bound<'_>> = tests.iter().filter_map(bound).collect();
-    let range = (!bounds.is_empty()).then(|| facets.ordered(key, &bounds));
+    let range = (!bounds.is_empty()).then(|| facets.rows_in_bounds(key, &bounds));
     let others = tests.iter().filter(|test| bound(test).is_none());
-    all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key, timer))))
+    intersect_all(facets, range.into_iter().chain(others.map(|test| test.rows(facets, key, timer))))
 }
 
 /// Returns the rows that are in all of `parts`; every row where there are none.
-fn all(facets: &Facets<'_>, mut parts: impl Iterator<Item = RowSet>) -> RowSet {
+fn intersect_all(facets: &Facets<'_>, mut parts: impl Iterator<Item = RowSet>) -> RowSet {
     let first = parts.next().unwrap_or_else(|| RowSet::all(facets.rows()));
     parts.fold(first, RowSet::and)
 }

@@ -48,7 +48,7 @@ impl Fields {
     }
 
     /// Takes a whole number of a range; `expected` says in the error what to write.
-    pub(super) fn whole<N: TryFrom<u64> + PartialOrd>(
+    pub(super) fn take_integer<N: TryFrom<u64> + PartialOrd>(
         &mut self,
         key: &'static str,
         range: RangeInclusive<N>,
@@ -102,7 +102,7 @@ impl Fields {
 
     /// Takes the state that is asked, as it is written: the number of an entry may be a number. None where it is left
     /// out. [`QueryError::Field`] for an empty text, or a number that no entry can have.
-    pub(super) fn at(&mut self) -> Result<Option<String>, QueryError> {
+    pub(super) fn take_revision(&mut self) -> Result<Option<String>, QueryError> {
         match self.take("at") {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),

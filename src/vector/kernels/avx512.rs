@@ -126,7 +126,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     let all = rows;
     for (number, (rows, out)) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)).enumerate() {
         fetch(codes, a.len(), rows_to_prefetch(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
-        let four = four(rows, |row| code(codes, a.len(), row));
+        let four = four_codes(rows, |row| code(codes, a.len(), row));
         // Each sum begins at minus what the shift by 128 adds to it.
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];
         for (sum, code) in sums.iter_mut().zip(four) {
@@ -148,7 +148,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 
 /// Returns four codes, the last one more often where there are fewer rows.
 #[inline(always)]
-fn four<'a, T>(rows: &[u32], code: impl Fn(u32) -> &'a [T]) -> [&'a [T]; SIDE_BY_SIDE] {
+fn four_codes<'a, T>(rows: &[u32], code: impl Fn(u32) -> &'a [T]) -> [&'a [T]; SIDE_BY_SIDE] {
     let at = |i: usize| rows[i.min(rows.len() - 1)];
     [code(at(0)), code(at(1)), code(at(2)), code(at(3))]
 }
@@ -178,7 +178,7 @@ fn load_code(block: &[i8; BLOCK_VALUES]) -> __m512i {
 fn dots_coarse(a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
     let blocks = a.as_chunks::<COARSE_BLOCK_VALUES>().0;
     for (rows, out) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)) {
-        let four = four(rows, |row| coarse_code(codes, blocks.len(), row));
+        let four = four_codes(rows, |row| coarse_code(codes, blocks.len(), row));
         let mut sums = [_mm512_setzero_si512(); SIDE_BY_SIDE];
         if four.iter().all(|code| code.len() == blocks.len()) {
             for (i, x) in blocks.iter().enumerate() {

@@ -76,17 +76,17 @@ impl PreparedVector {
         let SieveTerms { product, residual, norm, square, rest } = terms;
         Sieve {
             product: product * self.scale,
-            residual: up(residual * (1.0 + ROUNDING_SLACK)),
-            norm: up(norm + ROUNDING_SLACK * norm.abs()),
-            square: up(square),
-            rest: up(rest),
+            residual: round_up(residual * (1.0 + ROUNDING_SLACK)),
+            norm: round_up(norm + ROUNDING_SLACK * norm.abs()),
+            square: round_up(square),
+            rest: round_up(rest),
         }
     }
 }
 
 /// Returns an f32 that is not below `x`. Zero stays zero: the number after it would slow down every
 /// product a hundredfold.
-fn up(x: f64) -> f32 {
+fn round_up(x: f64) -> f32 {
     if x == 0.0 { 0.0 } else { (x as f32).next_up() }
 }
 

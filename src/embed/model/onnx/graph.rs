@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::weights::{brain_floats, halves, singles};
+use super::super::weights::{brain_floats, decode_f16, decode_f32};
 use super::protobuf::{WireValue, fields, packed};
 
 /// Nodes and names at most, so that no file of small parts takes many times its size. MiniLM has some 2,000.
@@ -228,7 +228,7 @@ impl<'a> OnnxTensor<'a> {
             if fits { Ok(bytes) } else { Err(format!("is of shape {:?} and has {} bytes", self.dims, bytes.len())) }
         };
         match (self.kind, self.integers) {
-            (1, _) => raw(4).map(singles),
+            (1, _) => raw(4).map(decode_f32),
             (2 | 3, Some(integers)) if self.raw.is_none() => {
                 let numbers: Vec<f32> =
                     packed(integers).map(|number| Ok(number? as f32)).collect::<Result<_, String>>()?;
@@ -237,7 +237,7 @@ impl<'a> OnnxTensor<'a> {
             }
             (2, _) => Ok(raw(1)?.iter().map(|byte| f32::from(*byte)).collect()),
             (3, _) => Ok(raw(1)?.iter().map(|byte| f32::from(byte.cast_signed())).collect()),
-            (10, _) => raw(2).map(halves),
+            (10, _) => raw(2).map(decode_f16),
             (16, _) => raw(2).map(brain_floats),
             (kind, _) => {
                 Err(format!("is of ONNX's type {kind}, and float, float16, bfloat16, int8 and uint8 can be read"))

@@ -112,7 +112,7 @@ impl<'a> OnnxWeights<'a> {
     }
 
     /// Returns the rows that a node `Gather` looks up, which may be scaled behind it.
-    fn looked_up(&self, name: &str) -> Result<Option<Constant>, String> {
+    fn gather_table(&self, name: &str) -> Result<Option<Constant>, String> {
         let is_lookup = |node: &&OnnxNode| node.operator == "Gather" && node.input(0).starts_with(name);
         let Some(lookup) = self.graph.nodes.iter().find(is_lookup) else { return Ok(None) };
         let Some(rows) = self.constant(lookup.input(0), DEPTH)? else { return Ok(None) };
@@ -160,7 +160,7 @@ impl<'a> OnnxWeights<'a> {
 impl WeightSource for OnnxWeights<'_> {
     fn tensor(&self, name: &str) -> Result<WeightTensor, String> {
         let name = [self.prefix, name].concat();
-        let looked_up = self.looked_up(&name)?;
+        let looked_up = self.gather_table(&name)?;
         finished(if looked_up.is_some() { looked_up } else { self.constant(&name, DEPTH)? })
     }
 

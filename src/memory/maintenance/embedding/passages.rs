@@ -90,7 +90,7 @@ impl Memory {
             if search.texts.len() == TEXTS_AT_ONCE {
                 break;
             }
-            let place = part.segment.place(row)?;
+            let place = part.segment.passage_place(row)?;
             let key = place.key.vector_key();
             let is_done = columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
             if is_done || vectors.recent.contains_key(&key) || slot.is_refused(&key) || !search.seen_keys.insert(key) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::EmbedderSlot;
 use super::batch::{BatchEmbedder, DOCUMENTS_LIMIT, KeyedText};
 use super::collect::{EmbeddingGoal, EmbeddingTask};
-use crate::embed::{EmbedError, EmbedderIdentity, agrees};
+use crate::embed::{EmbedError, EmbedderIdentity, vectors_match};
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
 use crate::memory::transaction::commands::RecordEmbedder;
 use crate::memory::{Error, Memory};
@@ -244,7 +244,7 @@ impl Memory {
                 add(record, root);
                 continue;
             };
-            let same = record.identity == fresh(0).identity && agrees(&record.probes, &identity.probes);
+            let same = record.identity == fresh(0).identity && vectors_match(&record.probes, &identity.probes);
             slot.note_agreement(record.set(), same);
             // While vectors are made anew the set that is there is kept up, so that searches still have it.
             let generation = record.generation + 1;
@@ -263,7 +263,7 @@ impl Memory {
         let (catalog, Ok(identity)) = (self.catalog().clone(), slot.identity()) else { return };
         for record in self.roots_of(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
             let now = EmbedderRecord::new("", identity.dim, &identity.description, Vec::new(), 0);
-            let same = record.identity == now.identity && agrees(&record.probes, &identity.probes);
+            let same = record.identity == now.identity && vectors_match(&record.probes, &identity.probes);
             slot.note_agreement(record.set(), same);
         }
     }
