@@ -8,8 +8,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let [empty, full, fewer] = engramfs_fuzz::states();
     let written = WrittenStates { name: engramfs_fuzz::NAME, held: full.clone(), anchors: vec![empty, full, fewer] };
     let Ok(file) = StateFile::open(&engramfs_fuzz::blobs_with(bytes), written) else { return };
-    let _ =
-        (file.verify(), file.newest_at(1, Time(i64::MAX)), file.before(1, u64::MAX), file.oldest(2), file.after(1, 1));
+    let _ = (
+        file.verify(),
+        file.newest_at(1, Time(i64::MAX)),
+        file.last_up_to(1, u64::MAX),
+        file.oldest(2),
+        file.first_after(1, 1),
+    );
     let Ok(infos) = file.infos() else { return };
     for info in infos.iter().take(50) {
         let Ok(Some(retained)) = file.state(info.key) else { continue };

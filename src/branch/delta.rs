@@ -211,7 +211,7 @@ impl BranchVersion {
         for id in touched {
             // First the version as this state has it stored, and then the same one at its new place, where it was
             // moved.
-            next.take_over(&id, self)?;
+            next.copy_record(&id, self)?;
             if let Some(row) = next.find(&id)?.and_then(|row| place(&row)) {
                 next.put(row)?;
             }

@@ -184,7 +184,7 @@ impl BranchVersion {
 
     /// Makes a record what it is in another state: its version, or when it was deleted. Fails as [`BranchVersion::put`]
     /// and [`BranchVersion::delete`] do.
-    pub fn take_over(&mut self, id: &Arc<str>, other: &BranchVersion) -> Result<(), SegmentError> {
+    pub fn copy_record(&mut self, id: &Arc<str>, other: &BranchVersion) -> Result<(), SegmentError> {
         if let Some(row) = other.find(id)? {
             return self.put(row);
         }

@@ -242,7 +242,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
     check_recent(loaded, &mut seen)?;
     for file in earlier.files.iter() {
         file.verify()?;
-        file.all()?;
+        file.read_all()?;
     }
     Ok(seen.len())
 }

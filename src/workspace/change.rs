@@ -213,9 +213,9 @@ impl Tree {
     /// `NotDirectory`, `TooManyLinks`, and `Invalid` or `NameTooLong` for what no entry can be called.
     pub fn graft(&mut self, parent: u64, name: &[u8], node: &FileNode, time: Time) -> Result<u64, TreeError> {
         let name = super::FileName::new(name)?;
-        // Any body serves until `take_over` replaces it, which leaves out the entries of a directory.
+        // Any body serves until `copy_from` replaces it, which leaves out the entries of a directory.
         let mut copy = FileNode::new(Body::Fifo, node.mode, node.uid, node.gid, time);
-        copy.take_over(node);
+        copy.copy_from(node);
         self.check_free(parent, &name, copy.directory().is_some())?;
         // After the check: an inode that was added and then got no name would stay for ever.
         let inode = self.add(copy);
@@ -237,7 +237,7 @@ impl Tree {
         let before = TreeTotals::from_node(self.node(inode)?);
         let own = self.node_mut(inode)?;
         let epoch = own.epoch;
-        own.take_over(node);
+        own.copy_from(node);
         // `node` has the present owner and an epoch of another tree; the one that `node_mut` set goes with that owner.
         (own.ctime, own.epoch) = (time, epoch);
         let after = TreeTotals::from_node(own);
@@ -256,7 +256,7 @@ impl Tree {
 
 impl FileNode {
     /// Takes everything of another node but its names; a directory keeps its own entries.
-    fn take_over(&mut self, other: &FileNode) {
+    fn copy_from(&mut self, other: &FileNode) {
         let own = std::mem::replace(&mut self.body, Body::Fifo);
         let body = match (own, &other.body) {
             (own @ Body::Directory(_), Body::Directory(_)) => own,

@@ -70,14 +70,14 @@ impl PartialEq for Chunk {
 }
 
 /// Returns the bytes without the zeros at their end.
-pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
+pub(super) fn trim_zeros(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
 /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
 pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
-    match trimmed(bytes) {
+    match trim_zeros(bytes) {
         [] => None,
         bytes => Some(Hash::digest(&CHUNK_CONTEXT, bytes)),
     }
@@ -106,14 +106,14 @@ impl UnsealedChunk {
     }
 
     /// Calls `look` with the bytes, without the zeros behind them that are not in memory.
-    pub fn with<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+    pub fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         let buffer = self.buffer.read();
         look(&buffer[..self.filled as usize])
     }
 
     /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
     pub fn hash(&self) -> Option<Hash> {
-        *self.hash.get_or_init(|| self.with(hash_of))
+        *self.hash.get_or_init(|| self.with_bytes(hash_of))
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
@@ -163,7 +163,7 @@ impl UnsealedChunk {
             return bytes;
         }
         let mut bytes = Vec::with_capacity(room.max(filled));
-        self.with(|old| bytes.extend_from_slice(old));
+        self.with_bytes(|old| bytes.extend_from_slice(old));
         bytes
     }
 }
@@ -220,7 +220,7 @@ impl Chunk {
         };
         match self {
             Chunk::Zeros(_) => {}
-            Chunk::Unsealed(unsealed) => unsealed.with(|bytes| copy(bytes, out)),
+            Chunk::Unsealed(unsealed) => unsealed.with_bytes(|bytes| copy(bytes, out)),
             Chunk::Written(written) => copy(&written.read()?, out),
             // Behind the stored bytes all is zeros, which `out` holds already: the pack need not be read.
             Chunk::Sealed(sealed) if from >= sealed.stored_bytes as usize => {}
@@ -231,7 +231,7 @@ impl Chunk {
 
     /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned. `TreeError::Segment`
     /// where its file can't be read or has other bytes.
-    pub fn in_memory(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
+    pub fn load(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
             Chunk::Written(written) => written.read()?,
@@ -241,25 +241,25 @@ impl Chunk {
     }
 
     /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes. Fails as
-    /// [`Chunk::in_memory`] does.
+    /// [`Chunk::load`] does.
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         // No old byte is kept, so a chunk in a file need not be read.
         if at == 0 && bytes.len() >= self.length() as usize {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::new(bytes.to_vec())));
             return Ok(());
         }
-        // `in_memory` leaves zeros as they are, and there is no buffer in them to write to.
+        // `load` leaves zeros as they are, and there is no buffer in them to write to.
         if let Chunk::Zeros(length) = self {
             *self = Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(Vec::new(), *length)));
         }
-        *self = self.in_memory(packs)?;
+        *self = self.load(packs)?;
         if let Chunk::Unsealed(unsealed) = self {
             Arc::make_mut(unsealed).write(at, bytes);
         }
         Ok(())
     }
 
-    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go. Fails as [`Chunk::in_memory`] does,
+    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go. Fails as [`Chunk::load`] does,
     /// and then stays as it was.
     pub fn cut(&mut self, length: u32, packs: &dyn Packs) -> Result<(), TreeError> {
         if length >= self.length() {
@@ -272,7 +272,7 @@ impl Chunk {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
         };
         if goes {
-            *self = self.in_memory(packs)?;
+            *self = self.load(packs)?;
         }
         match self {
             Chunk::Zeros(zeros) => *zeros = length,

@@ -56,14 +56,14 @@ impl Chunks {
     pub fn get(&self, number: u64) -> Option<&Chunk> {
         match self {
             Chunks::First(chunk) => chunk.as_ref().filter(|_| number == 0),
-            Chunks::Many(map) => covering(map, number).map(|(_, piece)| piece.chunk()),
+            Chunks::Many(map) => find_covering(map, number).map(|(_, piece)| piece.chunk()),
         }
     }
 
     /// Returns the number behind the run that a number is in; none where it is in no run.
     pub fn run_end(&self, number: u64) -> Option<u64> {
         let Chunks::Many(map) = self else { return None };
-        match covering(map, number)? {
+        match find_covering(map, number)? {
             (start, Piece::Run(count)) => Some(start + count),
             (_, Piece::One(_)) => None,
         }
@@ -72,7 +72,7 @@ impl Chunks {
     /// Returns a chunk to change it in its place; a hole becomes a chunk without bytes.
     pub fn get_mut(&mut self, number: u64) -> &mut Chunk {
         if number != 0 {
-            self.many();
+            self.make_map();
         }
         match self {
             Chunks::First(first) => first.get_or_insert(Chunk::Zeros(0)),
@@ -107,7 +107,7 @@ impl Chunks {
         if let Chunks::First(first) = self {
             return first.take_if(|_| range.contains(&0)).map_or(0, |chunk| chunk.space());
         }
-        let map = self.many();
+        let map = self.make_map();
         // Runs that reach over an end are cut in two, so that the range covers whole pieces.
         split(map, range.start);
         split(map, range.end);
@@ -136,7 +136,7 @@ impl Chunks {
                 // The run ends where the next piece begins, since no two pieces may overlap.
                 let run = Piece::Run(end - at);
                 more += run.space();
-                self.many().insert(at, run);
+                self.make_map().insert(at, run);
                 at = end;
             }
         }
@@ -147,7 +147,7 @@ impl Chunks {
     pub fn next(&self, from: u64) -> Option<(u64, &Chunk)> {
         match self {
             Chunks::First(first) => first.as_ref().filter(|_| from == 0).map(|chunk| (0, chunk)),
-            Chunks::Many(map) => covering(map, from)
+            Chunks::Many(map) => find_covering(map, from)
                 .map(|(_, piece)| (from, piece))
                 .or_else(|| map.range(from..).next().map(|(number, piece)| (*number, piece)))
                 .map(|(number, piece)| (number, piece.chunk())),
@@ -213,7 +213,7 @@ impl Chunks {
                 *self = Chunks::First(piece.map(|piece| piece.chunk().clone()));
             }
         } else {
-            let map = self.many();
+            let map = self.make_map();
             for (number, piece) in pieces {
                 match piece {
                     Some(piece) => map.insert(number, piece),
@@ -233,7 +233,7 @@ impl Chunks {
         Some(space)
     }
 
-    fn many(&mut self) -> &mut OrdMap<u64, Piece> {
+    fn make_map(&mut self) -> &mut OrdMap<u64, Piece> {
         if let Chunks::First(first) = self {
             *self = Chunks::Many(first.take().map(|chunk| (0u64, Piece::One(chunk))).into_iter().collect());
         }
@@ -251,14 +251,15 @@ impl Default for Chunks {
 }
 
 /// Returns the piece that covers a number, and where it begins.
-fn covering(map: &OrdMap<u64, Piece>, number: u64) -> Option<(u64, &Piece)> {
+fn find_covering(map: &OrdMap<u64, Piece>, number: u64) -> Option<(u64, &Piece)> {
     let (start, piece) = map.range(..=number).next_back()?;
     (number < start + piece.count()).then_some((*start, piece))
 }
 
 /// Makes two runs of one that a number is in the middle of; returns whether it was in one.
 fn split(map: &mut OrdMap<u64, Piece>, number: u64) -> bool {
-    let Some((start, Piece::Run(count))) = covering(map, number).map(|(start, piece)| (start, piece.clone())) else {
+    let Some((start, Piece::Run(count))) = find_covering(map, number).map(|(start, piece)| (start, piece.clone()))
+    else {
         return false;
     };
     if start < number {

@@ -39,7 +39,7 @@ pub(super) struct ChunkRange {
 }
 
 /// Cuts a range into the parts of chunks that it covers.
-pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
+pub(super) fn chunk_ranges(offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
     let end = offset.saturating_add(length);
     let mut at = offset;
     std::iter::from_fn(move || {
@@ -93,7 +93,7 @@ impl FileContent {
         let length = (length as u64).min(self.size.saturating_sub(offset));
         let mut bytes = vec![0; length as usize];
         let mut done = 0;
-        for part in parts(offset, length) {
+        for part in chunk_ranges(offset, length) {
             let count = part.end - part.start;
             if let Some(chunk) = self.chunks.get(part.number) {
                 chunk.read(part.start, &mut bytes[done..done + count], packs)?;
@@ -109,7 +109,7 @@ impl FileContent {
         if other.size > self.size {
             return Ok(false);
         }
-        for part in parts(0, other.size) {
+        for part in chunk_ranges(0, other.size) {
             let (own, theirs) = (self.chunks.get(part.number), other.chunks.get(part.number));
             let hash = |chunk: Option<&Chunk>| chunk.and_then(Chunk::hash);
             if hash(own) == hash(theirs) {
@@ -187,7 +187,7 @@ impl FileContent {
             let kept = match self.chunks.get(number) {
                 // An edge that lies between two chunks keeps a part of neither.
                 Some(chunk @ (Chunk::Sealed(_) | Chunk::Written(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
-                    chunk.in_memory(packs)?
+                    chunk.load(packs)?
                 }
                 _ => continue,
             };
@@ -203,7 +203,7 @@ impl FileContent {
             return Ok(());
         }
         let mut rest = bytes;
-        for part in parts(offset, bytes.len() as u64) {
+        for part in chunk_ranges(offset, bytes.len() as u64) {
             let (head, tail) = rest.split_at(part.end - part.start);
             self.change(part.number, |chunk| chunk.write(part.start, head, packs))?;
             rest = tail;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::chunk::{Chunk, trimmed};
+use super::chunk::{Chunk, trim_zeros};
 use super::chunks::Piece;
 use super::node::{Body, Directory, FileNode};
 use super::nodes::ChangedNode;
@@ -207,15 +207,15 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
         Chunk::Zeros(length) => out.byte(code::ZEROS).number((*length).into()),
         Chunk::Unsealed(unsealed) => {
             out.byte(code::LOOSE).number(unsealed.length().into());
-            unsealed.with(|bytes| {
-                out.bytes(trimmed(bytes));
+            unsealed.with_bytes(|bytes| {
+                out.bytes(trim_zeros(bytes));
             });
             out
         }
         Chunk::Written(written) => {
             // The bytes themselves, since the file that they were written down in may be gone when the delta is read.
             let bytes = written.read()?;
-            out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trimmed(&bytes))
+            out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trim_zeros(&bytes))
         }
         Chunk::Sealed(sealed) => {
             let table = match names {

@@ -53,7 +53,7 @@ impl Tree {
         let mut tree = self.clone();
         // The writer left orphans out of the base, too.
         tree.drop_orphans();
-        tree.dirty();
+        tree.invalidate_hashes();
         let (mut input, mut changes) = (Reader::new(bytes), LoadChanges { held, ..LoadChanges::default() });
         match input.byte()? {
             VERSION => {}
@@ -63,7 +63,7 @@ impl Tree {
         // Read before the nodes, as their chunks name packs by places in this list.
         changes.packs = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
         for _ in 0..input.length()? {
-            tree.take_away(input.number()?, &mut changes)?;
+            tree.remove_inode(input.number()?, &mut changes)?;
         }
         for _ in 0..input.length()? {
             let inode = input.number()?;
@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// Removes an inode; that its names go, too, is seen in the end.
-    fn take_away(&mut self, inode: u64, changes: &mut LoadChanges<'_>) -> Result<(), TreeError> {
+    fn remove_inode(&mut self, inode: u64, changes: &mut LoadChanges<'_>) -> Result<(), TreeError> {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         // A clone is changed, which an error drops: totals may be half done on the way.

@@ -54,17 +54,17 @@ impl Block {
 impl Nodes {
     /// Returns whether both share everything.
     pub fn ptr_eq(&self, other: &Nodes) -> bool {
-        same(self.root.as_ref(), other.root.as_ref())
+        is_same_block(self.root.as_ref(), other.root.as_ref())
     }
 
     /// Returns whether a number has no more digits than are looked at.
-    fn reaches(&self, inode: u64) -> bool {
+    fn is_in_range(&self, inode: u64) -> bool {
         inode.checked_shr(DIGIT_BITS * (self.level + 1)).unwrap_or(0) == 0
     }
 
     /// Returns a node; none where there is none of that number.
     pub fn get(&self, inode: u64) -> Option<&Arc<FileNode>> {
-        let mut at = self.root.as_ref().filter(|_| self.reaches(inode))?;
+        let mut at = self.root.as_ref().filter(|_| self.is_in_range(inode))?;
         let mut level = self.level;
         loop {
             match &**at {
@@ -82,7 +82,7 @@ impl Nodes {
 
     /// Returns a node to change or replace it; none where there is none of that number.
     pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<FileNode>> {
-        if !self.reaches(inode) {
+        if !self.is_in_range(inode) {
             return None;
         }
         let mut at = self.root.as_mut()?;
@@ -98,7 +98,7 @@ impl Nodes {
 
     /// Puts a node under a number, in place of what is there.
     pub fn insert(&mut self, inode: u64, node: Arc<FileNode>) {
-        while !self.reaches(inode) {
+        while !self.is_in_range(inode) {
             // It grows at the top: all numbers so far have 0 as their next digit.
             self.level += 1;
             if let Some(root) = self.root.take() {
@@ -125,9 +125,9 @@ impl Nodes {
 
     /// Takes a node out, and returns it; none where there is none of that number.
     pub fn remove(&mut self, inode: u64) -> Option<Arc<FileNode>> {
-        // Asked first, since `take` copies all shared blocks on its way.
+        // Asked first, since `remove_node` copies all shared blocks on its way.
         self.get(inode)?;
-        take(&mut self.root, inode, self.level)
+        remove_node(&mut self.root, inode, self.level)
     }
 
     /// Goes through all nodes in ascending order of their numbers.
@@ -148,15 +148,15 @@ impl Nodes {
     }
 }
 
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+fn is_same_block<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 /// Takes a node out of a block, and the block away if that leaves nothing in it.
-fn take(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<FileNode>> {
+fn remove_node(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option<Arc<FileNode>> {
     let (taken, is_empty) = match Arc::make_mut(place.as_mut()?) {
         Block::Inner(blocks) => {
-            (take(&mut blocks[digit(inode, level)], inode, level - 1), blocks.iter().all(Option::is_none))
+            (remove_node(&mut blocks[digit(inode, level)], inode, level - 1), blocks.iter().all(Option::is_none))
         }
         Block::Leaf(nodes) => (nodes[digit(inode, 0)].take(), nodes.iter().all(Option::is_none)),
     };
@@ -175,7 +175,7 @@ struct Placed<'a> {
 
 impl<'a> Placed<'a> {
     /// Returns the block below a digit of `level`; a block of a lower level is below digit 0.
-    fn below(self, digit: usize, level: u32) -> Option<Placed<'a>> {
+    fn child(self, digit: usize, level: u32) -> Option<Placed<'a>> {
         match &**self.block {
             _ if self.level < level => Some(self).filter(|_| digit == 0),
             Block::Inner(blocks) => blocks[digit].as_ref().map(|block| Placed { block, level: level - 1 }),
@@ -226,14 +226,14 @@ impl<'a> Iterator for Differing<'a> {
             if level == 0 {
                 let node = |side: Option<Placed<'a>>| side.and_then(|side| side.node(digit));
                 let (old, new) = (node(old), node(new));
-                if !same(old, new) {
+                if !is_same_block(old, new) {
                     return Some(ChangedNode { inode: number, old, new });
                 }
                 continue;
             }
-            let below = |side: Option<Placed<'a>>| side.and_then(|side| side.below(digit, level));
+            let below = |side: Option<Placed<'a>>| side.and_then(|side| side.child(digit, level));
             let (old, new) = (below(old), below(new));
-            if !same(old.map(|it| it.block), new.map(|it| it.block)) {
+            if !is_same_block(old.map(|it| it.block), new.map(|it| it.block)) {
                 self.pairs.push(BlockPair { number, ..BlockPair::new(old, new, level - 1) });
             }
         }

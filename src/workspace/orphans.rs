@@ -33,7 +33,7 @@ impl Tree {
 
     /// Adds an inode of another tree under its own number, without names and entries.
     fn adopt(&mut self, inode: u64, mut node: FileNode) {
-        self.dirty();
+        self.invalidate_hashes();
         // A detached node has the owner of then, which no earlier transfer of this tree may change.
         (node.links, node.epoch) = (Links::None, self.transfers.epoch());
         if let Body::Directory(directory) = &mut node.body {

@@ -44,7 +44,7 @@ impl Transfers {
     }
 
     /// Returns these and one more. From a user to the same one it is none.
-    pub(super) fn and(&self, from_uid: u32, to_uid: u32) -> Transfers {
+    pub(super) fn with_transfer(&self, from_uid: u32, to_uid: u32) -> Transfers {
         if from_uid == to_uid {
             return self.clone();
         }

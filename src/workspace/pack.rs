@@ -76,7 +76,7 @@ impl Pack {
     /// chunks can't be read or is damaged.
     pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
         let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
-        self.place(last).map(|(start, length)| start + length)
+        self.chunk_range(last).map(|(start, length)| start + length)
     }
 
     /// Checks every byte. The first damage ends it: `SegmentError::Damaged`.
@@ -89,7 +89,7 @@ impl Pack {
     /// So neither what says where the chunk lies nor an earlier check is trusted. `SegmentError::Damaged` where the
     /// pack has no such chunk, or other bytes for it.
     pub(super) fn read(&self, sealed: &PackedChunk) -> Result<Vec<u8>, SegmentError> {
-        let (start, stored) = self.place(sealed.number)?;
+        let (start, stored) = self.chunk_range(sealed.number)?;
         if stored == u64::from(sealed.stored_bytes) {
             let bytes = self.file.read_unchecked(BYTES, start, stored)?;
             if hash_of(&bytes) == Some(sealed.hash) {
@@ -111,12 +111,12 @@ impl Pack {
         let (mut low, mut high) = (0, self.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
-            let number = self.ordered(middle)?;
+            let number = self.chunk_at_position(middle)?;
             match self.hash(number)?.cmp(hash) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
                 std::cmp::Ordering::Equal => {
-                    let stored = u32::try_from(self.place(number)?.1)
+                    let stored = u32::try_from(self.chunk_range(number)?.1)
                         .map_err(|_| self.file.damaged(ENDS, "a chunk is too long"))?;
                     return Ok(Some(PackedChunk {
                         pack: self.name(),
@@ -131,7 +131,7 @@ impl Pack {
         Ok(None)
     }
 
-    fn ordered(&self, place: u64) -> Result<u32, SegmentError> {
+    fn chunk_at_position(&self, place: u64) -> Result<u32, SegmentError> {
         let bytes = self.file.slice(ORDER, place * 4, 4)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
     }
@@ -142,7 +142,7 @@ impl Pack {
     }
 
     /// Returns where a chunk begins and how many bytes it has.
-    fn place(&self, number: u32) -> Result<(u64, u64), SegmentError> {
+    fn chunk_range(&self, number: u32) -> Result<(u64, u64), SegmentError> {
         let end = |number: u32| -> Result<u64, SegmentError> {
             let bytes = self.file.slice(ENDS, u64::from(number) * 8, 8)?;
             Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
@@ -173,7 +173,7 @@ pub(super) fn write_pack(
         chunk.read(0, &mut bytes, packs)?;
         // Without zeros at the end, which is what the hash covers, so that equal chunks of other lengths are stored
         // once.
-        let bytes = super::chunk::trimmed(&bytes);
+        let bytes = super::chunk::trim_zeros(&bytes);
         out.write(bytes)?;
         end += bytes.len() as u64;
         ends.push(end);

@@ -85,7 +85,13 @@ impl Tree {
     /// inodes under the same numbers.
     ///
     /// Any error says that this tree or `other` is not the one that it was recorded with.
-    pub fn patched(&self, patch: &TreePatch, other: &Tree, time: Time, packs: &dyn Packs) -> Result<Tree, TreeError> {
+    pub fn apply_patch(
+        &self,
+        patch: &TreePatch,
+        other: &Tree,
+        time: Time,
+        packs: &dyn Packs,
+    ) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
         tree.reserve(patch.next);
         for change in &patch.changes {

@@ -64,7 +64,7 @@ impl Tree {
         chosen
     }
 
-    /// Returns what [`Tree::purged`] takes out; one file may be there twice.
+    /// Returns what [`Tree::without_purged`] takes out; one file may be there twice.
     pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
         let of = |inode: u64| {
             let node = self.nodes.get(inode)?;
@@ -77,7 +77,7 @@ impl Tree {
     /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.
     /// `files/` itself stays. Costs a look at every node where contents or births are given. `TreeError::Stale` where
     /// the directory of a name is not in the tree; a whole tree has all of them.
-    pub fn purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
+    pub fn without_purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
         let chosen = self.chosen(files);
         if chosen.is_empty() {
             return Ok(None);

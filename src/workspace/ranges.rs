@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::TreeError;
 use super::chunk::{CHUNK_BYTES, Chunk};
-use super::content::{ChunkRange, FileContent, parts};
+use super::content::{ChunkRange, FileContent, chunk_ranges};
 use super::pack::Packs;
 
 impl FileContent {
@@ -135,10 +135,10 @@ fn edges(offset: u64, length: u64) -> (Vec<ChunkRange>, Range<u64>) {
     let (first, last) = (offset.div_ceil(CHUNK_BYTES), end / CHUNK_BYTES);
     // The range lies within one chunk, so that there is no whole one and only one edge.
     if first > last {
-        return (parts(offset, length).collect(), 0..0);
+        return (chunk_ranges(offset, length).collect(), 0..0);
     }
-    let head = parts(offset, first * CHUNK_BYTES - offset);
-    (head.chain(parts(last * CHUNK_BYTES, end - last * CHUNK_BYTES)).collect(), first..last)
+    let head = chunk_ranges(offset, first * CHUNK_BYTES - offset);
+    (head.chain(chunk_ranges(last * CHUNK_BYTES, end - last * CHUNK_BYTES)).collect(), first..last)
 }
 
 /// Makes bytes of a chunk zeros; at its end they need no space any longer.

@@ -26,7 +26,7 @@ impl TouchedNames {
         let directories: Vec<u64> = touched.directories().collect();
         for nodes in [old, new] {
             let mut climbed = HashSet::new();
-            directories.iter().for_each(|directory| touched.above(*directory, nodes, &mut climbed));
+            directories.iter().for_each(|directory| touched.touch_ancestors(*directory, nodes, &mut climbed));
         }
         for names in touched.0.values_mut() {
             names.sort_unstable();
@@ -65,7 +65,7 @@ impl TouchedNames {
     }
 
     /// Touches the entries that lead to a directory, from the root down.
-    fn above(&mut self, directory: u64, nodes: &Nodes, climbed: &mut HashSet<u64>) {
+    fn touch_ancestors(&mut self, directory: u64, nodes: &Nodes, climbed: &mut HashSet<u64>) {
         let mut at = directory;
         while climbed.insert(at)
             && let Some((parent, name)) = nodes.get(at).and_then(|node| node.names().next())

@@ -182,7 +182,7 @@ impl Tree {
 
     /// Gives everything that `from` owns and others may read to another user. It costs the same whatever the tree holds.
     pub fn transfer(&mut self, from: u32, to: u32) {
-        self.transfers = self.transfers.and(from, to);
+        self.transfers = self.transfers.with_transfer(from, to);
     }
 
     /// Returns to whom files were given so far.
@@ -215,7 +215,7 @@ impl Tree {
     /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` where
     /// there is none of that number.
     pub(super) fn stored_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
-        self.dirty();
+        self.invalidate_hashes();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         // Its own hash covers mode, content and attributes, any of which may change now.
         node.hash.take();
@@ -223,14 +223,14 @@ impl Tree {
     }
 
     /// Forgets the hashes of the tree, which is about to change; they still help to find the next ones.
-    pub(super) fn dirty(&mut self) {
+    pub(super) fn invalidate_hashes(&mut self) {
         if let Some(memo) = self.memo.take() {
             self.older_memo = Some(memo);
         }
     }
 
     /// Says that this tree is about to become much like another, whose hashes then help to find its own.
-    pub fn become_like(&mut self, other: &Tree) {
+    pub fn seed_hashes_from(&mut self, other: &Tree) {
         if let Some(memo) = other.memo.get() {
             self.memo.take();
             self.older_memo = Some(memo.clone());
@@ -239,7 +239,7 @@ impl Tree {
 
     /// Adds a node without a name and returns its number.
     pub(super) fn add(&mut self, mut node: FileNode) -> u64 {
-        self.dirty();
+        self.invalidate_hashes();
         // Transfers that were made before it must not take it from its owner.
         node.epoch = self.transfers.epoch();
         let inode = self.next_inode;
@@ -253,7 +253,7 @@ impl Tree {
 
     /// Removes a node without a name, which no totals count.
     pub(super) fn forget(&mut self, inode: u64) {
-        self.dirty();
+        self.invalidate_hashes();
         self.nodes.remove(inode);
         self.unsealed.remove(&inode);
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, hash_of};
-use super::content::{ChunkRange, FILE_BYTES_MAX, parts};
+use super::content::{ChunkRange, FILE_BYTES_MAX, chunk_ranges};
 use super::pack::Packs;
 use super::{Tree, TreeError};
 use crate::disk::DiskFile;
@@ -57,7 +57,7 @@ impl<'a> DirectWrite<'a> {
         // A write without a whole chunk is not worth a place in the file of its own: it stays in memory as others do.
         let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
         has_whole.then(|| {
-            let hashes = pieces(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
+            let hashes = split_by_chunk(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
             DirectWrite { offset, bytes, hashes }
         })
     }
@@ -68,7 +68,7 @@ impl<'a> DirectWrite<'a> {
         let least = content.len() / (LENGTH + HASH_BYTES);
         let (bytes, chunk_hashes) = (least..least + 3).find_map(|chunks| {
             let (bytes, chunk_hashes) = content.split_at_checked(content.len().checked_sub(chunks * HASH_BYTES)?)?;
-            (parts(offset, bytes.len() as u64).count() == chunks).then_some((bytes, chunk_hashes))
+            (chunk_ranges(offset, bytes.len() as u64).count() == chunks).then_some((bytes, chunk_hashes))
         })?;
         // The bytes are hashed again: they come from a journal that may be damaged, and these hashes are all that
         // vouches.
@@ -89,14 +89,15 @@ impl<'a> DirectWrite<'a> {
 
     /// Returns the bytes before and behind whole chunks, with their places in the file.
     pub fn ends(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
-        let ends = pieces(self.offset, self.bytes).filter(|(_, piece)| piece.len() < LENGTH);
+        let ends = split_by_chunk(self.offset, self.bytes).filter(|(_, piece)| piece.len() < LENGTH);
         ends.map(|(part, piece)| (part.number * CHUNK_BYTES + part.start as u64, piece))
     }
 
     /// Returns the whole chunks with their numbers, as they are in a file where `file_offset` is the first
     /// byte of the write.
     fn chunks(&self, file: &Arc<dyn DiskFile>, file_offset: u64) -> impl Iterator<Item = (u64, Chunk)> {
-        let whole = pieces(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
+        let whole =
+            split_by_chunk(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
         whole.map(move |((part, _), hash)| match *hash {
             None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
             Some(hash) => {
@@ -108,9 +109,9 @@ impl<'a> DirectWrite<'a> {
 }
 
 /// Cuts the bytes of a write where chunks of the file end.
-fn pieces(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (ChunkRange, &[u8])> {
+fn split_by_chunk(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (ChunkRange, &[u8])> {
     let mut rest = bytes;
-    parts(offset, bytes.len() as u64).map(move |part| {
+    chunk_ranges(offset, bytes.len() as u64).map(move |part| {
         let (piece, behind) = rest.split_at(part.end - part.start);
         rest = behind;
         (part, piece)
@@ -129,7 +130,7 @@ impl Tree {
     /// Writes the bytes before and behind the whole chunks of a stretch: the half of a long write that can fail, so
     /// it comes first. After an error some of it may be written: work on a clone. Fails as [`Tree::check_write`] does,
     /// and where a chunk that is kept in part can't be read.
-    pub fn place_ends(
+    pub fn write_partial_chunks(
         &mut self,
         inode: u64,
         stretch: &DirectWrite<'_>,
@@ -143,7 +144,7 @@ impl Tree {
     /// Puts the whole chunks of a stretch, which begins at `at` in a file, in the place of those that were there.
     /// That they are there is checked when they are read. `TreeError::Stale` where there is none of that number,
     /// `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file.
-    pub fn place(
+    pub fn place_chunks(
         &mut self,
         inode: u64,
         stretch: &DirectWrite<'_>,

@@ -132,7 +132,7 @@ impl StateFile {
 
     /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::count`]
     /// does.
-    pub fn before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
+    pub fn last_up_to(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         let Some(row) = row.checked_sub(1) else { return Ok(None) };
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
@@ -140,11 +140,11 @@ impl StateFile {
 
     /// Returns the oldest state of a branch, if the file has one. Fails as [`StateFile::count`] does.
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
-        self.after(branch, 0)
+        self.first_after(branch, 0)
     }
 
     /// Returns the oldest state of a branch behind an entry, if the file has one. Fails as [`StateFile::count`] does.
-    pub fn after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
+    pub fn first_after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         if row >= self.count()? {
             return Ok(None);
@@ -185,7 +185,7 @@ impl StateFile {
 
     /// Reads all states, in the order of their entries: each from the one before it. Fails as [`StateFile::state`]
     /// does, and then returns none of them.
-    pub fn all(&self) -> Result<BTreeMap<StateKey, RetainedState>, DeltaError> {
+    pub fn read_all(&self) -> Result<BTreeMap<StateKey, RetainedState>, DeltaError> {
         let mut keys: Vec<StateKey> = self.infos()?.into_iter().map(|info| info.key).collect();
         keys.sort_by_key(|(branch, entry)| (*entry, *branch));
         let mut states = BTreeMap::new();

@@ -41,7 +41,7 @@ pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
 fn make(manifest: &DumpManifest, folder: &Path, part: &Path) -> Result<Value, CommandError> {
     let memory = open_store(part, OpenMode::CreateNew)?;
     let import = DumpReader { memory: &memory, who: actor::current(), manifest, folder };
-    let done = import.all();
+    let done = import.read_all();
     let tip = memory.tip().to_string();
     let closed = memory.close();
     let signals_ended = done?;
@@ -58,7 +58,7 @@ struct DumpReader<'a> {
 
 impl DumpReader<'_> {
     /// Takes in all there is, and checks what came of it; returns how many signals were left out, since they had ended.
-    fn all(&self) -> Result<u64, CommandError> {
+    fn read_all(&self) -> Result<u64, CommandError> {
         self.users()?;
         self.branches()?;
         self.settings()?;

@@ -259,12 +259,12 @@ impl RetainedStates {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.stays(info));
         for file in self.files.iter() {
-            let mut found = file.before(branch.0, entry)?;
+            let mut found = file.last_up_to(branch.0, entry)?;
             while let Some(info) = found
                 && !self.stays(&info)
             {
                 // An outdated state is in its file until the next seal, so the one before it is looked for.
-                found = file.before(branch.0, info.key.1 - 1)?;
+                found = file.last_up_to(branch.0, info.key.1 - 1)?;
             }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }
@@ -282,7 +282,7 @@ impl RetainedStates {
             while let Some(info) = found
                 && !self.stays(&info)
             {
-                found = file.before(branch.0, info.key.1 - 1)?;
+                found = file.last_up_to(branch.0, info.key.1 - 1)?;
             }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }
@@ -298,7 +298,7 @@ impl RetainedStates {
             while let Some(info) = found
                 && !self.stays(&info)
             {
-                found = file.after(branch.0, info.key.1)?;
+                found = file.first_after(branch.0, info.key.1)?;
             }
             oldest = oldest.into_iter().chain(found).min_by_key(|info| info.key);
         }

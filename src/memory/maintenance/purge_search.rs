@@ -106,7 +106,7 @@ impl PurgeSearch {
         // copy is known only by what the named records say.
         own.iter().try_for_each(|state| self.by_name(state))?;
         for file in catalog.retained.files.iter() {
-            for ((branch, _), retained) in file.all()? {
+            for ((branch, _), retained) in file.read_all()? {
                 if catalog.root_name(BranchId(branch)).is_some_and(|name| *name == *root_name) {
                     self.by_name(&retained.state)?;
                 }

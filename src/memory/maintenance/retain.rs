@@ -152,7 +152,7 @@ impl Catalog {
 /// Returns the states of a file. None where it, or a segment that they name, is damaged: the file stays as it is then, since
 /// that is not a reason to seal nothing. Fails where the disk refuses.
 fn undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState>>, Error> {
-    match file.all().map_err(Error::from) {
+    match file.read_all().map_err(Error::from) {
         Err(error) if error.kind() == Kind::Damaged => {
             log::warn!("a file of earlier states is not written again now: {error}; {}", error.hint());
             Ok(None)

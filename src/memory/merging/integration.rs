@@ -140,7 +140,7 @@ impl Integration {
         let (child, parent) = merged_branches(context.catalog, branch, merge)?;
         let (mut merged, mut both_changed) = merged_records(&child, &parent, outcome)?;
         let patched =
-            |own: &Tree, patch, other| own.patched(patch, other, context.time, context.packs).map_err(tree_error);
+            |own: &Tree, patch, other| own.apply_patch(patch, other, context.time, context.packs).map_err(tree_error);
         let (own, above) = (child.state.files(), parent.state.files());
         // Patches are of the receiver's tree, whose inode numbers stay, so the sides are those under which the plan was
         // made.
@@ -257,7 +257,7 @@ fn merged_records(
         }
         if outcome == RecordOutcome::Both {
             let id = other_ids.next().ok_or_else(|| missing("a record that is kept has no id".into()))?;
-            Action::kept_as(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
+            Action::keep_as(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
             kept_as = Some(id);
         }
         if let Some(side) = outcome.side() {

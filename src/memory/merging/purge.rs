@@ -234,7 +234,7 @@ impl Purge {
         for file in catalog.retained.files.iter() {
             let states = match self.state_files.get(&file.name()) {
                 Some(states) => states.clone(),
-                None => Arc::new(file.all()?.into_iter().collect::<Vec<_>>()),
+                None => Arc::new(file.read_all()?.into_iter().collect::<Vec<_>>()),
             };
             self.state_files.insert(file.name(), states.clone());
             all.push((Some(file.name()), states.to_vec()));
@@ -299,7 +299,7 @@ impl Purge {
             removed = leave_entries(prefix, before, &mut after, removed)?;
         }
         let had_records = !removed.is_empty();
-        let files = before.files().purged(chosen, self.time).map_err(tree_error)?;
+        let files = before.files().without_purged(chosen, self.time).map_err(tree_error)?;
         let had_files = files.is_some();
         if let Some(files) = files {
             for file in before.files().to_purge(chosen) {

@@ -152,7 +152,7 @@ impl RecordMerge {
             place = Some(at);
         }
         // As the parent has it first: what an action leaves behind depends on that.
-        self.merged.take_over(id, sides.parent)?;
+        self.merged.copy_record(id, sides.parent)?;
         action.map_or(Ok(()), |action| action.apply(&mut self.merged))?;
         self.count_one(id, sides.child, true)?;
         Ok(place)

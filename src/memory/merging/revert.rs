@@ -88,7 +88,7 @@ pub(super) fn replayed_base(
     let [before, after] = bases(context.catalog, branch, entries)?.ok_or_else(changed)?;
     let BaseOutcome::Patched(patch) = outcome else { return Ok(Some(before)) };
     let mut base = with_records_of(&branch.base, &before, &after, usize::MAX)?;
-    let patched = |own: &Tree| own.patched(patch, before.files(), context.time, context.packs).map_err(tree_error);
+    let patched = |own: &Tree| own.apply_patch(patch, before.files(), context.time, context.packs).map_err(tree_error);
     base.set_files(patched(branch.base.files())?);
     Ok(Some(Arc::new(base)))
 }

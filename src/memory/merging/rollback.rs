@@ -150,9 +150,9 @@ impl Rollback {
         let mut state = BranchVersion::clone(&branch.state);
         // The recorded changes are made again and nothing is decided: rules or units may be read otherwise by a later
         // version.
-        let own = state.files().patched(&outcome.files, wanted.files(), context.time, context.packs);
+        let own = state.files().apply_patch(&outcome.files, wanted.files(), context.time, context.packs);
         state.set_files(own.map_err(tree_error)?);
-        let base = branch.base.files().patched(&outcome.base, wanted_base.files(), context.time, context.packs);
+        let base = branch.base.files().apply_patch(&outcome.base, wanted_base.files(), context.time, context.packs);
         let base = with_base_files(branch, &outcome.base, base.map_err(tree_error)?);
         Ok(Rollback {
             branch: branch.clone(),

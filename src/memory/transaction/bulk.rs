@@ -127,7 +127,7 @@ impl Bulk {
             if self.writes(&id)? {
                 continue;
             }
-            state.take_over(&id, &branch.state)?;
+            state.copy_record(&id, &branch.state)?;
             if self.deletes.contains(&id) {
                 // The record may have come or gone since it was counted.
                 deleted -= u64::from(self.branch.state.find(&id)?.is_some());

@@ -61,7 +61,7 @@ fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
 
 impl LogTail {
     /// Writes an operation down as content, where it is a write with a whole chunk; returns the files
-    /// after it. Fails as `Tree::place_ends` does, and with the journal's error where the frame can't be appended: no
+    /// after it. Fails as `Tree::write_partial_chunks` does, and with the journal's error where the frame can't be appended: no
     /// operation is bound to a frame that was not written.
     pub(in crate::memory) fn write_content(
         &mut self,
@@ -75,7 +75,7 @@ impl LogTail {
         let time = edit.author.time;
         let mut after = files.tree.clone();
         // The half that can fail comes before the append: once the frame is written, the write has happened.
-        after.place_ends(*inode, stretch, time, memory.packs())?;
+        after.write_partial_chunks(*inode, stretch, time, memory.packs())?;
         let (head, chunk_hashes) =
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
         // Past this the write may have happened, so it can be given to no other thread, and this one may block.
@@ -85,7 +85,7 @@ impl LogTail {
         let at = appended.map_err(|error| memory.note_full(error))?;
         // Only after the append: no later operation may be bound to a frame that was not written.
         self.link = code;
-        after.place(*inode, stretch, (journal.file(), at), time)?;
+        after.place_chunks(*inode, stretch, (journal.file(), at), time)?;
         self.note_content(edit.author, files, stretch);
         Ok(after)
     }
@@ -120,8 +120,8 @@ impl LogTail {
         )?;
         let files = FilesBefore::from_catalog(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);
-        let placed = after.place_ends(head.inode, &stretch, time, packs);
-        let placed = placed.and_then(|()| after.place(head.inode, &stretch, (frame.file, at), time));
+        let placed = after.write_partial_chunks(head.inode, &stretch, time, packs);
+        let placed = placed.and_then(|()| after.place_chunks(head.inode, &stretch, (frame.file, at), time));
         match placed {
             Ok(()) => {}
             Err(TreeError::Segment(error)) => return Err(error.into()),

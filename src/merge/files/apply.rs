@@ -45,7 +45,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         tree.reserve(resolver.trees.child.next_inode());
         let patch = TreePatch { next: tree.next_inode(), writes: how.writes, changes: Vec::new() };
         if resolver.trees.parent_is_base() {
-            tree.become_like(resolver.trees.child);
+            tree.seed_hashes_from(resolver.trees.child);
         }
         let (grafted, staged_names) = (HashMap::new(), HashMap::new());
         TreeEditor {

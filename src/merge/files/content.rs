@@ -39,7 +39,7 @@ pub struct Contents<'a> {
 
 impl Contents<'_> {
     /// Returns the side that wrote later; a tie goes to the child.
-    pub(super) fn later(&self) -> Side {
+    pub(super) fn later_side(&self) -> Side {
         if self.parent.modified > self.child.modified { Side::Parent } else { Side::Child }
     }
 
@@ -217,17 +217,19 @@ fn is_too_long(contents: &Contents<'_>) -> bool {
 pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
     match contents.winner(strategy) {
         None => Merged::waiting(),
-        Some(side) => decided(if side == Side::Child { ContentChoice::Child } else { ContentChoice::Parent }, side),
+        Some(side) => {
+            decided_conflict(if side == Side::Child { ContentChoice::Child } else { ContentChoice::Parent }, side)
+        }
     }
 }
 
 /// A conflict decided for a side: the other side's file is the loser.
-pub(super) fn decided(take: ContentChoice, winner: Side) -> Merged {
-    Merged { take, decision: Some(winner), losers: vec![Loser::File(other(winner))], note: None }
+pub(super) fn decided_conflict(take: ContentChoice, winner: Side) -> Merged {
+    Merged { take, decision: Some(winner), losers: vec![Loser::File(other_side(winner))], note: None }
 }
 
 /// Returns the opposite side; `Both` stays `Both`.
-pub(super) fn other(side: Side) -> Side {
+pub(super) fn other_side(side: Side) -> Side {
     match side {
         Side::Child => Side::Parent,
         Side::Parent => Side::Child,

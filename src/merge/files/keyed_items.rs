@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-use super::content::other;
+use super::content::other_side;
 use super::{Contents, Loser, Merged, Side, Strategy};
 
 /// Items in the order in which their names first came.
@@ -35,7 +35,7 @@ impl<N: Hash + Eq, V> Items<N, V> {
         self.by_name.get(name).map(|(_, value)| value)
     }
 
-    fn in_order(&self) -> impl Iterator<Item = (&N, &V)> {
+    fn iter(&self) -> impl Iterator<Item = (&N, &V)> {
         let mut items: Vec<_> = self.by_name.iter().collect();
         items.sort_unstable_by_key(|(_, (place, _))| *place);
         items.into_iter().map(|(name, (_, value))| (name, value))
@@ -67,15 +67,15 @@ impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
             });
         };
         let in_base = |name: &N| self.base.get(name).is_some();
-        for (name, base) in self.base.in_order() {
+        for (name, base) in self.base.iter() {
             take(Some(base), self.child.get(name), self.parent.get(name));
         }
-        for (name, parent) in self.parent.in_order().filter(|(name, _)| !in_base(name)) {
+        for (name, parent) in self.parent.iter().filter(|(name, _)| !in_base(name)) {
             take(None, self.child.get(name), Some(parent));
         }
         // What both added was taken with the parent's additions, where the child's was compared with it.
         let is_new = |name: &N| !in_base(name) && self.parent.get(name).is_none();
-        for (_, child) in self.child.in_order().filter(|(name, _)| is_new(name)) {
+        for (_, child) in self.child.iter().filter(|(name, _)| is_new(name)) {
             take(None, Some(child), None);
         }
         merged
@@ -113,8 +113,8 @@ impl<'a> ItemResolver<'a> {
     }
 
     /// Returns the later of two different items: no conflict, but the other one is noted.
-    pub(super) fn later<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
-        self.take_winner(self.contents.later(), child, parent)
+    pub(super) fn later_item<V: Clone + AsRef<[u8]>>(&mut self, child: Option<&V>, parent: Option<&V>) -> Option<V> {
+        self.take_winner(self.contents.later_side(), child, parent)
     }
 
     fn take_winner<V: Clone + AsRef<[u8]>>(
@@ -125,7 +125,7 @@ impl<'a> ItemResolver<'a> {
     ) -> Option<V> {
         let (kept, lost) = if winner == Side::Parent { (parent, child) } else { (child, parent) };
         if let Some(lost) = lost {
-            self.record_loser(other(winner), lost.as_ref());
+            self.record_loser(other_side(winner), lost.as_ref());
         }
         kept.cloned()
     }

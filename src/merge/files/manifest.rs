@@ -100,7 +100,7 @@ fn decide<'a>(
 ) -> Option<ManifestEntry<'a>> {
     let model = |entry: Option<&ManifestEntry<'a>>| entry.and_then(|entry| entry.model.clone());
     if child.is_some() && parent.is_some() && model(child) != model(parent) {
-        return resolver.later(child, parent).map(|entry| ManifestEntry { is_stale: true, ..entry });
+        return resolver.later_item(child, parent).map(|entry| ManifestEntry { is_stale: true, ..entry });
     }
     resolver.choose(child, parent)
 }

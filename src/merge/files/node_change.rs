@@ -76,7 +76,7 @@ pub(super) struct NodeChange {
 
 impl NodeChange {
     /// Returns the change that leaves a file as it is, for others to be made of.
-    pub(super) fn nothing(id: Id) -> NodeChange {
+    pub(super) fn empty(id: Id) -> NodeChange {
         NodeChange {
             id,
             is_new: false,
@@ -110,18 +110,18 @@ impl MergeItem {
 
     /// Returns the change that gives the parent the child's file with all its names.
     pub(super) fn added(&self, child: &NodeVersion) -> NodeChange {
-        NodeChange { is_new: true, add: child.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
+        NodeChange { is_new: true, add: child.places.iter().cloned().collect(), ..NodeChange::empty(self.id) }
     }
 
     /// Returns the change that takes all names away that the parent has for it.
-    pub(super) fn removed(&self, parent: &NodeVersion) -> NodeChange {
-        NodeChange { remove: parent.places.iter().cloned().collect(), ..NodeChange::nothing(self.id) }
+    pub(super) fn remove_all_names(&self, parent: &NodeVersion) -> NodeChange {
+        NodeChange { remove: parent.places.iter().cloned().collect(), ..NodeChange::empty(self.id) }
     }
 }
 
 impl NodeVersion {
     /// Returns whether nothing changed: neither the node itself nor its places.
-    pub(super) fn is_as(&self, base: &NodeVersion) -> bool {
+    pub(super) fn is_unchanged_from(&self, base: &NodeVersion) -> bool {
         let same_attributes = self.node.mode == base.node.mode && user_xattrs(&self.node).eq(user_xattrs(&base.node));
         same_attributes && self.places == base.places && same_body(&self.node, &base.node)
     }

@@ -116,7 +116,7 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the number that a side has for a file of the base, if it has this very file.
-    fn same(&self, side: &Tree, inode: u64) -> Option<u64> {
+    fn find_on_side(&self, side: &Tree, inode: u64) -> Option<u64> {
         if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).base_to_side.get(&inode).copied() }
     }
 
@@ -127,7 +127,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns the inode that a side has of one that the base has.
     pub(super) fn successor(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if let Some(same) = self.same(side, inode) {
+        if let Some(same) = self.find_on_side(side, inode) {
             return Some(same);
         }
         // A file that was written again has another birth, so only its place leads to it. Each directory on the way is
@@ -136,7 +136,7 @@ impl<'a> NodeMap<'a> {
         let (mut at, mut from) = (ROOT, ROOT);
         for name in names(&path) {
             from = self.base.lookup(from, name).ok()?;
-            at = match self.same(side, from) {
+            at = match self.find_on_side(side, from) {
                 Some(same) => same,
                 None => self.added(side, at, name)?,
             };

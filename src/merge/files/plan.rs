@@ -187,10 +187,10 @@ pub(super) fn plan_by(
         removed,
         files,
         taken: sorted.taken_hash,
-        not_merged: named(&sorted.left_out, trees.parent),
+        not_merged: left_out_paths(&sorted.left_out, trees.parent),
     };
     // After the tree is built, which adds decisions of its own where names collide.
-    tidy(&mut plan.both_changed);
+    sort_and_dedup(&mut plan.both_changed);
     if plan.is_blocked() {
         // A blocked plan changes nothing, and nobody may take a half decided tree for the result.
         (plan.tree, plan.patch, plan.removed) = (trees.parent.clone(), TreePatch::default(), Vec::new());
@@ -257,7 +257,7 @@ fn add_versions(hasher: &mut Hasher, difference: &TreeDifference) {
 }
 
 /// Returns the paths that were left out and that would have merged otherwise: those that the parent has differently.
-fn named(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
+fn left_out_paths(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
     let holds_another = |directory: &TreeDifference| {
         let inside = [&directory.path[..], b"/"].concat();
         let next = left_out.partition_point(|other| other.path < inside);
@@ -296,7 +296,7 @@ fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: 
 
 /// Brings decisions into order and leaves one a path: one that waits outdoes the others, one for a
 /// side outdoes `Both`.
-fn tidy(decisions: &mut Vec<FileDecision>) {
+fn sort_and_dedup(decisions: &mut Vec<FileDecision>) {
     let weight = |decision: &FileDecision| match decision.decision {
         None => 0,
         Some(Side::Child | Side::Parent) => 1,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::conflict_policy::{ConflictPolicy, move_names};
-use super::content::{other, whole};
+use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{Id, NodeMap, places};
 use super::{
@@ -46,17 +46,17 @@ impl<'a> Resolver<'a> {
     /// Returns a file as all sides have it.
     pub(super) fn item(&self, id: Id) -> MergeItem {
         let trees = &self.trees;
-        let base = self.seen(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
-        let child = self.seen(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
+        let base = self.version_on(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
+        let child = self.version_on(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
         let parent = match trees.parent_is_base() {
             // A parent that has nothing new has the version of the base, which need not be looked up again.
             true => base.clone(),
-            false => self.seen(trees.parent, trees.parent_inode(id), |inode| trees.id_in_parent(inode)),
+            false => self.version_on(trees.parent, trees.parent_inode(id), |inode| trees.id_in_parent(inode)),
         };
         MergeItem { id, base, child, parent }
     }
 
-    fn seen(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<NodeVersion> {
+    fn version_on(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<NodeVersion> {
         let inode = inode?;
         let node = tree.node(inode).ok()?.clone();
         let (places, path) = places(tree, inode, self.rules, id);
@@ -75,14 +75,16 @@ impl<'a> Resolver<'a> {
                 Ok(None)
             }
             // A directory goes when nothing is left in it, and comes back with what is put into it.
-            (Some(_), None, Some(parent)) if is_directory => Ok(Some(item.removed(parent))),
-            (Some(base), None, Some(parent)) if parent.is_as(base) => Ok(Some(item.removed(parent))),
+            (Some(_), None, Some(parent)) if is_directory => Ok(Some(item.remove_all_names(parent))),
+            (Some(base), None, Some(parent)) if parent.is_unchanged_from(base) => {
+                Ok(Some(item.remove_all_names(parent)))
+            }
             (Some(base), None, Some(parent)) => {
                 let times = [self.deleted_at(self.trees.child, base), parent.changed_at(base)];
                 let winner = self.resolve(item, times);
-                Ok((winner == Some(Side::Child)).then(|| item.removed(parent)))
+                Ok((winner == Some(Side::Child)).then(|| item.remove_all_names(parent)))
             }
-            (Some(base), Some(child), None) if !is_directory && !child.is_as(base) => {
+            (Some(base), Some(child), None) if !is_directory && !child.is_unchanged_from(base) => {
                 let times = [child.changed_at(base), self.deleted_at(self.trees.parent, base)];
                 let winner = self.resolve(item, times);
                 Ok((winner == Some(Side::Child)).then(|| item.added(child)))
@@ -97,7 +99,7 @@ impl<'a> Resolver<'a> {
         let winner = self.policy(item, times).winner();
         self.record(item.undecided(winner));
         if let (Some(winner), Some(path)) = (winner, item.path()) {
-            let loser = other(winner);
+            let loser = other_side(winner);
             let is_there = if loser == Side::Child { item.child.is_some() } else { item.parent.is_some() };
             if is_there {
                 self.record_loser(path.to_vec(), Loser::File(loser));
@@ -159,7 +161,7 @@ impl<'a> Resolver<'a> {
         // Where the contents are equal only attributes or names can contradict, and changing those moves the ctime
         // alone.
         let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
-        let mut change = NodeChange::nothing(item.id);
+        let mut change = NodeChange::empty(item.id);
         if !item.is_directory() {
             change.body = self.body(item, base, &mut policy)?;
         }
@@ -169,7 +171,7 @@ impl<'a> Resolver<'a> {
         }
         change.xattrs = policy.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
         move_names(&mut change, base, child, parent, &mut policy);
-        let both = base.is_none_or(|base| !child.is_as(base) && !parent.is_as(base));
+        let both = base.is_none_or(|base| !child.is_unchanged_from(base) && !parent.is_unchanged_from(base));
         if both && (!item.is_directory() || policy.decision != Some(Side::Both)) {
             self.record(item.undecided(policy.decision));
         }

@@ -83,7 +83,7 @@ impl Rules {
                 continue;
             }
             let at = |fault: RuleFault| RuleError { line: index + 1, problem: fault.problem, hint: fault.hint.into() };
-            for line in included(line).map_err(at)?.lines() {
+            for line in expand_include(line).map_err(at)?.lines() {
                 let rule = Rule::parse(line).map_err(at)?;
                 globs.push(glob(&rule.pattern).map_err(at)?);
                 rules.push(rule);
@@ -148,7 +148,7 @@ impl Default for Rules {
 }
 
 /// Returns the rules that a line means: itself, unless it includes a layout.
-fn included(line: &str) -> Result<&str, RuleFault> {
+fn expand_include(line: &str) -> Result<&str, RuleFault> {
     let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
     if words.next() != Some(INCLUDE) {
         return Ok(line);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use diffy::{ConflictStyle, MergeOptions};
 
-use super::content::decided;
+use super::content::decided_conflict;
 use super::kind::{KindSpec, Merging};
 use super::{Contents, Fallback, Merged, Side, Strategy};
 
@@ -41,12 +41,12 @@ fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback
     if steps(base, child).max(steps(base, parent)) > STEPS_MAX {
         return Err(Fallback::TooLarge);
     }
-    let [base, child, parent] = [base, child, parent].map(framed);
+    let [base, child, parent] = [base, child, parent].map(add_line_markers);
     let result = MergeOptions::new().set_conflict_style(ConflictStyle::Merge).merge_bytes(&base, &child, &parent);
     Ok(match (result, contents.winner(strategy)) {
         (Ok(merged), _) => Merged::clean(contents.take(unframed(&merged, Side::Both))),
         (Err(_), None) => Merged::waiting(),
-        (Err(marked), Some(winner)) => decided(contents.take(unframed(&marked, winner)), winner),
+        (Err(marked), Some(winner)) => decided_conflict(contents.take(unframed(&marked, winner)), winner),
     })
 }
 
@@ -57,7 +57,7 @@ fn is_text(bytes: &[u8]) -> bool {
 
 /// Lines with a byte before each that tells them from the library's conflict markers, and a last
 /// line without line end from the same line with one.
-fn framed(text: &[u8]) -> Vec<u8> {
+fn add_line_markers(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let is_whole = line.ends_with(b"\n");
@@ -127,15 +127,15 @@ fn lines_kept(old: &[&[u8]], new: &[&[u8]]) -> u64 {
     let (old, new) = (&old[head..], &new[head..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
-    let places = single_lines(new);
-    let singles = single_lines(old);
+    let places = unique_lines(new);
+    let singles = unique_lines(old);
     let in_old_order = old.iter().filter(|line| singles.get(*line).copied().flatten().is_some());
     let places = in_old_order.filter_map(|line| places.get(line).copied().flatten());
     (head + tail + longest_rising(places)) as u64
 }
 
 /// Where each line is; none for lines that are there more than once.
-fn single_lines<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], Option<usize>> {
+fn unique_lines<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], Option<usize>> {
     let mut places = HashMap::with_capacity(lines.len());
     for (place, line) in lines.iter().enumerate() {
         places.entry(*line).and_modify(|place| *place = None).or_insert(Some(place));

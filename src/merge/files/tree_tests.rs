@@ -41,7 +41,7 @@ pub(super) fn plan_by(
     assert_eq!(patch, plan.patch);
     same_tree(
         &plan.tree,
-        &trees.parent.patched(&patch, trees.child, time, &NoPacks).unwrap(),
+        &trees.parent.apply_patch(&patch, trees.child, time, &NoPacks).unwrap(),
         "the patch makes the tree",
     );
     plan

@@ -46,7 +46,7 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
     let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (child, parent) {
         _ if !strategy.takes_later() => resolver.choose(child, parent),
-        (Some(_), Some(_)) => resolver.later(child, parent),
+        (Some(_), Some(_)) => resolver.later_item(child, parent),
         _ => child.or(parent).copied(),
     });
     let mut bytes = Vec::with_capacity(contents.child.bytes.len().max(contents.parent.bytes.len()));

@@ -144,7 +144,7 @@ impl<'a> UnitFinder<'a> {
 
     /// Returns the unit of whose main file a path would be a companion, whether there is a file or not. Fails where
     /// that file has to be looked into and can't be read.
-    pub(super) fn main_at(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
+    pub(super) fn find_main(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
         for companion in COMPANIONS {
             let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {
                 continue;
@@ -207,7 +207,7 @@ impl<'a> UnitFinder<'a> {
     }
 
     /// Goes through the members directly at a root, each with its name in the unit.
-    pub(super) fn parts(&self, root: &UnitRoot) -> Vec<(Vec<u8>, u64)> {
+    pub(super) fn members_at_root(&self, root: &UnitRoot) -> Vec<(Vec<u8>, u64)> {
         let mut parts = Vec::new();
         if root.layout == UnitLayout::Chroma {
             let all = self.tree.entries(root.inode, None).into_iter().flatten();
@@ -234,7 +234,7 @@ impl UnitFinder<'_> {
     /// members that tell a change.
     pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
         // What tells no change is left out: two versions that differ in it alone are one version.
-        let mut parts = self.parts(root);
+        let mut parts = self.members_at_root(root);
         let node = |inode: u64| self.tree.node(inode).ok().map(|node| &**node);
         parts.retain(|(name, inode)| counts(name, node(*inode), None));
         if let [(name, inode)] = &parts[..]

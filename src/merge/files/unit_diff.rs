@@ -20,8 +20,9 @@ pub(super) struct MemberDifference {
 pub(super) type UnitVersion<'a, 'b> = (&'b UnitFinder<'a>, Option<UnitRoot>);
 
 /// Returns every member that differs between two versions of a unit. It costs what the directories hold that differ.
-pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
-    let parts = |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.parts(&root)).unwrap_or_default();
+pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
+    let parts =
+        |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.members_at_root(&root)).unwrap_or_default();
     let mut found = Vec::new();
     let mut todo: Vec<_> = pair_by_name(parts(old), parts(new)).collect();
     while let Some((name, [before, after])) = todo.pop() {
@@ -33,7 +34,7 @@ pub(super) fn differing(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> V
         let node = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.node(inode).ok()).cloned();
         let (one, other) = (node(old.0.tree, before), node(new.0.tree, after));
         let (one, other) = (one.as_deref(), other.as_deref());
-        if !alike(one, other) {
+        if !is_same_node(one, other) {
             let is_change = counts(&name, one, other);
             found.push(MemberDifference { old: before, new: after, is_change });
         }
@@ -61,7 +62,7 @@ fn pair_by_name(
 }
 
 /// Returns whether two nodes are alike, whatever is in them where they are directories.
-fn alike(one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
+fn is_same_node(one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
             one.mode == other.mode && same_body(one, other) && user_xattrs(one).eq(user_xattrs(other))

@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::apply::TreeEditor;
-use super::content::other;
+use super::content::other_side;
 use super::node_map::{Id, NodeMap};
 use super::resolver::Resolver;
 use super::unit::{UnitFinder, UnitLayout, UnitRoot, counts};
-use super::unit_diff::{MemberDifference, UnitVersion, differing};
+use super::unit_diff::{MemberDifference, UnitVersion, diff_members};
 use super::{FileDecision, FileLoser, Loser, Rules, Side, Strategy};
 use crate::object::Time;
 use crate::workspace::{FileNode, Packs, Tree, TreeDifference, TreeError};
@@ -98,7 +98,7 @@ impl<'a, 'b> Units<'a, 'b> {
         for (side, inode) in inodes.into_iter().enumerate() {
             let root = match inode {
                 Some(inode) => self.finders[side].root(inode, alone)?,
-                None => self.finders[side].main_at(&difference.path)?,
+                None => self.finders[side].find_main(&difference.path)?,
             };
             roots.extend(root.and_then(|root| self.id(side, root.inode)));
             members.extend(inode.and_then(|inode| self.id(side, inode)));
@@ -140,17 +140,17 @@ impl<'a, 'b> Units<'a, 'b> {
         let mut plan = UnitPlan::default();
         for (root, met) in std::mem::take(&mut self.met_members) {
             let versions = self.versions(root)?;
-            // The order of this map varies, so no result may depend on it: lists are sorted at the end, or by `tidy`.
+            // The order of this map varies, so no result may depend on it: lists are sorted at the end, or by `sort_and_dedup`.
             let outcome = self.decide_unit(resolver, root, versions, &mut plan);
             let mut members: BTreeSet<Id> = met;
             members.insert(root);
             if outcome == UnitOutcome::Child {
                 let [_, child, parent] = versions;
-                for difference in differing((&self.finders[2], parent), (&self.finders[1], child)) {
+                for difference in diff_members((&self.finders[2], parent), (&self.finders[1], child)) {
                     members.extend(difference.old.and_then(|inode| self.id(2, inode)));
                     members.extend(difference.new.and_then(|inode| self.id(1, inode)));
                 }
-                members.extend(self.left_beside(child, parent));
+                members.extend(self.leftover_companions(child, parent));
                 plan.taken_roots.push((root, child));
             }
             for member in members {
@@ -168,7 +168,7 @@ impl<'a, 'b> Units<'a, 'b> {
 
     /// Returns the companions that the parent has where the child has a main file and the parent none: they fit no
     /// longer.
-    fn left_beside(&self, child: Option<UnitRoot>, parent: Option<UnitRoot>) -> Vec<Id> {
+    fn leftover_companions(&self, child: Option<UnitRoot>, parent: Option<UnitRoot>) -> Vec<Id> {
         let main = child.filter(|child| parent.is_none() && child.layout == UnitLayout::Companions);
         let path = main.and_then(|main| self.trees.child.path(main.inode));
         let left = path.map(|path| self.finders[2].companions_at(&path)).unwrap_or_default();
@@ -183,7 +183,7 @@ impl<'a, 'b> Units<'a, 'b> {
         plan: &mut UnitPlan,
     ) -> UnitOutcome {
         let [base, child, parent] = [0, 1, 2].map(|side| (&self.finders[side], versions[side]));
-        let (by_child, by_parent) = (differing(base, child), differing(base, parent));
+        let (by_child, by_parent) = (diff_members(base, child), diff_members(base, parent));
         let is_changed = |changes: &[MemberDifference], side: usize| {
             changes.iter().any(|change| change.is_change) || self.places(root, side) != self.places(root, 0)
         };
@@ -193,7 +193,7 @@ impl<'a, 'b> Units<'a, 'b> {
         if !is_changed(&by_parent, 2) {
             return UnitOutcome::Child;
         }
-        let between = differing(parent, child);
+        let between = diff_members(parent, child);
         let hash = |(finder, root): UnitVersion<'_, '_>| root.and_then(|root| finder.hash(&root));
         let mut whole = FileDecision {
             base: hash(base),
@@ -207,7 +207,7 @@ impl<'a, 'b> Units<'a, 'b> {
             return UnitOutcome::Parent;
         }
         let times =
-            [(child.0.tree, &by_child), (parent.0.tree, &by_parent)].map(|(tree, changes)| later(tree, changes));
+            [(child.0.tree, &by_child), (parent.0.tree, &by_parent)].map(|(tree, changes)| last_written(tree, changes));
         let layout = versions.iter().flatten().next().map_or(UnitLayout::Companions, |root| root.layout);
         whole.decision = winner(resolver, layout, &whole, times);
         let decided = whole.decision;
@@ -231,7 +231,7 @@ impl<'a, 'b> Units<'a, 'b> {
             members.extend(paths.into_iter().flatten().map(|(path, _)| path));
         }
         if let Some(winner) = whole.decision {
-            let loser = other(winner);
+            let loser = other_side(winner);
             let path = || whole.path.clone();
             plan.losers.push(FileLoser { path: path(), what: Loser::File(loser) });
             lost.sort();
@@ -253,7 +253,7 @@ impl<'a, 'b> Units<'a, 'b> {
 }
 
 /// When a side last wrote what it changed.
-fn later(tree: &Tree, changes: &[MemberDifference]) -> Time {
+fn last_written(tree: &Tree, changes: &[MemberDifference]) -> Time {
     let nodes = changes.iter().filter(|change| change.is_change).filter_map(|change| tree.node(change.new?).ok());
     nodes.map(|node| node.mtime).max().unwrap_or_default()
 }
@@ -286,7 +286,7 @@ impl UnitPlan {
         for (root, child) in std::mem::take(&mut self.taken_roots) {
             // A unit that the child deleted has no root on either side, and so nothing that could have been torn.
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
-            let differing = differing((&finders[0], child), (&finders[1], result));
+            let differing = diff_members((&finders[0], child), (&finders[1], result));
             if differing.iter().any(|difference| difference.is_change) {
                 torn.push(resolver.item(root).undecided(None));
             }

@@ -27,11 +27,11 @@ pub fn unit_paths(
         for (finder, there) in finders.iter_mut().zip(sides) {
             let root = match there {
                 Some((inode, _)) => finder.root(*inode, true)?,
-                None => finder.main_at(&difference.path)?,
+                None => finder.find_main(&difference.path)?,
             };
             let Some(root) = root else { continue };
             mains.extend(finder.tree.path(root.inode));
-            found.extend(finder.parts(&root).into_iter().filter_map(|(_, inode)| finder.tree.path(inode)));
+            found.extend(finder.members_at_root(&root).into_iter().filter_map(|(_, inode)| finder.tree.path(inode)));
         }
         // A side without the main file may still have companions beside its path; they belong to the unit as well.
         for (finder, path) in finders.iter().flat_map(|finder| mains.iter().map(move |path| (finder, path))) {

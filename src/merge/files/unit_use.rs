@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::unit::{UnitFinder, UnitRoot};
-use super::unit_diff::differing;
+use super::unit_diff::diff_members;
 use crate::workspace::{Packs, Tree, TreeError};
 
 /// Returns the path of a unit that one tree has otherwise than the other and of which one of the files is in `open`.
@@ -22,7 +22,7 @@ pub fn replaced_unit(
         let Some(root) = own.root(*inode, true)? else { continue };
         let stays = after.node(root.inode).is_ok_and(|node| node.nlink() > 0);
         let then = stays.then_some(UnitRoot { ..root });
-        if !differing((&own, Some(root)), (&next, then)).is_empty() {
+        if !diff_members((&own, Some(root)), (&next, then)).is_empty() {
             return Ok(Some(before.path(root.inode).unwrap_or_default()));
         }
     }
