@@ -21,7 +21,7 @@ impl Anchor {
     }
 
     /// Returns the place in the answer that a read at `offset` means.
-    pub fn place(&mut self, offset: u64) -> u64 {
+    pub fn position(&mut self, offset: u64) -> u64 {
         let start = match self.start {
             Some(start) if offset >= start => start,
             None if offset == self.written_to => offset,
@@ -40,34 +40,34 @@ mod tests {
     fn reading_on_from_the_write_finds_the_start() {
         let mut anchor = Anchor::default();
         anchor.wrote(12);
-        assert_eq!(anchor.place(12), 0);
-        assert_eq!(anchor.place(112), 100);
+        assert_eq!(anchor.position(12), 0);
+        assert_eq!(anchor.position(112), 100);
     }
 
     #[test]
     fn reading_from_zero_finds_the_start_too() {
         let mut anchor = Anchor::default();
         anchor.wrote(12);
-        assert_eq!(anchor.place(0), 0);
-        assert_eq!(anchor.place(12), 12);
-        assert_eq!(anchor.place(100), 100);
+        assert_eq!(anchor.position(0), 0);
+        assert_eq!(anchor.position(12), 12);
+        assert_eq!(anchor.position(100), 100);
     }
 
     #[test]
     fn a_pread_in_the_middle_counts_from_zero() {
         let mut anchor = Anchor::default();
         anchor.wrote(12);
-        assert_eq!(anchor.place(4), 4);
-        assert_eq!(anchor.place(500), 500);
+        assert_eq!(anchor.position(4), 4);
+        assert_eq!(anchor.position(500), 500);
     }
 
     #[test]
     fn going_back_to_zero_rewinds() {
         let mut anchor = Anchor::default();
         anchor.wrote(12);
-        assert_eq!(anchor.place(12), 0);
-        assert_eq!(anchor.place(0), 0);
-        assert_eq!(anchor.place(20), 20);
+        assert_eq!(anchor.position(12), 0);
+        assert_eq!(anchor.position(0), 0);
+        assert_eq!(anchor.position(20), 20);
     }
 
     #[test]
@@ -75,16 +75,16 @@ mod tests {
         let mut anchor = Anchor::default();
         assert!(!anchor.wrote(12));
         assert!(!anchor.wrote(24));
-        assert_eq!(anchor.place(24), 0);
-        assert_eq!(anchor.place(124), 100);
+        assert_eq!(anchor.position(24), 0);
+        assert_eq!(anchor.position(124), 100);
         assert!(anchor.wrote(136));
-        assert_eq!(anchor.place(136), 0);
+        assert_eq!(anchor.position(136), 0);
     }
 
     #[test]
     fn a_handle_that_never_wrote_reads_from_zero() {
         let mut anchor = Anchor::default();
-        assert_eq!(anchor.place(0), 0);
-        assert_eq!(anchor.place(10), 10);
+        assert_eq!(anchor.position(0), 0);
+        assert_eq!(anchor.position(10), 10);
     }
 }

@@ -62,12 +62,12 @@ impl Attr {
     }
 
     /// The same with another length.
-    pub(super) fn sized(self, size: u64) -> Attr {
+    pub(super) fn with_size(self, size: u64) -> Attr {
         Attr { size, blocks: size.div_ceil(512), ..self }
     }
 
     /// The same as it is shown of a proposal: all who may see it may read it, and each look asks whether they may.
-    pub(super) fn as_proposed(self) -> Attr {
+    pub(super) fn for_proposal(self) -> Attr {
         let mode = match self.kind {
             FileKind::Directory => 0o555,
             FileKind::Symlink => 0o777,
@@ -77,7 +77,7 @@ impl Attr {
     }
 
     /// The same with another time.
-    pub(super) fn dated(self, modified: Time) -> Attr {
+    pub(super) fn with_mtime(self, modified: Time) -> Attr {
         Attr { accessed: modified, modified, changed: modified, ..self }
     }
 }

@@ -10,7 +10,7 @@ use super::line_session::RequestOutcome;
 
 /// Does requests one after the other until one fails; none is begun once the answers are longer
 /// than `room`.
-pub(super) fn in_turn<R>(
+pub(super) fn run_serially<R>(
     requests: &[R],
     room: usize,
     perform: impl Fn(usize, &R) -> RequestOutcome,
@@ -33,7 +33,7 @@ pub(super) fn in_turn<R>(
 
 /// The same on as many threads as there are processors, for requests that change nothing: what a
 /// failed one is followed by may have been done, and is dropped.
-pub(super) fn side_by_side<R: Sync>(
+pub(super) fn run_in_parallel<R: Sync>(
     requests: &[R],
     room: usize,
     perform: impl Fn(usize, &R) -> RequestOutcome + Sync,
@@ -43,7 +43,7 @@ pub(super) fn side_by_side<R: Sync>(
     static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
     let threads = if requests.len() > 1 { requests.len().min(*PROCESSORS) } else { 1 };
     if threads < 2 {
-        return in_turn(requests, room, perform);
+        return run_serially(requests, room, perform);
     }
     let (next, used, failed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     // Requests are begun in their order and all that were begun are ended: the outcomes have no gap.
@@ -98,8 +98,8 @@ mod tests {
                 };
                 let expected: Vec<String> = requests.iter().take(bad).map(usize::to_string).collect();
                 let fails = bad < count;
-                assert_eq!(told(in_turn(&requests, usize::MAX, perform)), (expected.clone(), fails));
-                assert_eq!(told(side_by_side(&requests, usize::MAX, perform)), (expected, fails));
+                assert_eq!(told(run_serially(&requests, usize::MAX, perform)), (expected.clone(), fails));
+                assert_eq!(told(run_in_parallel(&requests, usize::MAX, perform)), (expected, fails));
             }
         }
     }
@@ -108,16 +108,16 @@ mod tests {
     fn none_is_begun_once_the_answers_fill_the_room() {
         let requests = [(); 100];
         let perform = |_: usize, (): &()| Ok("ten bytes.".to_owned());
-        assert_eq!(in_turn(&requests, 50, perform).len(), 6);
+        assert_eq!(run_serially(&requests, 50, perform).len(), 6);
         let threads = thread::available_parallelism().unwrap().get();
-        let done = side_by_side(&requests, 50, perform).len();
+        let done = run_in_parallel(&requests, 50, perform).len();
         assert!((6..6 + threads).contains(&done), "{done}");
     }
 
     #[test]
     #[should_panic(expected = "a request that panics")]
     fn a_panic_comes_through() {
-        side_by_side(&[0, 1, 2, 3], usize::MAX, |at, _| {
+        run_in_parallel(&[0, 1, 2, 3], usize::MAX, |at, _| {
             assert!(at < 1, "a request that panics");
             Ok(String::new())
         });

@@ -116,7 +116,7 @@ impl Failure {
     }
 
     /// Returns whether the operation gave up since it would have had to wait.
-    pub fn gave_up(&self) -> bool {
+    pub fn is_would_wait(&self) -> bool {
         self.errno() == Errno::EAGAIN
     }
 

@@ -167,7 +167,7 @@ impl HandleTable {
     }
 
     /// Returns one of the handles that are open on `node`, whichever.
-    pub fn on(&self, node: &FsNode) -> Option<Arc<Handle>> {
+    pub fn find_by_node(&self, node: &FsNode) -> Option<Arc<Handle>> {
         self.handles.lock().values().find(|handle| handle.node == *node).cloned()
     }
 

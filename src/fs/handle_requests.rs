@@ -81,7 +81,7 @@ impl Filesystem {
     pub fn release(&self, handle: u64) {
         let Some(open) = self.handles.remove(handle) else { return };
         if open.node.needs_own_inode() {
-            self.nodes.closed(open.number);
+            self.nodes.count_close(open.number);
         }
         if let Some(state) = open.waits_on() {
             state.remove_wake_call(handle);

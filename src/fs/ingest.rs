@@ -81,7 +81,7 @@ impl Ingest {
 
     fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
         // Counted before the lines are parsed: what one commit takes has a bound, however short its lines are.
-        batch.byte_count = counted(batch.byte_count, data.len())?;
+        batch.byte_count = add_bytes(batch.byte_count, data.len())?;
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let mut line = batch.tail.take();
@@ -133,7 +133,7 @@ impl Ingest {
         };
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
-        if let Ok(answer) = self.context.counted(result.clone()) {
+        if let Ok(answer) = self.context.count_buffer(result.clone()) {
             self.context.mount.answers.insert(
                 &self.context.view,
                 AnsweringFile::Ingest,
@@ -197,7 +197,7 @@ impl File for Ingest {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
         let mut batch = self.batch.lock();
-        let start = batch.anchor.place(offset);
+        let start = batch.anchor.position(offset);
         if batch.result.is_none() {
             batch.result = Some(self.context.mount.answers.get(
                 &self.context.view,
@@ -246,7 +246,7 @@ impl File for Ingest {
 }
 
 /// Returns how many bytes a batch has with `more`, EFBIG beyond the limit of a batch.
-fn counted(before: usize, more: usize) -> Result<usize, Failure> {
+fn add_bytes(before: usize, more: usize) -> Result<usize, Failure> {
     match before.saturating_add(more) {
         bytes if bytes > BATCH_BYTES_MAX => Err(InputRefusal::BatchTooLarge.into()),
         bytes => Ok(bytes),
@@ -268,13 +268,13 @@ fn at_line(number: usize, error: Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, is_incomplete};
+    use super::{add_bytes, is_incomplete};
     use crate::fs::errno::Errno;
 
     #[test]
     fn a_batch_takes_1_gib_and_no_more() {
-        assert_eq!(counted((1 << 30) - 5, 5).ok(), Some(1 << 30));
-        assert_eq!(counted((1 << 30) - 5, 6).err().map(|failure| failure.errno()), Some(Errno::EFBIG));
+        assert_eq!(add_bytes((1 << 30) - 5, 5).ok(), Some(1 << 30));
+        assert_eq!(add_bytes((1 << 30) - 5, 6).err().map(|failure| failure.errno()), Some(Errno::EFBIG));
     }
 
     #[test]

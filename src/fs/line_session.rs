@@ -46,7 +46,7 @@ pub(super) trait LineProtocol: Send + Sync {
         first: usize,
         room: usize,
     ) -> Vec<RequestOutcome> {
-        batch::in_turn(requests, room, |at, request| self.perform(context, request, first + at))
+        batch::run_serially(requests, room, |at, request| self.perform(context, request, first + at))
     }
 }
 
@@ -230,14 +230,14 @@ impl<S: LineProtocol> File for LineSession<S> {
         self.finish_line()?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let start = state.anchor.place(offset);
+        let start = state.anchor.position(offset);
         let bytes = if state.has_written {
             part(&state.answer.lock(), start, size)
         } else {
             // Fixed at the first read, so that a reader who reads on gets the rest of the same answer.
             if state.last_answer.is_none() {
                 let last = self.context.mount.answers.get(&self.context.view, S::FILE, self.context.caller.uid)?;
-                state.last_answer = Some(self.context.counted(last)?);
+                state.last_answer = Some(self.context.count_buffer(last)?);
             }
             part(state.last_answer.as_deref().unwrap_or_default(), start, size)
         };

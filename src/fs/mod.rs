@@ -125,7 +125,7 @@ impl Filesystem {
         let listener = Arc::downgrade(&mount);
         memory.on_change(Arc::new(move |change| {
             if let Some(mount) = listener.upgrade() {
-                mount.changed(change);
+                mount.on_branch_event(change);
             }
         }));
         // Before the first request: a merge in between would take files away that are open.
@@ -146,7 +146,7 @@ impl Filesystem {
     pub fn end(&self) {
         let (memory, mut lost) = (&self.mount.memory, Vec::new());
         let time = memory.now();
-        for (branch, state) in self.mount.states.all() {
+        for (branch, state) in self.mount.states.list() {
             for (name, uid) in state.temporaries.owners() {
                 let name = name.to_string_lossy().into_owned();
                 let path = memory.info(branch).map(|info| info.path.to_string()).unwrap_or_default();

@@ -57,12 +57,12 @@ impl MountBranchStates {
     }
 
     /// Returns the state of a branch where there is one.
-    pub fn known(&self, branch: BranchId) -> Option<Arc<MountBranchState>> {
+    pub fn get(&self, branch: BranchId) -> Option<Arc<MountBranchState>> {
         self.states.lock().get(&branch).cloned()
     }
 
     /// Returns all branches that were touched, with their states.
-    pub fn all(&self) -> Vec<(BranchId, Arc<MountBranchState>)> {
+    pub fn list(&self) -> Vec<(BranchId, Arc<MountBranchState>)> {
         self.states.lock().iter().map(|(branch, state)| (*branch, state.clone())).collect()
     }
 

@@ -140,7 +140,7 @@ impl MountContext {
 
     /// Hears of every change: wakes who polls, has the kernel forget files that it did not see
     /// change, and ends what belonged to a branch that is gone.
-    pub fn changed(&self, change: &BranchEvent) {
+    pub fn on_branch_event(&self, change: &BranchEvent) {
         for replaced in &change.files {
             // The kernel forgets before anybody is woken, so that who looks again sees what is there now.
             self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
@@ -156,7 +156,7 @@ impl MountContext {
         if change.op == "purge" {
             // Any branch may have lost something, and any answer may quote it.
             self.answers.forget_all();
-            self.states.all().iter().for_each(|(_, state)| self.notifier.send_all(state.take_wake_calls()));
+            self.states.list().iter().for_each(|(_, state)| self.notifier.send_all(state.take_wake_calls()));
         }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
             self.scratch_changed(branch);
@@ -164,7 +164,7 @@ impl MountContext {
             if is_gone {
                 self.files_gone(&FileTreeId::branch(branch));
             }
-            let Some(state) = self.states.known(branch) else {
+            let Some(state) = self.states.get(branch) else {
                 continue;
             };
             if is_gone {
@@ -175,7 +175,7 @@ impl MountContext {
         }
         self.wake_log(change);
         // Last, when the kernel was told of all that is gone and may have given look-ups back.
-        self.file_numbers.reclaim(|tree_id| self.is_there(tree_id));
+        self.file_numbers.reclaim(|tree_id| self.tree_exists(tree_id));
     }
 
     /// Wakes who waits for the shared log that a branch has: its owner may be far above.
@@ -183,14 +183,14 @@ impl MountContext {
         // Of a branch that has ended the parent leads to the same owner.
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
             let owner = self.memory.shared_log(branch).ok().map(|log| log.owner);
-            if let Some(state) = owner.and_then(|owner| self.states.known(owner)) {
+            if let Some(state) = owner.and_then(|owner| self.states.get(owner)) {
                 self.notifier.send_all(state.take_wake_calls());
             }
         }
     }
 
     /// Tells whether the branch, the checkpoint or the session of some files is there still.
-    fn is_there(&self, tree_id: &FileTreeId) -> bool {
+    fn tree_exists(&self, tree_id: &FileTreeId) -> bool {
         match &tree_id.view {
             View::Checkpoint(branch, label) => {
                 self.memory.checkpoint_time(*branch, label).is_ok_and(|taken| taken == tree_id.taken)
@@ -198,7 +198,7 @@ impl MountContext {
             View::At(branch, entry) => self.memory.state_time(*branch, *entry).is_ok(),
             View::Proposal(branch, entry) => self.memory.proposal_time(*branch, *entry).is_ok(),
             View::Branch(branch) if tree_id.area == Area::Scratch => {
-                self.memory.info(*branch).is_ok() && self.scratch.since(*branch) == tree_id.taken
+                self.memory.info(*branch).is_ok() && self.scratch.session_start(*branch) == tree_id.taken
             }
             View::Branch(branch) => self.memory.info(*branch).is_ok(),
         }
@@ -240,7 +240,7 @@ impl OpenContext {
     }
 
     /// Counts bytes that were made for the caller. EDQUOT or ENOSPC where they are too many.
-    pub fn counted(&self, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
+    pub fn count_buffer(&self, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         CountedBuffer::from_bytes(self.memory().budget(), self.caller.uid, bytes)
     }
 

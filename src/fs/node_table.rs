@@ -83,14 +83,14 @@ impl NodeTable {
     }
 
     /// Counts a handle that was opened on a node that is kept apart.
-    pub fn opened(&self, number: u64) {
+    pub fn count_open(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
             known.handles += 1;
         }
     }
 
     /// Takes a handle back that was counted.
-    pub fn closed(&self, number: u64) {
+    pub fn count_close(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
             known.handles = known.handles.saturating_sub(1);
         }
@@ -187,11 +187,11 @@ mod tests {
         let node = FsNode::Control(View::Branch(BranchId(4)), ControlFile::Query);
         let first = table.remember(&node);
         assert_eq!(table.remember(&node), first, "nobody has opened it yet");
-        table.opened(first);
+        table.count_open(first);
         let second = table.remember(&node);
         assert_ne!(second, first);
         assert_eq!(table.node(second).unwrap(), node);
-        table.closed(first);
+        table.count_close(first);
         assert_eq!(table.number(&node), first);
     }
 }

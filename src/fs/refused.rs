@@ -35,7 +35,7 @@ impl LineRest {
         Some(LineRest::new(&data[..=end]))
     }
 
-    fn begins(&self, data: &[u8]) -> bool {
+    fn is_prefix_of(&self, data: &[u8]) -> bool {
         data.get(..self.length).is_some_and(|start| LineRest::new(start) == *self)
     }
 }
@@ -49,7 +49,7 @@ impl RefusedLine {
     /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
     /// new one.
     pub fn refuse(&mut self, data: &[u8]) -> Option<Failure> {
-        if self.remainder.as_ref().is_some_and(|rest| !rest.begins(data)) {
+        if self.remainder.as_ref().is_some_and(|rest| !rest.is_prefix_of(data)) {
             return None;
         }
         self.remainder = LineRest::from_first_line(data);

@@ -66,7 +66,7 @@ impl OpenContext {
     /// are more than the caller may hold.
     pub fn log_lines(&self, node: &SharedNode) -> Result<CountedBuffer, Failure> {
         let log = self.log()?;
-        self.counted(match node {
+        self.count_buffer(match node {
             SharedNode::Unread => log.lines_after(self.memory().cursor(self.branch())?, ENTRIES_AT_ONCE)?,
             SharedNode::After(entry) => log.lines_after(*entry, ENTRIES_AT_ONCE)?,
             SharedNode::Last(count) => log.lines_after(log.entries().saturating_sub(*count), *count)?,
@@ -202,7 +202,7 @@ impl File for CursorFile {
         let moved = self.move_to(&value);
         // The write is repeated on a thread that may wait, on top of what was written before it. A number that was refused
         // goes: its beginning is another number.
-        if !moved.as_ref().is_err_and(Failure::gave_up) {
+        if !moved.as_ref().is_err_and(Failure::is_would_wait) {
             self.set(&mut written, None);
         }
         moved.map(|()| data.len())

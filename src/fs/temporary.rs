@@ -63,7 +63,7 @@ impl Default for Temporaries {
 
 impl Temporaries {
     /// Returns the file of a name; none where no temporary of the branch has it.
-    pub fn named(&self, name: &OsStr) -> Option<Arc<Temporary>> {
+    pub fn get(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().get(name).cloned()
     }
 
@@ -309,7 +309,7 @@ mod tests {
         let (first, second) = (create(&files, ".a", b"1"), create(&files, ".b", b"2"));
         assert!(files.rename(OsStr::new(".a"), OsStr::new(".b")));
         assert!(!files.rename(OsStr::new(".a"), OsStr::new(".b")));
-        assert_eq!(files.named(OsStr::new(".b")).unwrap().number, first.number);
+        assert_eq!(files.get(OsStr::new(".b")).unwrap().number, first.number);
         assert_eq!(files.list().len(), 1);
         assert_eq!(&second.content.lock().bytes[..], b"2");
     }

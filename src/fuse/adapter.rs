@@ -86,7 +86,7 @@ impl Adapter {
                 send(reply, outcome.map_err(|errno| Errno::from_i32(errno.0)));
             }
         };
-        self.dispatcher.later(call, read, send);
+        self.dispatcher.spawn_blocking(call, read, send);
     }
 }
 

@@ -20,13 +20,13 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Mounts, or adopts the descriptor given, and returns the descriptor to serve. Fails as `OwnMount::make` does, and
+    /// Mounts, or adopts the descriptor given, and returns the descriptor to serve. Fails as `OwnMount::mount` does, and
     /// with `MountError::Descriptor` where the descriptor is not one of `/dev/fuse`.
     pub fn open(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         match options.fuse_fd {
             Some(fd) => Ok((Self::Adopted, adopt(fd)?)),
             None => {
-                let (mount, fd) = OwnMount::make(options)?;
+                let (mount, fd) = OwnMount::mount(options)?;
                 Ok((Self::Mounted(mount), fd))
             }
         }

@@ -28,14 +28,14 @@ fn open(minor: u32, file: &str, flags: OFlags) -> io::Result<File> {
     let name = format!("{minor}/{file}");
     let flags = flags | OFlags::CLOEXEC;
     let found = match openat(CWD, format!("{CONTROL}/{name}"), flags, Mode::empty()) {
-        Err(Errno::NOENT) => openat(private_control()?, name, flags, Mode::empty()),
+        Err(Errno::NOENT) => openat(mount_private_control()?, name, flags, Mode::empty()),
         other => other,
     };
     Ok(File::from(found?))
 }
 
 /// Mounts fusectl for this process alone, attached nowhere: nobody else sees it, and it goes with the descriptor. Needs root, Linux 5.2.
-fn private_control() -> io::Result<OwnedFd> {
+fn mount_private_control() -> io::Result<OwnedFd> {
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)

@@ -77,7 +77,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
             Some(outcome) => reply(outcome),
             None => {
                 let argument = argument.to_owned();
-                self.later(call, move |fs| operation(fs, argument.borrow()), reply);
+                self.spawn_blocking(call, move |fs| operation(fs, argument.borrow()), reply);
             }
         }
     }
@@ -95,7 +95,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
     }
 
     /// Does an operation on another thread, where it may wait.
-    pub fn later<T>(
+    pub fn spawn_blocking<T>(
         &self,
         call: Call,
         operation: impl FnOnce(&F) -> Result<T, fs::Errno> + Send + 'static,

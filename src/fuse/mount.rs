@@ -12,7 +12,7 @@ use rustix::process::{getegid, geteuid};
 use super::error::MountError;
 use super::fusermount;
 use super::mountinfo::{source_name, topmost_at};
-use super::probe::{Identity, identity, pin};
+use super::probe::{Identity, identity, open_path_only};
 
 /// The device that a FUSE mount is served by.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -51,14 +51,14 @@ pub(super) struct OwnMount {
 impl OwnMount {
     /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3. Fails where the
     /// mountpoint is not a directory, and with what mount(2) or the helper says.
-    pub fn make(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
+    pub fn mount(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         let path = directory(&options.mountpoint)?;
         let (fd, is_direct) = match mount_directly(&path, options) {
             Ok(fd) => (fd, true),
             Err(e) if may_ask_helper(&e) => (fusermount::mount(&path, &helper_options(options))?, false),
             Err(e) => return Err(e),
         };
-        match pin(&path).and_then(|place| identity(&place)) {
+        match open_path_only(&path).and_then(|place| identity(&place)) {
             Ok(identity) => {
                 let source = source_name(&options.fsname);
                 Ok((Self { path, identity, source, is_direct }, fd))
@@ -74,8 +74,8 @@ impl OwnMount {
     /// Stands for a mount that somebody has taken away already.
     #[cfg(test)]
     #[expect(clippy::unwrap_used, reason = "a test may panic")]
-    pub fn gone() -> Self {
-        let identity = identity(&pin(Path::new("/")).unwrap()).unwrap();
+    pub fn already_unmounted() -> Self {
+        let identity = identity(&open_path_only(Path::new("/")).unwrap()).unwrap();
         Self { path: "/proc/no mount".into(), identity, source: "none".into(), is_direct: true }
     }
 
@@ -93,7 +93,7 @@ impl OwnMount {
     /// After an umount from outside the path may belong to somebody else: that one is left alone. Before Linux 6.8 all of a
     /// mount's numbers may come again, so the source has to be ours, too.
     fn detach(&self) -> io::Result<bool> {
-        let place = match pin(&self.path) {
+        let place = match open_path_only(&self.path) {
             Ok(place) => place,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
@@ -208,15 +208,15 @@ mod tests {
 
     #[test]
     fn a_missing_mountpoint_and_a_file_are_told_apart() {
-        let missing = OwnMount::make(&options(Path::new("/no/such/place"))).unwrap_err();
+        let missing = OwnMount::mount(&options(Path::new("/no/such/place"))).unwrap_err();
         assert!(matches!(missing, MountError::Mountpoint { .. }), "{missing}");
-        let file = OwnMount::make(&options(Path::new("/proc/version"))).unwrap_err();
+        let file = OwnMount::mount(&options(Path::new("/proc/version"))).unwrap_err();
         assert!(matches!(file, MountError::NotADirectory { .. }), "{file}");
     }
 
     #[test]
     fn a_mount_that_is_not_the_one_we_made_is_left_alone() {
-        let identity = identity(&pin(Path::new("/proc")).unwrap()).unwrap();
+        let identity = identity(&open_path_only(Path::new("/proc")).unwrap()).unwrap();
         for path in ["/", "/proc", "/no/such/place"] {
             let mount = OwnMount { path: path.into(), identity, source: "engramfs:/s".into(), is_direct: true };
             assert!(!mount.detach().unwrap(), "{path}");

@@ -62,7 +62,7 @@ pub fn source_name(fsname: &str) -> String {
 /// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint. Fails where the table of mounts
 /// can't be read.
 pub(super) fn topmost_at(path: &Path) -> io::Result<Option<MountEntry>> {
-    Ok(topmost(&entries()?, path).cloned())
+    Ok(find_topmost(&entries()?, path).cloned())
 }
 
 /// Returns the whole mount table; lines that can't be read are left out. Fails where `/proc` can't be read.
@@ -72,7 +72,7 @@ pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
 }
 
 /// Of several mounts stacked on one path the topmost is the one that carries no other.
-fn topmost<'a>(entries: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+fn find_topmost<'a>(entries: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
     let here = |e: &&MountEntry| e.mountpoint == path;
     entries
         .iter()
@@ -126,7 +126,7 @@ fn octal_byte(digits: &[u8]) -> Option<u8> {
 ///
 /// Some C libraries ask the last component for its attributes; a dead mount answers that with ENOTCONN, so then the parent
 /// alone is resolved. Fails as realpath(3) does: `NotFound` where nothing is at `path`.
-pub(super) fn absolute(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn absolute_path(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             let name = path.file_name().map(OsStr::to_owned).ok_or(e)?;
@@ -181,8 +181,8 @@ mod tests {
         let high = parse_line(b"40 50 0:42 / /m rw - tmpfs none rw").unwrap();
         let beside = parse_line(b"60 27 0:43 / /n rw - tmpfs none rw").unwrap();
         for stack in [[low.clone(), high.clone(), beside.clone()], [beside, high.clone(), low]] {
-            assert_eq!(topmost(&stack, Path::new("/m")), Some(&high));
-            assert_eq!(topmost(&stack, Path::new("/elsewhere")), None);
+            assert_eq!(find_topmost(&stack, Path::new("/m")), Some(&high));
+            assert_eq!(find_topmost(&stack, Path::new("/elsewhere")), None);
         }
     }
 

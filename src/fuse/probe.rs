@@ -30,7 +30,7 @@ pub(super) struct Identity {
 
 /// Opens `path` as a place only: no request to the file system, and the mount seen is the mount kept. `NotADirectory`
 /// or `NotFound` as in open(2).
-pub(super) fn pin(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_path_only(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -92,10 +92,10 @@ pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
         let _ = waitpid(Some(child), if answered { WaitOptions::empty() } else { WaitOptions::NOHANG });
     }
     readable?;
-    Ok(if answered { meaning(i32::from_le_bytes(errno)) } else { ProbeAnswer::Silent })
+    Ok(if answered { classify_errno(i32::from_le_bytes(errno)) } else { ProbeAnswer::Silent })
 }
 
-fn meaning(errno: i32) -> ProbeAnswer {
+fn classify_errno(errno: i32) -> ProbeAnswer {
     match errno {
         0 => ProbeAnswer::Alive,
         libc::ENOTCONN | libc::ECONNABORTED => ProbeAnswer::Dead,
@@ -155,17 +155,17 @@ mod tests {
 
     #[test]
     fn a_dead_connection_is_told_from_other_errors() {
-        assert_eq!(meaning(libc::ENOTCONN), ProbeAnswer::Dead);
-        assert_eq!(meaning(libc::ECONNABORTED), ProbeAnswer::Dead);
-        assert_eq!(meaning(libc::EACCES), ProbeAnswer::Denied);
-        assert_eq!(meaning(libc::EIO), ProbeAnswer::Failed(libc::EIO));
+        assert_eq!(classify_errno(libc::ENOTCONN), ProbeAnswer::Dead);
+        assert_eq!(classify_errno(libc::ECONNABORTED), ProbeAnswer::Dead);
+        assert_eq!(classify_errno(libc::EACCES), ProbeAnswer::Denied);
+        assert_eq!(classify_errno(libc::EIO), ProbeAnswer::Failed(libc::EIO));
     }
 
     #[test]
     fn identity_is_stable_and_differs_between_mounts() {
-        let root = identity(&pin(Path::new("/")).unwrap()).unwrap();
-        assert_eq!(root, identity(&pin(Path::new("/")).unwrap()).unwrap());
-        assert_ne!(root, identity(&pin(Path::new("/proc")).unwrap()).unwrap());
+        let root = identity(&open_path_only(Path::new("/")).unwrap()).unwrap();
+        assert_eq!(root, identity(&open_path_only(Path::new("/")).unwrap()).unwrap());
+        assert_ne!(root, identity(&open_path_only(Path::new("/proc")).unwrap()).unwrap());
     }
 
     #[test]

@@ -55,13 +55,13 @@ pub fn tune_allocator() {
 pub fn measure() -> Measure {
     Box::new(|give_back| {
         if give_back == GiveBack::Yes {
-            trim();
+            trim_heap();
         }
         anonymous_memory().unwrap_or_default()
     })
 }
 
-fn trim() {
+fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it only gives back what is free.
     unsafe {

@@ -132,7 +132,7 @@ impl<C: Send + 'static> Service<'_, C> {
                     log::info!("signal {signal}: unmounting {}", self.path.display());
                     return Ok(SessionEnd::Signal(signal));
                 }
-                Event::Ended(outcome) => return self.ended(outcome, ready.is_none()),
+                Event::Ended(outcome) => return self.session_end(outcome, ready.is_none()),
             }
         }
     }
@@ -170,7 +170,7 @@ impl<C: Send + 'static> Service<'_, C> {
         }
     }
 
-    fn ended(&self, outcome: io::Result<()>, was_ready: bool) -> Result<SessionEnd, MountError> {
+    fn session_end(&self, outcome: io::Result<()>, was_ready: bool) -> Result<SessionEnd, MountError> {
         match outcome {
             // An end by fusectl is somebody's wish, as umount is.
             Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => Ok(SessionEnd::Unmounted),
@@ -231,7 +231,7 @@ mod tests {
     fn heard(told: Vec<Event<()>>) -> (Result<SessionEnd, MountError>, bool) {
         let (events, inbox) = mpsc::channel();
         told.into_iter().for_each(|event| events.send(event).unwrap());
-        let attachment = Attachment::Mounted(OwnMount::gone());
+        let attachment = Attachment::Mounted(OwnMount::already_unmounted());
         let session = std::thread::spawn(|| ());
         let mut is_ready = false;
         let service = Service { attachment, session, path: Path::new("/mnt"), events, inbox };

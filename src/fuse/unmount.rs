@@ -10,8 +10,8 @@ use super::error::MountError;
 use super::fusermount;
 use super::holders;
 use super::mount::{detach_pinned, is_root};
-use super::mountinfo::{MountEntry, absolute, source_name, topmost_at};
-use super::probe::{ProbeAnswer, ask, identity, pin};
+use super::mountinfo::{MountEntry, absolute_path, source_name, topmost_at};
+use super::probe::{ProbeAnswer, ask, identity, open_path_only};
 
 /// How long a process that has closed the connection is waited for: it may serve other mounts.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -28,14 +28,15 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// once, and its process ends when the last user has gone, which is not waited for.
 /// The process is only known on Linux 6.12 or later; before, this returns as soon as the mount has gone.
 pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(), MountError> {
-    let path = absolute(mountpoint).map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?;
+    let path =
+        absolute_path(mountpoint).map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?;
     let entry = mount_at(&path)?.ok_or_else(|| MountError::NotMounted { path: path.clone() })?;
     if !entry.is_engramfs() {
         return Err(MountError::NotOurs { path, found: entry.describe() });
     }
     // Asked before the mount is taken away: afterwards nothing leads from the mount to its process.
     let server = holders::server_of(entry.minor);
-    take_away(&path, lazy)?;
+    detach_mount(&path, lazy)?;
     match server {
         Some(pid) if !lazy => wait_for(pid, entry.minor, &path, waiting),
         _ => Ok(()),
@@ -48,7 +49,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(
 /// is `NotOurs`, an engramfs mount in service (or one that does not answer within 5 s) is `Live`, and anything else living there is
 /// fine to mount upon.
 pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> {
-    let path = match absolute(mountpoint) {
+    let path = match absolute_path(mountpoint) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?,
     };
@@ -84,7 +85,7 @@ fn mount_at(path: &Path) -> Result<Option<MountEntry>, MountError> {
 fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
     // Compared on a descriptor, so that what is detached is what was looked at, even if another mount covers it by now.
     let pinned = || {
-        let place = pin(path)?;
+        let place = open_path_only(path)?;
         if identity(&place)?.minor == minor {
             detach_pinned(&place)
         } else {
@@ -95,7 +96,7 @@ fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
     detached.map_err(|source| MountError::Unmount { path: path.to_owned(), source })
 }
 
-fn take_away(path: &Path, lazy: bool) -> Result<(), MountError> {
+fn detach_mount(path: &Path, lazy: bool) -> Result<(), MountError> {
     let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let done = if is_root() {
         rustix::mount::unmount(path, flags).map_err(io::Error::from)

@@ -85,7 +85,7 @@ impl DerivedFiles {
     }
 
     /// Returns the files of all embedders, in the order in which they were attached.
-    pub fn all(&self) -> Vec<Arc<DerivedFile>> {
+    pub fn list(&self) -> Vec<Arc<DerivedFile>> {
         self.0.read().clone()
     }
 

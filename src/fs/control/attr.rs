@@ -49,9 +49,9 @@ pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr
         return mount_attr(mount, ino);
     };
     let info = mount.memory.info(view.branch())?;
-    let base = base_attr(mount, ino, node, &info).dated(changed(mount, &view, &info)?);
+    let base = base_attr(mount, ino, node, &info).with_mtime(changed_time(mount, &view, &info)?);
     let attr = attr_by_node(mount, (node, &view), base, &info)?;
-    Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
+    Ok(if let View::Proposal(..) = view { attr.for_proposal() } else { attr })
 }
 
 /// Returns the attributes of a file with its rights as [`attr`] tells them, and without its length and the time of its own
@@ -69,7 +69,7 @@ pub(super) fn listed_attr(mount: &MountContext, ino: u64, node: &FsNode) -> Resu
         FsNode::Signal(_, key, created) => signals::attr(mount, base, &view, SignalId { key, created: *created })?,
         _ => base,
     };
-    Ok(if let View::Proposal(..) = view { attr.as_proposed() } else { attr })
+    Ok(if let View::Proposal(..) = view { attr.for_proposal() } else { attr })
 }
 
 /// Returns the attributes that follow from the branch and the kind of a node.
@@ -105,20 +105,20 @@ fn attr_by_node(
         FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
         FsNode::Proposal { .. } => Ok(base),
         FsNode::Directory(..) => Ok(Attr { lifetime: STABLE_NAME_LIFETIME, ..base }),
-        FsNode::Control(_, file) => Ok(base.sized(file.length(mount, view, info)?)),
+        FsNode::Control(_, file) => Ok(base.with_size(file.length(mount, view, info)?)),
         FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
         FsNode::Record(_, id) => {
             let stat = mount.memory.snapshot(view)?.stat(id)?.ok_or(Errno::ENOENT)?;
-            Ok(base.sized(stat.length).dated(stat.modified))
+            Ok(base.with_size(stat.length).with_mtime(stat.modified))
         }
         // The query runs at open, so its length is not known before.
         FsNode::Query(..) => Ok(base),
-        FsNode::Export(_, export) => Ok(base.sized(mount.memory.snapshot(view)?.export_length(*export))),
+        FsNode::Export(_, export) => Ok(base.with_size(mount.memory.snapshot(view)?.export_length(*export))),
         FsNode::Shared(_, shared) => shared_attr(mount, view, base, shared),
         FsNode::Signal(_, key, created) => signals::attr(mount, base, view, SignalId { key, created: *created }),
         FsNode::Setting(_, setting) => {
             let value = mount.memory.setting(view, *setting)?;
-            Ok(base.sized(config::with_line_end(&value).len() as u64))
+            Ok(base.with_size(config::with_line_end(&value).len() as u64))
         }
     }
 }
@@ -145,7 +145,7 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
         _ => (0, memory.shared_log(view.branch())?.changed),
     };
     let lifetime = if node.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
-    Ok(Attr { lifetime, ..base.sized(size).dated(changed) })
+    Ok(Attr { lifetime, ..base.with_size(size).with_mtime(changed) })
 }
 
 /// Returns the bits by which those enter who may read the branch.
@@ -155,16 +155,16 @@ fn readers_mode(mode: u32) -> u32 {
 }
 
 fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
-    let state = mount.states.known(branch).ok_or(Errno::ENOENT)?;
+    let state = mount.states.get(branch).ok_or(Errno::ENOENT)?;
     let stat = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.stat();
-    let base = base.sized(stat.length_bytes).dated(stat.modified);
+    let base = base.with_size(stat.length_bytes).with_mtime(stat.modified);
     Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }
 
 /// Returns the attributes of a record that is being written and not committed yet. ESTALE where the branch has gone.
 pub(super) fn attr_of_new(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
     let info = mount.memory.info(branch)?;
-    Ok(Attr::generated(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).sized(size))
+    Ok(Attr::generated(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).with_size(size))
 }
 
 /// The mount belongs to whom `main` belongs to: to the user who made the store.
@@ -178,7 +178,7 @@ fn mount_attr(mount: &MountContext, ino: u64) -> Result<Attr, Failure> {
     Ok(Attr { mode: 0o755, lifetime: STABLE_NAME_LIFETIME, ..base })
 }
 
-fn changed(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
+fn changed_time(mount: &MountContext, view: &View, info: &BranchInfo) -> Result<Time, Failure> {
     match view {
         View::Branch(_) => Ok(info.changed),
         View::Checkpoint(branch, label) => {

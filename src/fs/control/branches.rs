@@ -67,7 +67,7 @@ pub(super) fn rename(
             let merged = merge(mount, handles, caller, &info);
             let line = merged.as_ref().map_or_else(Failure::to_line, |result| format!("{result}\n"));
             // A merge that gave up is repeated by a thread that may wait, which then reports the outcome.
-            if !merged.as_ref().is_err_and(Failure::gave_up) {
+            if !merged.as_ref().is_err_and(Failure::is_would_wait) {
                 keep_in_ctl(mount, parent, caller, line);
             }
             merged.map(drop)

@@ -216,7 +216,7 @@ impl ControlFile {
             ControlFile::Document(Document::Status) => status(context)?,
             ControlFile::Document(document) => document_bytes(context, document)?,
         };
-        Ok(Box::new(StaticFile(context.counted(bytes)?)))
+        Ok(Box::new(StaticFile(context.count_buffer(bytes)?)))
     }
 }
 
@@ -237,7 +237,7 @@ fn open_ingest(context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>,
 fn open_lease(context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
     // Nobody can hold a lease in a read-only state, so the file is empty.
     if !flags.write && context.check_writable().is_err() {
-        return Ok(Box::new(StaticFile(context.counted(Vec::new())?)));
+        return Ok(Box::new(StaticFile(context.count_buffer(Vec::new())?)));
     }
     Ok(Box::new(LeaseFile::open(context.clone())?))
 }

@@ -35,7 +35,7 @@ impl ControlNodeOps<'_> {
         }
         if node.needs_own_inode() {
             // Only once nothing can fail any more: the release of the handle is what takes this back.
-            self.fs.nodes.opened(number);
+            self.fs.nodes.count_open(number);
         }
         let open = Open::File(file);
         Ok(self.fs.handles.add(Handle { node: node.clone(), number, path, caller, context: Some(context), open }))
@@ -44,8 +44,9 @@ impl ControlNodeOps<'_> {
     /// The one place that says how each kind of file behaves when it is open.
     fn file(&self, context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {
         let memory = context.memory();
-        let frozen =
-            |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> { Ok(Box::new(StaticFile(context.counted(bytes)?))) };
+        let frozen = |bytes: Vec<u8>| -> Result<Box<dyn File>, Failure> {
+            Ok(Box::new(StaticFile(context.count_buffer(bytes)?)))
+        };
         Ok(match self.node {
             // None of these is a file with a behaviour of its own; those below `files/` never come here but go to
             // `files/open.rs`.
@@ -93,7 +94,7 @@ fn shared_file(node: &SharedNode, context: &OpenContext, flags: OpenFlags) -> Re
         SharedNode::Cursor if flags.write => Box::new(CursorFile::open(context.clone())?),
         _ if flags.write => return Err(refuse_writing(context)),
         SharedNode::Cursor => {
-            Box::new(StaticFile(context.counted(cursor_text(context.memory(), context.branch())?.into_bytes())?))
+            Box::new(StaticFile(context.count_buffer(cursor_text(context.memory(), context.branch())?.into_bytes())?))
         }
         SharedNode::Events => Box::new(SharedEventsFile::open(context.clone())?),
         SharedNode::Entries => Box::new(EntriesFile::open(context.clone(), None)?),

@@ -66,10 +66,10 @@ impl NodeOperations for ControlNodeOps<'_> {
                 let length = handle.and_then(|handle| length(&handle)).unwrap_or(attr.size);
                 // The kernel is told this length now, and a listing may tell no other until it asks again.
                 fs.nodes.note_length(ino, length);
-                Ok(attr.sized(length))
+                Ok(attr.with_size(length))
             }
             (Err(Failure::Plain(Errno::ENOENT)), FsNode::Record(view, _)) => {
-                let handle = handle.or_else(|| fs.handles.on(node)).ok_or(Errno::ENOENT)?;
+                let handle = handle.or_else(|| fs.handles.find_by_node(node)).ok_or(Errno::ENOENT)?;
                 attr_of_new(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
             }
             (Err(failure), _) => Err(failure),
@@ -256,7 +256,7 @@ impl ControlNodeOps<'_> {
     fn listing_entry(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
         let attr = listed_attr(&self.fs.mount, self.fs.nodes.number(node), node)?;
         let ino = self.fs.nodes.remember(node);
-        let attr = Attr { ino, ..attr.sized(self.fs.nodes.reported_length(ino)) };
+        let attr = Attr { ino, ..attr.with_size(self.fs.nodes.reported_length(ino)) };
         Ok(EntryAttr { attr, generation: 0, lifetime: NEVER })
     }
 }

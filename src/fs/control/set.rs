@@ -86,7 +86,7 @@ impl ControlNodeOps<'_> {
     }
 
     fn temporary(&self, branch: BranchId, number: u64) -> Result<Arc<Temporary>, Failure> {
-        let file = self.fs.mount.states.known(branch).and_then(|state| state.temporaries.numbered(number));
+        let file = self.fs.mount.states.get(branch).and_then(|state| state.temporaries.numbered(number));
         Ok(file.ok_or(Errno::ENOENT)?)
     }
 }

@@ -18,12 +18,12 @@ const UID: &str = "uid";
 const SESSION: &str = "session";
 const TTL: &str = "ttl";
 
-fn key_of(name: &OsStr) -> Result<Arc<str>, Failure> {
+fn parse_key(name: &OsStr) -> Result<Arc<str>, Failure> {
     Ok(name.to_str().ok_or(ShapeRefusal::NameNotUtf8)?.into())
 }
 
 /// What any file system answers has no reason beside its number.
-fn plain(error: Error) -> Failure {
+fn errno_only(error: Error) -> Failure {
     match error {
         Error::Signal(SignalError::Exists(_)) => Errno::EEXIST.into(),
         Error::Signal(SignalError::Missing(_)) => Errno::ENOENT.into(),
@@ -50,12 +50,12 @@ impl OpenContext {
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     context.check_entered()?;
-    let key = key_of(name)?;
+    let key = parse_key(name)?;
     loop {
         match context.memory().claim_signal(&context.actor(), context.branch(), &key, mode) {
             Ok(signal) => return Ok(FsNode::Signal(context.view.clone(), key, signal.created)),
             Err(Error::Signal(SignalError::Exists(_))) if !flags.exclusive => {}
-            Err(error) => return Err(plain(error)),
+            Err(error) => return Err(errno_only(error)),
         }
         // The other signal may have expired in between; then the key is claimed again.
         if let Some(signal) = context.memory().signal(context.branch(), &key)? {
@@ -71,22 +71,22 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
 /// Removes a signal. EROFS where nothing can be changed, ENOENT where there is none.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
-    context.memory().remove_signal(&context.actor(), context.branch(), &key_of(name)?).map_err(plain)
+    context.memory().remove_signal(&context.actor(), context.branch(), &parse_key(name)?).map_err(errno_only)
 }
 
 /// Gives a signal another key. EROFS where nothing can be changed, ENOENT where there is none, EEXIST where the key is
 /// taken and `no_replace`.
 pub(super) fn rename(context: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
-    let keys = (from, &key_of(to)?);
-    context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(plain)
+    let keys = (from, &parse_key(to)?);
+    context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(errno_only)
 }
 
 /// Returns the attributes of a signal. ENOENT where it has ended.
 pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'_>) -> Result<Attr, Failure> {
     let signal = find(mount, view, id)?;
     let (uid, gid) = (signal.owner, mount.user(signal.owner).gid);
-    Ok(Attr { mode: signal.mode, uid, gid, ..base.sized(signal.value.len() as u64).dated(signal.written) })
+    Ok(Attr { mode: signal.mode, uid, gid, ..base.with_size(signal.value.len() as u64).with_mtime(signal.written) })
 }
 
 /// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may remove any

@@ -145,7 +145,7 @@ fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNo
     let FsNode::Directory(View::Branch(branch), ControlDirectory::Vectors) = parent else {
         return None;
     };
-    let file = mount.states.known(*branch)?.temporaries.named(name)?;
+    let file = mount.states.get(*branch)?.temporaries.get(name)?;
     Some(FsNode::Temporary(*branch, file.number))
 }
 
@@ -191,7 +191,7 @@ fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
         },
         FsNode::Directory(view, _) | FsNode::Control(view, _) => view_node(mount, view),
         FsNode::Record(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Vectors),
-        FsNode::File(tree_id, _) => tree_id.above(),
+        FsNode::File(tree_id, _) => tree_id.parent(),
         FsNode::Temporary(branch, _) => FsNode::Directory(View::Branch(*branch), ControlDirectory::Vectors),
         FsNode::Query(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Search),
         FsNode::Export(view, _) => FsNode::Directory(view.clone(), ControlDirectory::Exports),
@@ -226,7 +226,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
         }
         FsNode::Directory(view, ControlDirectory::Vectors) => {
             // Temporaries are in no earlier state. They come before the records, which are listed as they are read.
-            let files = mount.states.known(view.branch()).filter(|_| matches!(view, View::Branch(_)));
+            let files = mount.states.get(view.branch()).filter(|_| matches!(view, View::Branch(_)));
             let files = files.map(|state| state.temporaries.list()).unwrap_or_default();
             names.extend(
                 files

@@ -36,7 +36,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     match VectorsName::parse(name) {
         VectorsName::Other => Err(no_record(name)),
         VectorsName::Temporary | VectorsName::Backup => {
-            let file = match context.state.temporaries.named(name) {
+            let file = match context.state.temporaries.get(name) {
                 Some(_) if flags.exclusive => return Err(Errno::EEXIST.into()),
                 Some(file) => file,
                 None => context.state.temporaries.create(
@@ -51,7 +51,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
         }
         VectorsName::Record => {
             let id = record_id(name)?;
-            if flags.exclusive && is_there(context, &id)? {
+            if flags.exclusive && record_exists(context, &id)? {
                 return Err(Errno::EEXIST.into());
             }
             Ok(FsNode::Record(context.view.clone(), id))
@@ -67,7 +67,7 @@ pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure>
         return context.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
     let id = record_id(name)?;
-    if is_there(context, &id)? { commit(context, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
+    if record_exists(context, &id)? { commit(context, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit. ENAMETOOLONG for a new name of more
@@ -81,16 +81,16 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
     let kinds = (VectorsName::parse(from), VectorsName::parse(to));
     let temporaries = &context.state.temporaries;
     let taken = match kinds.1 {
-        Record => is_there(context, &record_id(to)?)?,
-        _ => temporaries.named(to).is_some(),
+        Record => record_exists(context, &record_id(to)?)?,
+        _ => temporaries.get(to).is_some(),
     };
     if no_replace && taken {
         return Err(Errno::EEXIST.into());
     }
     match kinds {
         // ENOENT comes before any other error, as in rename(2).
-        (Record, _) if !is_there(context, &record_id(from)?)? => Err(Errno::ENOENT.into()),
-        (kind, _) if kind != Record && temporaries.named(from).is_none() => Err(Errno::ENOENT.into()),
+        (Record, _) if !record_exists(context, &record_id(from)?)? => Err(Errno::ENOENT.into()),
+        (kind, _) if kind != Record && temporaries.get(from).is_none() => Err(Errno::ENOENT.into()),
         (_, Other) => Err(no_record(to)),
         (Record, Record) => commit(context, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
         (Record, Backup) => move_to_backup(context, &record_id(from)?, to),
@@ -103,7 +103,7 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
 
 /// An atomic saver's last step: the temporary becomes the record.
 fn save(context: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
-    let file = context.state.temporaries.named(from).ok_or(Errno::ENOENT)?;
+    let file = context.state.temporaries.get(from).ok_or(Errno::ENOENT)?;
     let bytes = file.retire()?;
     let become_record = || -> Result<(), Failure> {
         let patch = RecordPatch::parse(&id, &bytes)?.ok_or(RecordError::Empty)?;
@@ -120,10 +120,10 @@ fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Fai
     let temporaries = &context.state.temporaries;
     for _ in 0..ATTEMPTS_MAX {
         let record = context.memory().snapshot(&context.view)?.get(id)?.ok_or(Errno::ENOENT)?;
-        let replaced = temporaries.named(to);
+        let replaced = temporaries.get(to);
         temporaries.create(
             to,
-            context.counted(record.to_document())?,
+            context.count_buffer(record.to_document())?,
             0o644,
             context.caller,
             context.memory().now(),
@@ -139,7 +139,7 @@ fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Fai
     Err(Error::from(BranchError::Moves).into())
 }
 
-fn is_there(context: &OpenContext, id: &str) -> Result<bool, Failure> {
+fn record_exists(context: &OpenContext, id: &str) -> Result<bool, Failure> {
     Ok(context.memory().snapshot(&context.view)?.stat(id)?.is_some())
 }
 

@@ -30,7 +30,8 @@ pub(super) fn attr_of(
         _ => (tree.owner(node), node.gid),
     };
     // The root of a new branch has no times of its own.
-    let time = |time: Time| if time == Time::default() && inode == FILES_ROOT { made(mount, files) } else { time };
+    let time =
+        |time: Time| if time == Time::default() && inode == FILES_ROOT { created_time(mount, files) } else { time };
     let attr = Attr {
         ino,
         kind: node.kind(),
@@ -46,7 +47,7 @@ pub(super) fn attr_of(
         changed: time(node.ctime),
         lifetime: ATTR_LIFETIME,
     };
-    Ok(if let View::Proposal(..) = files.view { attr.as_proposed() } else { attr })
+    Ok(if let View::Proposal(..) = files.view { attr.for_proposal() } else { attr })
 }
 
 /// Returns how long a name that leads to one of some files may be kept.
@@ -54,7 +55,7 @@ pub(super) fn name_lifetime(files: &FileTreeId) -> Duration {
     if let View::Proposal(..) = files.view { NEVER } else { ATTR_LIFETIME }
 }
 
-fn made(mount: &MountContext, files: &FileTreeId) -> Time {
+fn created_time(mount: &MountContext, files: &FileTreeId) -> Time {
     match files.view {
         View::Branch(branch) => mount.memory.info(branch).map(|info| info.created).unwrap_or_default(),
         View::Checkpoint(..) | View::At(..) | View::Proposal(..) => files.taken,

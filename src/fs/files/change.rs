@@ -90,14 +90,14 @@ impl FileOps<'_> {
     /// Sees to an inode that has lost its last name.
     fn unlinked(&self, caller: Caller, before: &Tree, inode: u64, leaving: Option<Leaving<'_>>) -> Result<(), Failure> {
         match leaving.filter(|leaving| leaving.is_open) {
-            Some(leaving) if leaving.orphaned() => {
+            Some(leaving) if leaving.mark_orphaned() => {
                 self.edit(caller, FileOp::Drop { inode })?;
             }
             Some(_) => {}
             None => {
                 // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
                 let last = before.node(inode).map(|node| Arc::new(before.detached(node)));
-                let number = self.fs.nodes.number(&self.at(inode).node());
+                let number = self.fs.nodes.number(&self.with_inode(inode).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
             }
         }

@@ -87,7 +87,7 @@ impl FileTreeId {
     }
 
     /// Returns the directory that holds the tree's root: its `..`.
-    pub fn above(&self) -> FsNode {
+    pub fn parent(&self) -> FsNode {
         FsNode::from_view(&self.view, self.taken)
     }
 }
@@ -100,7 +100,7 @@ pub(super) struct FileOps<'a> {
 }
 
 impl<'a> FileOps<'a> {
-    fn at(&self, inode: u64) -> FileOps<'a> {
+    fn with_inode(&self, inode: u64) -> FileOps<'a> {
         FileOps { inode, ..*self }
     }
 
@@ -133,7 +133,7 @@ impl MountContext {
     pub fn files_in(&self, directory: &FsNode, area: Area) -> Option<FileTreeId> {
         let taken = match (area, directory) {
             (Area::Files, FsNode::Branch(_)) => Time::default(),
-            (Area::Scratch, FsNode::Branch(branch)) => self.scratch.since(*branch),
+            (Area::Scratch, FsNode::Branch(branch)) => self.scratch.session_start(*branch),
             (_, FsNode::Checkpoint { taken, .. }) => *taken,
             (Area::Files, FsNode::At { branch, entry }) => self.memory.state_time(*branch, *entry).ok()?,
             (Area::Files, FsNode::Proposal { branch, entry }) => self.memory.proposal_time(*branch, *entry).ok()?,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::opened::{InodeKey, OpenIntent};
-use super::set::stripped;
+use super::set::clear_set_id_bits;
 use super::{Area, FileOps, FileTreeId};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{File, Handle, Open};
@@ -33,7 +33,7 @@ impl FileOps<'_> {
         let tree = self.fs.mount.tree(tree_id)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if flags.truncate && !flags.write && self.fs.mount.opened.any(&file.key, OpenIntent::Run) {
+        if flags.truncate && !flags.write && self.fs.mount.opened.is_open_for(&file.key, OpenIntent::Run) {
             return Err(Errno::ETXTBSY.into());
         }
         file.begin(flags);
@@ -45,7 +45,7 @@ impl FileOps<'_> {
         if flags.truncate {
             file.drop_capability(node)?;
             // The kernel does not say whether the caller may keep setuid; root may.
-            let mode = (caller.uid != 0).then(|| stripped(node.mode)).filter(|mode| *mode != node.mode);
+            let mode = (caller.uid != 0).then(|| clear_set_id_bits(node.mode)).filter(|mode| *mode != node.mode);
             file.edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), mode, ..Attrs::default() } })?;
         }
         Ok(self.add_handle(caller, Open::File(Box::new(file))))
@@ -54,7 +54,7 @@ impl FileOps<'_> {
     /// Returns a file that appeared after the kernel had found nothing of its name: it takes what is opened for new, and checks
     /// nothing. ESTALE where it has gone again, is no file, or may not be open to the caller: the kernel then looks the
     /// name up once more, and decides by what is there.
-    pub(super) fn appeared(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
+    pub(super) fn open_appeared(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
         let tree = self.tree()?;
         let inode = tree.lookup(self.inode, name.as_encoded_bytes()).map_err(|_| Errno::ESTALE)?;
         let (node, reader) = (tree.node(inode)?, self.fs.mount.file_reader(caller));
@@ -116,7 +116,7 @@ impl OpenInode {
         }
         let only_writes = flags.write && !flags.read && !flags.append;
         // Not where some handle may store by a mapping: its pages and what is written past them would disagree.
-        self.writes_directly = only_writes && flags.replace && !opened.any(&self.key, OpenIntent::Map);
+        self.writes_directly = only_writes && flags.replace && !opened.is_open_for(&self.key, OpenIntent::Map);
     }
 
     /// Returns the tree of this moment. Fails where the view is not there any more.
@@ -160,7 +160,7 @@ impl File for OpenInode {
         match written {
             Ok(()) => Ok(data.len()),
             // The write is repeated on a thread that may wait; until then the kernel keeps its pages.
-            Err(failure) if failure.gave_up() => Err(failure),
+            Err(failure) if failure.is_would_wait() => Err(failure),
             Err(failure) => {
                 self.mount.write_refused(&self.key);
                 Err(failure)
@@ -179,10 +179,10 @@ impl File for OpenInode {
     fn drop_rights(&self) -> Result<(), Failure> {
         let tree = self.tree()?;
         let mode = tree.node(self.inode())?.mode;
-        if stripped(mode) == mode {
+        if clear_set_id_bits(mode) == mode {
             return Ok(());
         }
-        let attrs = Attrs { mode: Some(stripped(mode)), ..Attrs::default() };
+        let attrs = Attrs { mode: Some(clear_set_id_bits(mode)), ..Attrs::default() };
         self.edit(FileOp::SetAttr { inode: self.inode(), attrs })
     }
 }
@@ -202,7 +202,7 @@ impl Drop for OpenInode {
 /// Returns the directory that holds an inode. ESTALE where the inode is not in the tree.
 pub(super) fn parent_of(tree: &Tree, tree_id: &FileTreeId, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
-        return Ok(tree_id.above());
+        return Ok(tree_id.parent());
     }
     // What has no name any more is its own parent: there is no way up from it.
     let parent = tree.node(inode)?.names().next().map_or(inode, |(parent, _)| parent);

@@ -115,7 +115,7 @@ impl OpenInodes {
     }
 
     /// Tells whether any handle does that.
-    pub fn any(&self, key: &InodeKey, intent: OpenIntent) -> bool {
+    pub fn is_open_for(&self, key: &InodeKey, intent: OpenIntent) -> bool {
         self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }
 
@@ -189,7 +189,7 @@ pub(in crate::fs) struct Leaving<'a> {
 impl Leaving<'_> {
     /// Notes that the inode has lost its last name and was kept; tells whether its handles are
     /// gone meanwhile.
-    pub fn orphaned(&self) -> bool {
+    pub fn mark_orphaned(&self) -> bool {
         self.opened.orphan(&self.key)
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         opened.open(&key(), false).unwrap();
         let leaving = opened.leave(key());
         assert!(leaving.is_open);
-        assert!(!leaving.orphaned());
+        assert!(!leaving.mark_orphaned());
         drop(leaving);
         assert_eq!(opened.inodes_with_handles(&key().0), [7]);
         assert!(opened.close(&key(), false).is_none());
@@ -239,7 +239,7 @@ mod tests {
         opened.open(&key(), false).unwrap();
         let leaving = opened.leave(key());
         assert!(opened.close(&key(), false).is_none());
-        assert!(leaving.orphaned());
+        assert!(leaving.mark_orphaned());
         drop(leaving);
         assert!(opened.inodes.lock().is_empty());
     }

@@ -48,13 +48,13 @@ impl NodeOperations for FileOps<'_> {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let inode = self.tree()?.lookup(self.inode, name.as_encoded_bytes())?;
-        Ok(self.at(inode).node())
+        Ok(self.with_inode(inode).node())
     }
 
     fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure> {
         let tree = self.tree()?;
         let inode = tree.lookup(self.inode, name.as_encoded_bytes())?;
-        self.at(inode).entry_in(&tree)
+        self.with_inode(inode).entry_in(&tree)
     }
 
     fn entry(&self) -> Result<EntryAttr, Failure> {
@@ -126,12 +126,12 @@ impl NodeOperations for FileOps<'_> {
         let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) };
         let (inode, is_new) = match self.make_inode(caller, name, Make::File, mode) {
             Ok(inode) => (inode, true),
-            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => (self.appeared(caller, name, flags)?, false),
+            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => (self.open_appeared(caller, name, flags)?, false),
             Err(failure) => return Err(failure),
         };
         // A new file is empty already, so emptying it would only be one more operation.
         let flags = OpenFlags { truncate: flags.truncate && !is_new, replace: flags.replace || is_new, ..flags };
-        let made = self.at(inode);
+        let made = self.with_inode(inode);
         let handle = made.open_with(caller, flags)?;
         // Nobody hears of the handle then, so nobody else would close it.
         let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
@@ -173,7 +173,7 @@ impl NodeOperations for FileOps<'_> {
             let (_, inode) = node.file()?;
             // The listing is of an earlier tree than the entries that the kernel is told of.
             let there = tree.lookup(self.inode, name.as_encoded_bytes()).ok()? == inode;
-            there.then(|| self.at(inode).entry_in(&tree).ok())?
+            there.then(|| self.with_inode(inode).entry_in(&tree).ok())?
         })
     }
 
@@ -232,7 +232,7 @@ impl NodeOperations for FileOps<'_> {
     /// A directory with setgid passes its group on.
     fn make_node(&self, caller: Caller, name: &OsStr, make: Make, mode: u32) -> Result<EntryAttr, Failure> {
         let inode = self.make_inode(caller, name, make, mode)?;
-        self.at(inode).entry()
+        self.with_inode(inode).entry()
     }
 
     fn read_link(&self) -> Result<Vec<u8>, Failure> {

@@ -53,20 +53,20 @@ struct ScratchFilled {
 }
 
 impl Scratch {
-    fn held(&self, branch: BranchId) -> Option<Arc<ScratchHeld>> {
+    fn get(&self, branch: BranchId) -> Option<Arc<ScratchHeld>> {
         self.held.lock().get(&branch).cloned()
     }
 
     /// Returns when a branch's present tree began; 0 where none has begun since the mount.
-    pub fn since(&self, branch: BranchId) -> Time {
-        self.held(branch).map(|held| held.since).unwrap_or_default()
+    pub fn session_start(&self, branch: BranchId) -> Time {
+        self.get(branch).map(|held| held.since).unwrap_or_default()
     }
 
     /// Returns the tree and how many bytes it takes up; ESTALE for one of an earlier session. That of
     /// a checkpoint is empty.
-    fn filled(&self, tree_id: &FileTreeId) -> Result<(Tree, u64), Failure> {
+    fn tree_and_bytes(&self, tree_id: &FileTreeId) -> Result<(Tree, u64), Failure> {
         let View::Branch(branch) = tree_id.view else { return Ok(Default::default()) };
-        match self.held(branch) {
+        match self.get(branch) {
             Some(held) if held.since == tree_id.taken => {
                 let content = held.content.lock();
                 Ok((content.tree.clone(), content.reservation.bytes()))
@@ -101,7 +101,7 @@ impl MountContext {
     /// Returns the tree of a branch's `scratch/`. ESTALE where the branch has gone.
     pub(super) fn scratch_tree(&self, tree_id: &FileTreeId) -> Result<Tree, Failure> {
         self.memory.info(tree_id.view.branch())?;
-        Ok(self.scratch.filled(tree_id)?.0)
+        Ok(self.scratch.tree_and_bytes(tree_id)?.0)
     }
 
     /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
@@ -129,7 +129,7 @@ impl MountContext {
     /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
     /// branch has gone.
     pub(super) fn scratch_room(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
-        let (total_bytes, used_bytes) = (self.scratch_size(tree_id)?, self.scratch.filled(tree_id)?.1);
+        let (total_bytes, used_bytes) = (self.scratch_size(tree_id)?, self.scratch.tree_and_bytes(tree_id)?.1);
         let totals = self.tree(tree_id)?.totals();
         let free_bytes = total_bytes.saturating_sub(used_bytes);
         let inodes = totals.files + totals.directories;
@@ -139,10 +139,10 @@ impl MountContext {
     /// Hears that a branch changed: where it has a new session, or is gone, its
     /// `scratch/` ends and the kernel forgets it.
     pub(in crate::fs) fn scratch_changed(&self, branch: BranchId) {
-        if self.scratch.held(branch).is_none() {
+        if self.scratch.get(branch).is_none() {
             return;
         }
-        if let (Some(held), Ok(info)) = (self.scratch.held(branch), self.memory.info(branch)) {
+        if let (Some(held), Ok(info)) = (self.scratch.get(branch), self.memory.info(branch)) {
             // What the new owner may not hold goes on to count for the one before.
             let _ = held.content.lock().reservation.move_to(info.uid);
         }

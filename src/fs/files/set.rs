@@ -34,25 +34,25 @@ pub(super) fn mode_after(caller: Caller, changes: AttrChanges, node: &FileNode) 
     let mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
     // A directory's setgid passes the group on and gives nobody a right, so it stays.
     let strips = node.kind() != FileKind::Directory && (owner_changes || length_changes);
-    let mode = if strips { stripped(mode) } else { mode };
+    let mode = if strips { clear_set_id_bits(mode) } else { mode };
     (changes.mode.is_some() || mode != node.mode).then_some(mode)
 }
 
 /// Returns permission bits without the rights of owner and group for whoever runs the file: without setuid, and
 /// without setgid where the group may run it. Else setgid is no right, and stays.
-pub(super) fn stripped(mode: u32) -> u32 {
+pub(super) fn clear_set_id_bits(mode: u32) -> u32 {
     let mode = mode & !SETUID;
     if mode & GROUP_RUNS != 0 { mode & !SETGID } else { mode }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::stripped;
+    use super::clear_set_id_bits;
 
     #[test]
     fn setgid_without_group_execution_is_no_right() {
-        assert_eq!(stripped(0o6755), 0o755);
-        assert_eq!(stripped(0o6745), 0o2745);
-        assert_eq!(stripped(0o1644), 0o1644);
+        assert_eq!(clear_set_id_bits(0o6755), 0o755);
+        assert_eq!(clear_set_id_bits(0o6745), 0o2745);
+        assert_eq!(clear_set_id_bits(0o1644), 0o1644);
     }
 }

@@ -17,7 +17,7 @@ impl MountContext {
     pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
         let tree_id = FileTreeId::branch(branch);
         // First, since a handle that closes from now on has to find that its inode has no name.
-        after.orphans().for_each(|inode| self.orphaned(&tree_id, inode));
+        after.orphans().for_each(|inode| self.note_orphan(&tree_id, inode));
         let numbers = self.file_numbers.clone();
         self.notifier.notify_and_wait(
             branch,
@@ -31,7 +31,7 @@ impl MountContext {
     }
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
-    fn orphaned(&self, files: &FileTreeId, inode: u64) {
+    fn note_orphan(&self, files: &FileTreeId, inode: u64) {
         if !self.opened.orphan(&(files.clone(), inode)) {
             return;
         }
@@ -45,7 +45,7 @@ impl MountContext {
     pub fn drop_file(&self, caller: Caller, files: &FileTreeId, inode: u64) {
         let dropped = self.edit(caller, files, FileOp::Drop { inode });
         match (dropped, files.area) {
-            (Err(failure), Area::Files) if failure.gave_up() => {
+            (Err(failure), Area::Files) if failure.is_would_wait() => {
                 self.memory.drop_file_soon(self.actor(caller), files.view.branch(), inode);
             }
             // Either its tree is gone and the file with it, or the next opening of the store removes it.

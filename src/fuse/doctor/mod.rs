@@ -62,8 +62,8 @@ pub fn examine(mountpoint: Option<&Path>) -> Vec<Finding> {
         rights::container(&status),
     ];
     match mountpoint {
-        Some(path) => findings.extend(mounts::at(path)),
-        None => findings.extend(mounts::all()),
+        Some(path) => findings.extend(mounts::check_mountpoint(path)),
+        None => findings.extend(mounts::check_all()),
     }
     findings
 }

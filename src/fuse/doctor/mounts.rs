@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use super::Finding;
 use crate::fuse::connection;
-use crate::fuse::mountinfo::{MountEntry, absolute, entries, topmost_at};
+use crate::fuse::mountinfo::{MountEntry, absolute_path, entries, topmost_at};
 use crate::fuse::probe::{ProbeAnswer, ask};
 
 const ASK_LIMIT: Duration = Duration::from_secs(3);
 
 /// Returns the state of one mountpoint.
-pub(super) fn at(mountpoint: &Path) -> Vec<Finding> {
+pub(super) fn check_mountpoint(mountpoint: &Path) -> Vec<Finding> {
     const NAME: &str = "mountpoint";
-    let path = match absolute(mountpoint) {
+    let path = match absolute_path(mountpoint) {
         Ok(path) => path,
         Err(e) => {
             let shown = mountpoint.display();
@@ -25,12 +25,12 @@ pub(super) fn at(mountpoint: &Path) -> Vec<Finding> {
     match topmost_at(&path) {
         Ok(Some(entry)) if entry.is_fuse() => mounted(&path, &entry),
         Ok(Some(entry)) => vec![Finding::pass(NAME, format!("{} is mounted at {}", entry.describe(), path.display()))],
-        Ok(None) => vec![plain(&path)],
+        Ok(None) => vec![check_directory(&path)],
         Err(e) => vec![Finding::fail(NAME, format!("/proc/self/mountinfo: {e}"), "mount /proc")],
     }
 }
 
-fn plain(path: &Path) -> Finding {
+fn check_directory(path: &Path) -> Finding {
     let shown = path.display();
     match fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
@@ -87,7 +87,7 @@ fn approvals(path: &Path) -> Option<Finding> {
 }
 
 /// Returns the state of each engramfs mount that is there.
-pub(super) fn all() -> Vec<Finding> {
+pub(super) fn check_all() -> Vec<Finding> {
     let table = entries().unwrap_or_default();
     table.iter().filter(|entry| entry.is_engramfs()).flat_map(|entry| mounted(&entry.mountpoint, entry)).collect()
 }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_missing_mountpoint_is_named() {
-        let findings = at(Path::new("/no/such/place"));
+        let findings = check_mountpoint(Path::new("/no/such/place"));
         let place = findings.first().unwrap();
         assert!(!place.ok && place.detail.contains("/no/such/place"), "{place:?}");
     }
@@ -121,16 +121,16 @@ mod tests {
     fn an_empty_directory_is_best_and_a_full_one_is_good_with_a_word() {
         let path = std::env::temp_dir().join(format!("doctor-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
-        assert_eq!(plain(&path).advice, None);
+        assert_eq!(check_directory(&path).advice, None);
         fs::write(path.join("something"), "").unwrap();
-        let full = plain(&path);
+        let full = check_directory(&path);
         assert!(full.ok && full.advice.is_some(), "{full:?}");
         fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]
     fn another_file_system_at_the_place_is_no_fault() {
-        let findings = at(Path::new("/proc"));
+        let findings = check_mountpoint(Path::new("/proc"));
         assert!(findings.iter().all(|finding| finding.ok), "{findings:?}");
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
         for layer in state.layers() {
             names.insert(layer.segment.name());
             names.extend(layer.segment.graphs().map(|graph| graph.name()));
-            names.extend(layer.segment.derived().all().iter().map(|file| file.name()));
+            names.extend(layer.segment.derived().list().iter().map(|file| file.name()));
         }
         states.push(state.clone());
     });

@@ -326,7 +326,7 @@ impl Memory {
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
     fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<RewriteSet, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
-        for segment in self.storage.segments.all() {
+        for segment in self.storage.segments.list() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
             if hashes.any(|hash| quoted.versions.contains(&hash)) {
                 segments.insert(segment.name());

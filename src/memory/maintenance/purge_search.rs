@@ -119,7 +119,7 @@ impl PurgeSearch {
                 self.version(version);
             }
         }
-        memory.storage.segments.all().iter().try_for_each(|segment| self.segment(segment))
+        memory.storage.segments.list().iter().try_for_each(|segment| self.segment(segment))
     }
 
     /// Notes the entries of logs that are named, and what they say: copies are found by it.

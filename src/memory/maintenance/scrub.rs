@@ -155,9 +155,9 @@ impl Memory {
     }
 
     fn mapped_files(&self) -> Vec<ScrubTarget> {
-        let segments = self.storage.segments.all();
+        let segments = self.storage.segments.list();
         let graphs = segments.iter().flat_map(|segment| segment.graphs()).map(ScrubTarget::graph);
-        let mut derived: Vec<_> = segments.iter().flat_map(|segment| segment.derived().all()).collect();
+        let mut derived: Vec<_> = segments.iter().flat_map(|segment| segment.derived().list()).collect();
         derived.extend(self.storage.file_index.derived_files());
         let derived = derived.iter().map(ScrubTarget::derived);
         segments.iter().map(ScrubTarget::segment).chain(graphs).chain(derived).collect()
@@ -194,7 +194,7 @@ mod tests {
         let whole = memory.maintenance.scrubber.progress();
         assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
         ask().unwrap();
-        let path = memory.storage.segments.blobs.path(&memory.storage.segments.all()[0].name());
+        let path = memory.storage.segments.blobs.path(&memory.storage.segments.list()[0].name());
         // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
         disk.flip(&path, 64, 1).unwrap();
         ask().unwrap();
@@ -219,7 +219,7 @@ mod tests {
         memory.commit(&owner, main, vec![RecordEdit::Put { id: "r".into(), input: input() }]).unwrap();
         memory.seal().unwrap();
         let files = memory.mapped_files();
-        let segment = Arc::downgrade(&memory.storage.segments.all()[0]);
+        let segment = Arc::downgrade(&memory.storage.segments.list()[0]);
         memory.commit(&owner, main, vec![RecordEdit::Delete { id: "r".into() }]).unwrap();
         memory.gc(&owner, None, false).unwrap();
         assert!(!files.is_empty() && segment.upgrade().is_none());

@@ -125,7 +125,7 @@ impl FileIndex {
 
     /// Returns the files of derived vectors that the present segments have, of all sets.
     pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
-        self.set().segments.iter().flat_map(|segment| segment.derived().all()).collect()
+        self.set().segments.iter().flat_map(|segment| segment.derived().list()).collect()
     }
 
     /// Gives a file of derived vectors to the segment that it is of, if that is here.

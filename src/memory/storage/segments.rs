@@ -83,7 +83,7 @@ impl Segments {
     }
 
     /// Returns all that are open, also those that no state sees any longer.
-    pub fn all(&self) -> Vec<Arc<Segment>> {
+    pub fn list(&self) -> Vec<Arc<Segment>> {
         self.open().values().cloned().collect()
     }
 

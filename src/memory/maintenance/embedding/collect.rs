@@ -132,7 +132,7 @@ impl Memory {
     /// Returns the vector of a text out of the files of a set. None where no file has it. Fails where a file of the set
     /// is damaged or can't be read.
     pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
-        for segment in self.storage.segments.all() {
+        for segment in self.storage.segments.list() {
             if let Some(file) = segment.derived().get(set)
                 && let Some(vector) = file.find(text)?
             {

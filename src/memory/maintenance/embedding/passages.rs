@@ -184,7 +184,7 @@ impl Memory {
             needed.extend(segment.vector_keys()?);
         }
         let keys = segment.vector_keys()?;
-        for file in segment.derived().all() {
+        for file in segment.derived().list() {
             let is_stored = |key: &&Hash| !needed.contains(*key) && matches!(file.find(key), Ok(Some(_)));
             slot.forget(&file.embedder(), keys.iter().filter(is_stored).copied());
         }
@@ -196,7 +196,7 @@ impl Memory {
     pub(in crate::memory) fn derive_index(&self, segment: &Arc<IndexSegment>, before: &[Arc<IndexSegment>]) {
         let mut sets: Vec<DerivedVectors> =
             self.maintenance.embedding.slots().iter().flat_map(|slot| slot.sets()).collect();
-        for file in before.iter().flat_map(|segment| segment.derived().all()) {
+        for file in before.iter().flat_map(|segment| segment.derived().list()) {
             if sets.iter().all(|set| set.embedder != file.embedder()) {
                 let recent = Default::default();
                 sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });

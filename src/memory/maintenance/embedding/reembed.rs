@@ -77,7 +77,7 @@ impl Memory {
             .map(|record| record.set())
             .collect();
         slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
-        self.storage.segments.all().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
+        self.storage.segments.list().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
         let index = self.storage.file_index.set();
         index.segments.iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
     }

@@ -70,7 +70,7 @@ impl Memory {
     pub(in crate::memory) fn derive_sealed(&self, segment: &Arc<Segment>) {
         let slots = self.maintenance.embedding.slots();
         let mut sets: Vec<DerivedVectors> = slots.iter().flat_map(|slot| slot.sets()).collect();
-        for file in self.storage.segments.all().iter().flat_map(|segment| segment.derived().all()) {
+        for file in self.storage.segments.list().iter().flat_map(|segment| segment.derived().list()) {
             if sets.iter().all(|set| set.embedder != file.embedder()) {
                 let recent = Default::default();
                 sets.push(DerivedVectors { embedder: file.embedder(), dim: file.dim(), recent });

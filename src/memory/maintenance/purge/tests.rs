@@ -99,7 +99,7 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
     let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
     drop(catalog);
-    let segments = memory.storage.segments.all().iter().map(|segment| segment.name()).collect();
+    let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
     let rewrite_set = RewriteSet { segments, ..RewriteSet::default() };
     memory.seal_and_compact(&Compaction::Rewrite(Arc::new(rewrite_set))).unwrap();
     mark.save(&disk).unwrap();

@@ -200,7 +200,7 @@ fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
 #[test]
 fn seals_that_fail_leave_no_debt_beyond_what_waits() {
     let (_, memory, main) = with_a_damaged_segment();
-    let segments = memory.storage.segments.all().iter().map(|segment| segment.name()).collect();
+    let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
     let all = Compaction::Rewrite(Arc::new(RewriteSet { segments, ..RewriteSet::default() }));
     memory.commit(&root(), main, vec![put("new", "waits")]).unwrap();
     let before = memory.spare_bytes();

@@ -184,7 +184,7 @@ pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
         if seen.insert(Arc::as_ptr(state)) {
             let layers = state.layers().iter();
             sidecars.extend(layers.clone().flat_map(|layer| layer.segment.graphs()).map(|graph| graph.name()));
-            sidecars.extend(layers.flat_map(|layer| layer.segment.derived().all()).map(|file| file.name()));
+            sidecars.extend(layers.flat_map(|layer| layer.segment.derived().list()).map(|file| file.name()));
         }
     });
     sidecars
