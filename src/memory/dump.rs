@@ -43,7 +43,7 @@ impl StampedRecord {
         let Some(RecordEdit::Correct { id, patch, .. }) = edit else {
             return Err(RecordError::Delete.at_line(number).into());
         };
-        let content = patch.applied(None).map_err(|error| error.at_line(number))?;
+        let content = patch.apply_to(None).map_err(|error| error.at_line(number))?;
         let [branch, agent, session, task] = [keys.branch, keys.agent, keys.session, keys.task].map(Arc::from);
         let (uid, vector_stale) = (keys.uid, keys.vector_stale);
         let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };

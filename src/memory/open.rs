@@ -90,7 +90,7 @@ impl Memory {
     ) -> Result<Arc<Memory>, Error> {
         let mut fresh = false;
         if mode.may_create() && !is_made(&*disk)? {
-            make(&disk, &environment)?;
+            create_store(&disk, &environment)?;
             fresh = true;
         }
         check_format(&*disk)?;
@@ -293,14 +293,14 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
 
 /// Makes an empty store. What an earlier, broken attempt left holds nothing and is replaced. The
 /// manifest comes last, so a store either is whole or is not there.
-fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
+fn create_store(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
     let mut seed = [0; 32];
     (environment.entropy)(&mut seed);
     let key = Key::from_seed(&seed);
     let write = || -> io::Result<()> {
-        put(&**disk, "format", FORMAT.as_bytes())?;
-        put(&**disk, "key", key.to_text().as_bytes())?;
-        put(&**disk, "key.pub", key.public_key().to_text().as_bytes())?;
+        replace_file(&**disk, "format", FORMAT.as_bytes())?;
+        replace_file(&**disk, "key", key.to_text().as_bytes())?;
+        replace_file(&**disk, "key.pub", key.public_key().to_text().as_bytes())?;
         disk.make_dir("journal")?;
         disk.make_dir(segment::FOLDER)?;
         if disk.list("journal")?.iter().any(|name| Journal::path_of(1).ends_with(name.as_str())) {
@@ -315,12 +315,12 @@ fn make(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), Error> {
 }
 
 /// Writes a whole small file in place of what an earlier attempt left.
-fn put(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
+fn replace_file(disk: &dyn Disk, path: &str, bytes: &[u8]) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // It is new and written once; `make` syncs the folder once for all of them.
+    // It is new and written once; `create_store` syncs the folder once for all of them.
     let file = disk.create(path)?;
     file.write_all_at(bytes, 0)?;
     file.sync()

@@ -11,7 +11,7 @@ const OLDER_THAN: Argument = Argument::option(
     "AGE",
     "Lets only those branches go that were not written for so long",
 )
-.accepting(|age| age_of(age).is_some(), "is no time", "write a time such as 90m, 24h or 7d");
+.accepting(|age| parse_age(age).is_some(), "is no time", "write a time such as 90m, 24h or 7d");
 
 /// The command is in `cli/commands/gc.rs`: it takes a store or a mount, and no branch.
 pub(super) const GC: VerbSpec = VerbSpec {
@@ -22,11 +22,11 @@ pub(super) const GC: VerbSpec = VerbSpec {
 };
 
 fn gc(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
-    let older_than = arguments.get(&OLDER_THAN).and_then(age_of);
+    let older_than = arguments.get(&OLDER_THAN).and_then(parse_age);
     let report = context.memory.gc(context.actor, older_than, arguments.is_set(&DRY_RUN))?;
     Ok(VerbAnswer::Line(report.to_string()))
 }
 
-fn age_of(text: &str) -> Option<Duration> {
+fn parse_age(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(parse_duration(text).ok()?).ok()?))
 }

@@ -34,19 +34,19 @@ impl TouchedPaths<'_> {
         match self.op {
             FileOp::Create { parent, name, .. }
             | FileOp::Unlink { parent, name, .. }
-            | FileOp::Rmdir { parent, name, .. } => self.below(*parent, name).into_iter().collect(),
+            | FileOp::Rmdir { parent, name, .. } => self.child_path(*parent, name).into_iter().collect(),
             FileOp::Link { inode, parent, name } => {
-                self.names(*inode).into_iter().chain(self.below(*parent, name)).collect()
+                self.names(*inode).into_iter().chain(self.child_path(*parent, name)).collect()
             }
             FileOp::Rename { parent, name, new_parent, new_name, how, .. } => {
-                let (from, to) = (self.below(*parent, name), self.below(*new_parent, new_name));
+                let (from, to) = (self.child_path(*parent, name), self.child_path(*new_parent, new_name));
                 // A directory without a path was removed, for which the operation fails by itself.
                 let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
                 // Both the old and the new path bind, with all that is below: a move could else carry a file out of its
                 // rule.
-                let mut paths = self.moved(&from, &to);
+                let mut paths = self.moved_paths(&from, &to);
                 if *how == RenameHow::Exchange {
-                    paths.extend(self.moved(&to, &from));
+                    paths.extend(self.moved_paths(&to, &from));
                 }
                 paths
             }
@@ -61,13 +61,13 @@ impl TouchedPaths<'_> {
         }
     }
 
-    fn below(&self, parent: u64, name: &[u8]) -> Option<Vec<u8>> {
+    fn child_path(&self, parent: u64, name: &[u8]) -> Option<Vec<u8>> {
         let path = self.tree.path(parent)?;
         Some(if path.is_empty() { name.to_vec() } else { [&path, &b"/"[..], name].concat() })
     }
 
     /// Returns the old and the new path of what is moved, and of all that is in it.
-    fn moved(&self, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
+    fn moved_paths(&self, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
         let mut paths = vec![from.to_vec(), to.to_vec()];
         let mut directories: Vec<(u64, Vec<u8>)> =
             self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
@@ -87,7 +87,7 @@ impl TouchedPaths<'_> {
         if node.directory().is_some() {
             return self.tree.path(inode).into_iter().collect();
         }
-        node.names().filter_map(|(parent, name)| self.below(parent, name)).collect()
+        node.names().filter_map(|(parent, name)| self.child_path(parent, name)).collect()
     }
 
     /// Tells whether the operation leaves all bytes that are at `path` where they are.

@@ -70,7 +70,7 @@ impl Memory {
         growth: impl FnOnce(&Branch) -> Result<Usage, Error>,
     ) -> Result<(), Error> {
         let catalog = self.catalog().clone();
-        let limits: Vec<(BranchId, Quota)> = above(&catalog, branch).filter_map(limit_of).collect();
+        let limits: Vec<(BranchId, Quota)> = branch_and_ancestors(&catalog, branch).filter_map(limit_of).collect();
         if limits.is_empty() {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Memory {
         known.bring_up_to_date(&catalog)?;
         limits.iter().try_for_each(|(id, quota)| {
             let mut sum = known.total_usage.get(id).copied().unwrap_or_default();
-            sum.bytes += self.maintenance.retained.below(&catalog, *id) as i64;
+            sum.bytes += self.maintenance.retained.for_subtree(&catalog, *id) as i64;
             check_quota(catalog.branch(*id)?, quota, sum, growth)
         })
     }
@@ -190,7 +190,7 @@ impl KnownUsage {
 
     /// Adds to the sums of a branch and of those above it; itself it is not below.
     fn count(&mut self, catalog: &Catalog, branch: &Branch, change: Usage) {
-        for at in above(catalog, branch.id) {
+        for at in branch_and_ancestors(catalog, branch.id) {
             if let Some(sum) = self.total_usage.get_mut(&at.id) {
                 *sum = sum.plus(change);
                 if at.id == branch.id {
@@ -218,7 +218,7 @@ impl KnownUsage {
 }
 
 /// Goes from a branch up to its root branch.
-fn above(catalog: &Catalog, id: BranchId) -> impl Iterator<Item = &Branch> {
+fn branch_and_ancestors(catalog: &Catalog, id: BranchId) -> impl Iterator<Item = &Branch> {
     let branch = |id| catalog.branches.get(&id).map(|branch| &**branch);
     std::iter::successors(branch(id), move |at| branch(at.parent?))
 }
@@ -231,7 +231,7 @@ fn limit_of(branch: &Branch) -> Option<(BranchId, Quota)> {
 /// Tells whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
 /// appended is no edit of the branch above it.
 fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
-    branch.log_totals.is_none() && above(catalog, branch.id).any(|branch| limit_of(branch).is_some())
+    branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| limit_of(branch).is_some())
 }
 
 /// What a branch holds of its own. It goes through all of its files.

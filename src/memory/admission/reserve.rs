@@ -84,7 +84,7 @@ impl Reserve {
         self.pieces as u64 * self.piece_bytes
     }
 
-    pub fn filled(&self) -> ReserveFill {
+    pub fn fill_state(&self) -> ReserveFill {
         ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }
 
@@ -108,18 +108,18 @@ impl Reserve {
         let missing: Vec<usize> = (0..self.pieces).filter(|piece| !there.contains(piece)).collect();
         let made = self.disk.make_dir(FOLDER).and_then(|()| {
             missing.into_iter().try_for_each(|piece| {
-                self.make(piece)?;
+                self.create_piece(piece)?;
                 there.insert(piece);
                 Ok(())
             })
         });
         // Noted under the lock of `present`, so that the count never says less or more than is there.
         self.note(there.len());
-        self.tell(made, there.len() > before);
+        self.log_fill(made, there.len() > before);
     }
 
     /// Says in the log how much of it is there; that nothing more of it could be made, once until it is whole.
-    fn tell(&self, made: io::Result<()>, has_grown: bool) {
+    fn log_fill(&self, made: io::Result<()>, has_grown: bool) {
         let (bytes, wanted) = (self.bytes(), self.bytes_wanted());
         let was_told = self.short_is_told.swap(made.is_err(), Ordering::AcqRel);
         match made {
@@ -132,7 +132,7 @@ impl Reserve {
         }
     }
 
-    fn make(&self, piece: usize) -> io::Result<()> {
+    fn create_piece(&self, piece: usize) -> io::Result<()> {
         let path = path_of(piece);
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -246,7 +246,7 @@ pub struct Branch {
 
 impl Branch {
     /// Returns whether it has the state that it had in another version of the catalog, wherever that is stored.
-    pub fn has_state_of(&self, other: &Branch) -> bool {
+    pub fn has_same_state(&self, other: &Branch) -> bool {
         (self.state_seq, self.edits) == (other.state_seq, other.edits)
     }
 

@@ -97,7 +97,7 @@ impl Catalog {
     pub(in crate::memory) fn frozen_files(&self) -> HashMap<u32, u64> {
         let mut frozen: HashMap<BranchId, Vec<(u64, u32, &BranchVersion)>> = HashMap::new();
         for branch in self.branches.values() {
-            let own = branch.frozen().map(|frozen| (frozen.seq, branch.uid, &*frozen.state));
+            let own = branch.frozen_states().map(|frozen| (frozen.seq, branch.uid, &*frozen.state));
             frozen.entry(branch.id).or_default().extend(own);
             // Counted with the states of the parent, which had it once, so that only what differs from its neighbours
             // counts.

@@ -18,7 +18,7 @@ pub struct BranchNumbers {
 impl BranchNumbers {
     /// Goes on behind the number that the manifest has as the last, so that numbers stay unused for as long after an
     /// opening.
-    pub fn go_on_after(&mut self, last: u32) {
+    pub fn resume_after(&mut self, last: u32) {
         self.last_number = last;
     }
 
@@ -34,7 +34,7 @@ impl BranchNumbers {
     }
 
     /// Takes the next free number behind the last one, from 1 again after the largest; 0 where none is free.
-    pub fn take(&mut self) -> u32 {
+    pub fn allocate(&mut self) -> u32 {
         let Some(number) =
             self.first_free(self.last_number + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last_number + 1))
         else {
@@ -45,7 +45,7 @@ impl BranchNumbers {
         number
     }
 
-    /// Frees the number of a branch that ends, for when `take` comes round to it.
+    /// Frees the number of a branch that ends, for when `allocate` comes round to it.
     pub fn free(&mut self, number: u32) {
         self.taken.remove(&number);
     }
@@ -63,19 +63,19 @@ mod tests {
     #[test]
     fn a_number_that_was_freed_is_given_again_after_all_others() {
         let mut numbers = BranchNumbers::default();
-        assert_eq!([(); 3].map(|()| numbers.take()), [1, 2, 3]);
+        assert_eq!([(); 3].map(|()| numbers.allocate()), [1, 2, 3]);
         numbers.free(2);
-        assert_eq!(numbers.take(), 4);
-        numbers.go_on_after(BRANCH_NUMBERS - 2);
-        assert_eq!([(); 4].map(|()| numbers.take()), [BRANCH_NUMBERS - 1, 2, 5, 6]);
+        assert_eq!(numbers.allocate(), 4);
+        numbers.resume_after(BRANCH_NUMBERS - 2);
+        assert_eq!([(); 4].map(|()| numbers.allocate()), [BRANCH_NUMBERS - 1, 2, 5, 6]);
     }
 
     #[test]
     fn there_is_none_where_all_are_taken() {
         let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last_number: 7 };
-        assert_eq!(numbers.take(), 0);
+        assert_eq!(numbers.allocate(), 0);
         assert!(numbers.note(0) && !numbers.note(8) && !numbers.note(BRANCH_NUMBERS));
         numbers.free(9);
-        assert_eq!((numbers.take(), numbers.last()), (9, 9));
+        assert_eq!((numbers.allocate(), numbers.last()), (9, 9));
     }
 }

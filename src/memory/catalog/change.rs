@@ -70,7 +70,7 @@ pub enum CatalogChange {
 }
 
 /// Returns the branches whose records, files or base an entry changes, each once and in order of their ids.
-fn changed_by(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
+fn changed_branches(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
     let changed = |step: &CatalogChange| match step {
         CatalogChange::Add(branch) => branch.log_totals.is_none().then_some(branch.id),
         CatalogChange::State(id, _) | CatalogChange::Base(id, _) => Some(*id),
@@ -91,7 +91,7 @@ fn is_revertible(op: EntryOp) -> bool {
 impl Catalog {
     /// Carries out the steps of an entry about `branch` in their order, keeps the states that they leave, and can't fail.
     pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
-        let mut changed = changed_by(branch, op, &steps);
+        let mut changed = changed_branches(branch, op, &steps);
         // What was appended to a log stays: it has no earlier states.
         changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.log_totals.is_none()));
         // Before the steps, which replace the states that are to stay.
@@ -164,7 +164,7 @@ impl Catalog {
                 if let (Setting::Session, Some(branch)) = (setting, before) {
                     self.end_session(&branch);
                 }
-                self.touch(id, seq, |branch| branch.settings = branch.settings.with(setting, &value));
+                self.touch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, &value));
             }
             // Ends no session, as a new one that is set would: signals are imported after all settings.
             CatalogChange::Settings(id, settings) => self.touch(id, seq, |branch| branch.settings = settings),
@@ -259,7 +259,7 @@ impl Catalog {
     }
 
     fn add(&mut self, mut branch: Branch, seq: u64) {
-        branch.number = self.numbers.take();
+        branch.number = self.numbers.allocate();
         branch.log_at_base = self.log_entries(&branch);
         self.held.replace(branch.uid, 0, files_held(&branch));
         match branch.parent {

@@ -83,7 +83,7 @@ impl Branch {
     }
 
     /// Returns the states that stay as they are beside its own: its checkpoints, and what it proposes.
-    pub fn frozen(&self) -> impl Iterator<Item = &Checkpoint> {
+    pub fn frozen_states(&self) -> impl Iterator<Item = &Checkpoint> {
         self.checkpoints.values().chain(self.proposal.iter().map(|proposal| &proposal.frozen))
     }
 }
@@ -113,7 +113,7 @@ impl BranchRef {
 impl Catalog {
     /// Returns a catalog in which a branch is as it proposes to be merged. Everything else is as in this one.
     /// [`ProposalError::Missing`] where it proposes nothing.
-    pub fn as_proposed(&self, branch: BranchId) -> Result<Catalog, Error> {
+    pub fn with_proposed_state(&self, branch: BranchId) -> Result<Catalog, Error> {
         let frozen = self.branch(branch)?.proposed()?.frozen.clone();
         let mut catalog = self.clone();
         catalog.change(branch, |branch| (branch.state, branch.base) = (frozen.state, frozen.base));

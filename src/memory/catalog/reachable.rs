@@ -19,7 +19,7 @@ pub(in crate::memory) fn for_each_state(catalog: &Catalog, mut each: impl FnMut(
 pub(in crate::memory) fn for_each_state_of(branch: &Branch, each: &mut impl FnMut(&Arc<BranchVersion>)) {
     each(&branch.state);
     each(&branch.base);
-    for checkpoint in branch.frozen() {
+    for checkpoint in branch.frozen_states() {
         each(&checkpoint.state);
         each(&checkpoint.base);
     }

@@ -410,7 +410,7 @@ impl PartialEq for RecentState {
 
 impl RecentState {
     /// Returns the same state after a relocation: its rows or chunks are in other files.
-    pub fn with(&self, state: Arc<BranchVersion>, base: Arc<BranchVersion>) -> RecentState {
+    pub fn with_state(&self, state: Arc<BranchVersion>, base: Arc<BranchVersion>) -> RecentState {
         RecentState { retained: RetainedState { state, base, ..self.retained.clone() }, position: self.position }
     }
 

@@ -83,14 +83,14 @@ impl RevisionPoint {
             return Some(RevisionPoint::Entry(hash));
         }
         if let Some(age) = text.strip_prefix('-') {
-            return age_of(age).map(RevisionPoint::Before);
+            return parse_age(age).map(RevisionPoint::Before);
         }
-        time_of(text).map(RevisionPoint::At)
+        parse_time(text).map(RevisionPoint::At)
     }
 }
 
 /// Reads digits and `s`, `m`, `h` or `d`; the most there is where they are too many.
-fn age_of(text: &str) -> Option<i64> {
+fn parse_age(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches(['s', 'm', 'h', 'd']);
     let seconds = match text.strip_prefix(digits)? {
         "s" => 1,
@@ -104,7 +104,7 @@ fn age_of(text: &str) -> Option<i64> {
 }
 
 /// Reads a time in RFC 3339 with `Z`; the last one there is where it is later.
-fn time_of(text: &str) -> Option<Time> {
+fn parse_time(text: &str) -> Option<Time> {
     let has_form = text.ends_with(['Z', 'z']) && text.as_bytes().get(10).is_some_and(|byte| b"Tt".contains(byte));
     let time: jiff::Timestamp = text.parse().ok().filter(|_| has_form)?;
     let nanos = time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into());

@@ -75,7 +75,7 @@ stored_codes! {
 }
 
 impl Setting {
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         usize::from(self.code()) - 1
     }
 
@@ -229,7 +229,7 @@ impl Settings {
     }
 
     /// Returns whether files are written by the same rules, so that what one has let pass the other would.
-    pub fn binds_like(&self, other: &Settings) -> bool {
+    pub fn has_same_rules(&self, other: &Settings) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.rules_inherited == other.0.rules_inherited
                 && self.get(Setting::Rules) == other.get(Setting::Rules))
@@ -238,18 +238,18 @@ impl Settings {
     /// Returns whether merges go by the same strategy, rules and gate.
     pub fn merges_like(&self, other: &Settings) -> bool {
         let same = |setting| self.get(setting) == other.get(setting);
-        self.binds_like(other) && same(Setting::Strategy) && same(Setting::Gate)
+        self.has_same_rules(other) && same(Setting::Strategy) && same(Setting::Gate)
     }
 
     /// Returns a value without its line end, empty where it is unset.
     pub fn get(&self, setting: Setting) -> &Arc<str> {
-        &self.0.texts[setting.place()]
+        &self.0.texts[setting.index()]
     }
 
     /// Returns the settings with one value replaced; the value must have passed [`check`].
-    pub fn with(&self, setting: Setting, value: &str) -> Settings {
+    pub fn with_setting(&self, setting: Setting, value: &str) -> Settings {
         let mut texts = self.0.texts.clone();
-        texts[setting.place()] = value.into();
+        texts[setting.index()] = value.into();
         Settings::from_texts(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
     }
 
@@ -346,7 +346,7 @@ impl Settings {
                 (code, rules_inherited) = (Setting::Rules.code(), true);
             }
             let (setting, text) = (Setting::from_code(code)?, input.text()?);
-            let value = &mut texts[setting.place()];
+            let value = &mut texts[setting.index()];
             if **value != *text {
                 check(setting, text).map_err(|_| CodecError::Setting(setting.name()))?;
                 (*value, differs) = (text.into(), true);

@@ -54,7 +54,7 @@ pub struct SharedLogCursor {
 
 impl SharedLogCursor {
     /// Returns the last entry that was read of a log, counted from 1: 0 of one that it does not count for.
-    pub fn in_log_of(&self, owner: BranchId) -> u64 {
+    pub fn position_in(&self, owner: BranchId) -> u64 {
         if self.owner == owner.0 { self.entry } else { 0 }
     }
 
@@ -197,7 +197,7 @@ impl Catalog {
     pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
         let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.log_totals);
-        Ok((totals.unwrap_or_default(), branch.cursor.in_log_of(owner.id)))
+        Ok((totals.unwrap_or_default(), branch.cursor.position_in(owner.id)))
     }
 
     /// Returns how many entries a branch's log has, archived ones included; 0 where its log can't be found.

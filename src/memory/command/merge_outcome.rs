@@ -82,7 +82,7 @@ impl RecordOutcomes {
     }
 
     /// Goes through the other ids, in order of the records that got them.
-    pub fn kept_as(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub fn kept_ids(&self) -> impl Iterator<Item = &Arc<str>> {
         self.kept_as.iter()
     }
 

@@ -37,7 +37,7 @@ pub struct PreparedCommand {
 }
 
 /// Returns the entry of a command on a branch, without a change of the catalog; its head is the branch's present one.
-pub(in crate::memory) fn about(
+pub(in crate::memory) fn prepare_on_branch(
     catalog: &Catalog,
     log_record: &LogRecord,
     branch: &Branch,

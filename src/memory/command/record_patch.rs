@@ -156,7 +156,7 @@ fn json_bytes(text: &str) -> usize {
 }
 
 /// Tells whether a record can do with a text alone: an empty one beside a vector is kept, and says nothing without.
-fn says_something(text: &Option<Arc<str>>) -> bool {
+fn has_content(text: &Option<Arc<str>>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
@@ -231,12 +231,12 @@ impl RecordPatch {
     /// Returns whether it gives a record neither a text nor a vector, nor leaves it those.
     fn is_without_content(&self) -> bool {
         let gone = |key: Option<bool>| key.map_or(self.replaces, |there| !there);
-        gone(self.vector.as_ref().map(Option::is_some)) && gone(self.text.as_ref().map(says_something))
+        gone(self.vector.as_ref().map(Option::is_some)) && gone(self.text.as_ref().map(has_content))
     }
 
     /// Returns whether there may be neither a text nor a vector afterwards, for want of what it leaves as it is.
     pub(in crate::memory) fn may_leave_nothing(&self) -> bool {
-        !matches!(self.vector, Some(Some(_))) && !self.text.as_ref().is_some_and(says_something)
+        !matches!(self.vector, Some(Some(_))) && !self.text.as_ref().is_some_and(has_content)
     }
 
     /// Returns whether it says all that counts as content, so that the version before need not be read.
@@ -245,7 +245,7 @@ impl RecordPatch {
     }
 
     /// Returns what a record says that said `before`. [`RecordError::Empty`] where neither vector nor text are left.
-    pub(in crate::memory) fn applied(&self, before: Option<&RecordContent>) -> Result<RecordContent, RecordError> {
+    pub(in crate::memory) fn apply_to(&self, before: Option<&RecordContent>) -> Result<RecordContent, RecordError> {
         let before = before.filter(|_| !self.replaces);
         let content = RecordContent {
             vector: self.vector.clone().unwrap_or_else(|| before.and_then(|before| before.vector.clone())),
@@ -253,7 +253,7 @@ impl RecordPatch {
             metadata: (self.metadata.clone())
                 .unwrap_or_else(|| before.map_or_else(|| "{}".into(), |before| before.metadata.clone())),
         };
-        let is_empty = content.vector.is_none() && !says_something(&content.text);
+        let is_empty = content.vector.is_none() && !has_content(&content.text);
         if is_empty { Err(RecordError::Empty) } else { Ok(content) }
     }
 
@@ -355,7 +355,7 @@ mod tests {
     fn what_reading_gives_can_be_written_back() {
         let document = br#"{"id":"a","text":null,"metadata":{"z":1,"a":{"y":2,"b":3}},"created":"x","modified":"x","branch":"main","agent":"x","session":"","task":"","uid":3,"vector_stale":true,"vector":[0.5]}"#;
         let patch = RecordPatch::parse("a", document).unwrap().unwrap();
-        let content = patch.applied(None).unwrap();
+        let content = patch.apply_to(None).unwrap();
         assert_eq!(&*content.metadata, r#"{"a":{"b":3,"y":2},"z":1}"#);
         assert_eq!((content.vector.as_deref(), patch.vector_stale), (Some(&[0.5][..]), Some(true)));
     }
@@ -378,7 +378,7 @@ mod tests {
             RecordContent { vector: Some([1.0].into()), text: Some("old".into()), metadata: r#"{"a":1,"b":2}"#.into() };
         let after = |document: &str| {
             let patch = RecordPatch::parse("a", document.as_bytes()).unwrap().unwrap();
-            let content = patch.applied(Some(&before)).ok()?;
+            let content = patch.apply_to(Some(&before)).ok()?;
             Some((content.vector.is_some(), content.text.map(|text| text.to_string()), content.metadata.to_string()))
         };
         let whole = r#"{"a":1,"b":2}"#;
@@ -402,11 +402,11 @@ mod tests {
         let empty = |result: Result<RecordContent, RecordError>| matches!(result, Err(RecordError::Empty));
         assert!(matches!(parse(r#"{"text":"","replace":true}"#), Err(RecordError::Empty)));
         let patch = parse(r#"{"text":"","metadata":{"a":1}}"#).unwrap().unwrap();
-        assert!(patch.may_leave_nothing() && empty(patch.applied(None)));
+        assert!(patch.may_leave_nothing() && empty(patch.apply_to(None)));
         let input = RecordInput { vector: None, text: Some("".into()), metadata: "{}".into() };
-        assert!(empty(RecordPatch::from_record(&input).applied(None)));
+        assert!(empty(RecordPatch::from_record(&input).apply_to(None)));
         let beside = parse(r#"{"text":"","vector":[1]}"#).unwrap().unwrap();
-        assert_eq!(beside.applied(None).unwrap().text.as_deref(), Some(""));
+        assert_eq!(beside.apply_to(None).unwrap().text.as_deref(), Some(""));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Archive {
         self.first + self.count - 1
     }
 
-    fn opened(&self, blobs: &BlobStore) -> Result<&OpenArchive, Error> {
+    fn get_or_open(&self, blobs: &BlobStore) -> Result<&OpenArchive, Error> {
         if let Some(opened) = self.file.get() {
             return Ok(opened);
         }
@@ -112,12 +112,12 @@ impl Archive {
     /// Returns the file. It is opened at the first call and kept. Kind `Damaged` where it is not an archive, or holds
     /// other entries than the manifest says.
     pub fn file(&self, blobs: &BlobStore) -> Result<&Container, Error> {
-        Ok(&self.opened(blobs)?.file)
+        Ok(&self.get_or_open(blobs)?.file)
     }
 
     /// Returns how many branches and steps it holds. Fails as [`Archive::file`] does.
     pub fn counts(&self, blobs: &BlobStore) -> Result<(u64, u64), Error> {
-        self.opened(blobs).map(|opened| (opened.branch_count, opened.step_count))
+        self.get_or_open(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
 
     pub fn damaged(&self, reason: &str) -> Error {
@@ -211,7 +211,7 @@ impl Archive {
     pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
         let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW_BYTES)?;
-        if start >= end || end > self.opened(blobs)?.step_count {
+        if start >= end || end > self.get_or_open(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
         Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
@@ -224,7 +224,7 @@ impl Archive {
         if branch > self.last() {
             return Ok(None);
         }
-        let branches = self.opened(blobs)?.branch_count;
+        let branches = self.get_or_open(blobs)?.branch_count;
         let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW_BYTES).map(|[number]| number);
         let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
         if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
@@ -232,16 +232,16 @@ impl Archive {
 
     /// Returns what was known of branches before the first entry. Empty unless entries were moved out. Fails as
     /// [`Archive::file`] does, and where a block of the section is damaged.
-    pub fn before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-        (0..self.before_rows(blobs)?).map(|at| self.before_row(blobs, at)).collect()
+    pub fn load_first_facts(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
+        (0..self.before_rows(blobs)?).map(|at| self.first_facts_row(blobs, at)).collect()
     }
 
     /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
-    /// out. Fails as [`Archive::before`] does.
+    /// out. Fails as [`Archive::load_first_facts`] does.
     pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
         let count = self.before_rows(blobs)?;
-        let at = first_where(count, |at| Ok(self.before_row(blobs, at)?.0 >= branch))?;
-        let row = if at < count { Some(self.before_row(blobs, at)?) } else { None };
+        let at = first_where(count, |at| Ok(self.first_facts_row(blobs, at)?.0 >= branch))?;
+        let row = if at < count { Some(self.first_facts_row(blobs, at)?) } else { None };
         Ok(row.filter(|(number, _)| *number == branch).map(|(_, facts)| facts))
     }
 
@@ -249,7 +249,7 @@ impl Archive {
         Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW_BYTES)
     }
 
-    fn before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
+    fn first_facts_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
         let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW_BYTES)?;
         Ok((branch, facts(parent, rights)))
     }

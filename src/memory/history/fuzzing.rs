@@ -25,7 +25,11 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     for at in 0..steps.min(ROWS) {
         let _ = archive.step(&blobs, at);
     }
-    let _ = (archive.before(&blobs), archive.facts_before(&blobs, 1), archive.chunk_with(&blobs, archive.count - 1));
+    let _ = (
+        archive.load_first_facts(&blobs),
+        archive.facts_before(&blobs, 1),
+        archive.chunk_with(&blobs, archive.count - 1),
+    );
     let start = LineageStart { first: archive.first, ..LineageStart::default() };
     let history = History::new(&[ArchiveName { name, count: archive.count }], start);
     let reader = HistoryReader::new(&blobs, history.snapshot());

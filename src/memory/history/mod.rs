@@ -99,7 +99,7 @@ impl History {
         for branch in [entry.branch_id, parent] {
             // Archives are read here, where that may fail. `push` comes when the entry is in the journal already, and
             // can't.
-            if branch != 0 && !snapshot.tail.read().knows(branch) {
+            if branch != 0 && !snapshot.tail.read().has_facts(branch) {
                 let standing = HistoryReader::new(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
                 snapshot.tail.write().begin(branch, standing);
             }
@@ -126,7 +126,7 @@ impl History {
         let fresh = FreshEntries {
             first,
             last: last_seq,
-            branches: snapshot.tail.read().upto(last_seq),
+            branches: snapshot.tail.read().steps_up_to(last_seq),
             facts_before: BTreeMap::new(),
         };
         let reader = HistoryReader::new(blobs, snapshot.clone());
@@ -149,7 +149,7 @@ impl History {
     pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<HistorySnapshot> {
         let old = self.snapshot();
         let sealed = archives.last().map_or(start.first - 1, |archive| archive.last());
-        let tail = HistoryTail::behind(&old.tail.read(), sealed);
+        let tail = HistoryTail::after_seal(&old.tail.read(), sealed);
         let snapshot = Arc::new(HistorySnapshot { start, archives, tail: RwLock::ranked(Rank::Leaf, tail) });
         std::mem::replace(&mut *self.0.write(), snapshot)
     }
@@ -181,7 +181,7 @@ impl Check {
     /// Begins with what is known of branches before the first archive. Fails where the first archive can't be opened or
     /// its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<Check, Error> {
-        let before = archives.first().map(|archive| archive.before(blobs)).transpose()?.unwrap_or_default();
+        let before = archives.first().map(|archive| archive.load_first_facts(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
         let standings = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
         Ok(Check { standings, steps_seen: HashMap::new() })

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::archive::Archive;
-use super::purge::{PurgedItems, rewritten};
+use super::purge::{PurgedItems, rewrite_archive};
 use super::read::HistoryReader;
 use super::write::{FreshEntries, write};
 use crate::disk::Disk;
@@ -106,13 +106,13 @@ impl MovedEntries {
             let mut quotes = std::collections::BTreeSet::new();
             for chunk in 0..file.chunks(&self.blobs)? {
                 for signed in file.chunk(&self.blobs, chunk, &mut Blocks::default())? {
-                    quotes.extend(purged.quoted_in(&signed));
+                    quotes.extend(purged.quotes_in(&signed));
                 }
             }
             if quotes.is_empty() {
                 continue;
             }
-            let without = rewritten(&self.blobs, file, &quotes)?;
+            let without = rewrite_archive(&self.blobs, file, &quotes)?;
             let name = std::mem::replace(&mut self.files[at], without).name;
             self.remove(&name)?;
         }

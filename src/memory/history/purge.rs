@@ -32,7 +32,7 @@ pub struct PurgedItems {
 
 impl PurgedItems {
     /// Tells whether a decision is about one of the items, something in one of the directories, or one of the versions.
-    fn has(&self, decision: &Decision) -> bool {
+    fn concerns(&self, decision: &Decision) -> bool {
         let id = &*decision.id;
         let mut directories = id.match_indices('/').map(|(end, _)| &id[..end]);
         let versions = [decision.base, decision.child, decision.parent];
@@ -42,10 +42,10 @@ impl PurgedItems {
     }
 
     /// Returns the decisions in an entry that quote a lost line of one of the items.
-    pub(super) fn quoted_in(&self, signed: &SignedEntry) -> impl Iterator<Item = Quote> {
+    pub(super) fn quotes_in(&self, signed: &SignedEntry) -> impl Iterator<Item = Quote> {
         let decisions = signed.entry.detail.conflicts.iter().zip(0..);
         let quoting = decisions
-            .filter(|(decision, _)| decision.lost.iter().any(|part| part.purged.is_none()) && self.has(decision));
+            .filter(|(decision, _)| decision.lost.iter().any(|part| part.purged.is_none()) && self.concerns(decision));
         quoting.map(|(_, at)| (signed.entry.seq, at))
     }
 }
@@ -57,7 +57,7 @@ impl History {
         let (reader, mut quotes) = (HistoryReader::new(blobs, self.snapshot()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {
             let signed = reader.entry(seq)?;
-            quotes.extend(purged.quoted_in(&signed));
+            quotes.extend(purged.quotes_in(&signed));
         }
         Ok(quotes)
     }
@@ -74,14 +74,18 @@ pub(in crate::memory) fn without_quotes(
     for archive in archives {
         let inside: BTreeSet<Quote> =
             quotes.iter().filter(|(seq, _)| (archive.first..=archive.last()).contains(seq)).copied().collect();
-        kept.push(if inside.is_empty() { archive } else { Arc::new(rewritten(blobs, &archive, &inside)?) });
+        kept.push(if inside.is_empty() { archive } else { Arc::new(rewrite_archive(blobs, &archive, &inside)?) });
     }
     Ok(kept)
 }
 
 /// Writes an archive again without some quotes, each named by its entry and its place among the conflicts. Hashes and
 /// signatures stay: they cover no quotes. Fails where the archive can't be read, or the disk refuses the new one.
-pub(super) fn rewritten(blobs: &BlobStore, archive: &Archive, quotes: &BTreeSet<Quote>) -> Result<Archive, Error> {
+pub(super) fn rewrite_archive(
+    blobs: &BlobStore,
+    archive: &Archive,
+    quotes: &BTreeSet<Quote>,
+) -> Result<Archive, Error> {
     let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;
     out.begin()?;

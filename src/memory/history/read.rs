@@ -159,7 +159,7 @@ impl<'a> HistoryReader<'a> {
     fn step(&self, branch: u64, piece: &HistoryPiece, at: u64) -> Result<TimelineStep, Error> {
         match piece.location {
             StepLocation::Archive(number, start) => self.snapshot.archives[number].step(self.blobs, start + at),
-            StepLocation::Tail => Ok(self.snapshot.tail.read().at(branch, at).unwrap_or_default()),
+            StepLocation::Tail => Ok(self.snapshot.tail.read().step_at(branch, at).unwrap_or_default()),
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> HistoryReader<'a> {
         let signed = self.entry(hit.seq)?;
         let mut line = Vec::with_capacity(512);
         signed.write_event(&mut line);
-        FoundEntry { signed, line, line_offset: offset.saturating_sub(before.totals.events_bytes) }.checked(at.0)
+        FoundEntry { signed, line, line_offset: offset.saturating_sub(before.totals.events_bytes) }.check_branch(at.0)
     }
 
     /// Returns the entry whose line is at an offset of `lineage`, the line, and where in it the offset is. Totals that
@@ -265,7 +265,7 @@ impl<'a> HistoryReader<'a> {
             signed.write_line(&mut line);
             let lead = value(&hit)?.saturating_sub(value(&before)?).saturating_sub(line.len() as u64);
             if rest >= lead {
-                return FoundEntry { signed, line, line_offset: rest - lead }.checked(branch);
+                return FoundEntry { signed, line, line_offset: rest - lead }.check_branch(branch);
             }
             // The entry is a fork or a pull: what follows is of the parent's lines, behind those that were taken over
             // before.
@@ -297,7 +297,7 @@ pub(super) struct FoundEntry {
 }
 
 impl FoundEntry {
-    fn checked(self, branch: u64) -> Result<FoundEntry, Error> {
+    fn check_branch(self, branch: u64) -> Result<FoundEntry, Error> {
         if self.line_offset < self.line.len() as u64 { Ok(self) } else { Err(misplaced_entry(branch)) }
     }
 }

@@ -82,7 +82,7 @@ impl TimelineTurn {
     }
 
     /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
-    fn from(&self, last: &TimelineTurn) -> Option<(u32, u32)> {
+    fn counts_since(&self, last: &TimelineTurn) -> Option<(u32, u32)> {
         let is_same =
             (self.ahead_bytes, self.merged_bytes, self.facts) == (last.ahead_bytes, last.merged_bytes, last.facts);
         let (own, events) =
@@ -149,7 +149,7 @@ impl Timeline {
 
     fn push(&mut self, place: u32, standing: TimelinePoint) {
         let turn = TimelineTurn::new(self.tail_indexes.len() as u32, &standing);
-        let from = self.turns.last().and_then(|last| turn.from(last));
+        let from = self.turns.last().and_then(|last| turn.counts_since(last));
         if from.is_none() {
             push(&mut self.turns, turn);
         }
@@ -178,7 +178,7 @@ impl HistoryTail {
     }
 
     /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
-    pub fn behind(old: &HistoryTail, sealed: u64) -> HistoryTail {
+    pub fn after_seal(old: &HistoryTail, sealed: u64) -> HistoryTail {
         let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
         // Chunks are shared with readers and not cut, so some entries that are sealed stay in the first one.
         let whole = gone - gone % CHUNK_ENTRIES;
@@ -209,7 +209,7 @@ impl HistoryTail {
     }
 
     /// Returns whether a branch's standing is known: it has steps here, or [`HistoryTail::begin`] noted it.
-    pub fn knows(&self, branch: u64) -> bool {
+    pub fn has_facts(&self, branch: u64) -> bool {
         self.timelines.contains_key(&branch)
     }
 
@@ -221,7 +221,7 @@ impl HistoryTail {
     /// Adds the next entry. The standings of its branch, and of the parent if that matters, are known.
     pub fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
         let (entry, place) = (&signed.entry, self.prints.len());
-        let common = self.common_of(signed);
+        let common = self.intern_shared_fields(signed);
         if place.is_multiple_of(CHUNK_ENTRIES) {
             let mut room = 0;
             // A reader may hold the chunk, which then keeps its spare room. Its length tells what the next one needs.
@@ -259,7 +259,7 @@ impl HistoryTail {
         timeline.push(place, standing);
     }
 
-    fn common_of(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
+    fn intern_shared_fields(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
         let common = SharedFields::from_entry(&signed.entry);
         let timeline =
             self.timelines.entry(signed.entry.branch_id).or_insert_with(|| Timeline::new(TimelinePoint::default()));
@@ -288,7 +288,7 @@ impl HistoryTail {
     }
 
     /// Returns a step of a branch, counted from 0 among those here; none behind the last.
-    pub fn at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
+    pub fn step_at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
         let place = timeline.tail_indexes.get(at)?;
         Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.timeline_point(at).totals })
@@ -303,7 +303,7 @@ impl HistoryTail {
     }
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
-    pub fn upto(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
+    pub fn steps_up_to(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
         let of = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.tail_indexes[at]),

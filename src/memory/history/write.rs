@@ -60,8 +60,8 @@ pub(super) fn write(
     let hashes = sources.entries(reader, first, &mut out)?;
     sources.hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
-    sources.steps(&mut out)?;
-    sources.before(&mut out)?;
+    sources.write_steps(&mut out)?;
+    sources.write_facts(&mut out)?;
     let mut extra = Writer::new();
     extra.number(first).number(count).number(branches).number(steps);
     let name = out.finish(KIND, extra.as_slice())?;
@@ -152,7 +152,7 @@ impl Sources<'_> {
         Ok((branches, steps))
     }
 
-    fn steps(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    fn write_steps(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         self.for_each_branch(|gathered| {
             for (archive, row) in &gathered.older {
@@ -165,10 +165,10 @@ impl Sources<'_> {
         })
     }
 
-    fn before(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    fn write_facts(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let before = match self.older.first() {
-            Some(archive) => &archive.before(self.blobs)?,
+            Some(archive) => &archive.load_first_facts(self.blobs)?,
             None => &self.fresh.facts_before,
         };
         before.iter().try_for_each(|(branch, facts)| {

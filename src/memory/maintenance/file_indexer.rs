@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::file_index::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, ResolvedView, View};
-use crate::memory::storage::file_index::{ClaimLimits, in_memory, to_merge};
+use crate::memory::storage::file_index::{ClaimLimits, segments_in_memory, to_merge};
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
@@ -170,7 +170,7 @@ impl Memory {
 
     /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
     pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
-        let due = to_merge(in_memory(&self.storage.file_index.set()).into_iter());
+        let due = to_merge(segments_in_memory(&self.storage.file_index.set()).into_iter());
         if !due.is_empty() {
             let merged = merge_segments(&due, |_| true)?;
             self.storage.file_index.replace(&due, merged);
@@ -184,7 +184,7 @@ impl Memory {
     pub(in crate::memory) fn flush_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
         let flush = || -> Result<(), Error> {
             let index = &self.storage.file_index;
-            let memory = in_memory(&index.set());
+            let memory = segments_in_memory(&index.set());
             // The present contents, looked up behind the segments: the index goes on while a seal writes the catalog of
             // its beginning, and has contents that are newer than that.
             let live = || live_contents(&self.catalog().clone());
@@ -316,7 +316,7 @@ impl Memory {
 fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
     let (mut live, mut before) = (HashSet::new(), Tree::default());
     for branch in catalog.branches.values() {
-        let frozen = branch.frozen().map(|frozen| &frozen.state);
+        let frozen = branch.frozen_states().map(|frozen| &frozen.state);
         for state in std::iter::once(&branch.state).chain(frozen) {
             let nodes = before.changed_nodes(state.files()).filter_map(|changed| changed.new);
             live.extend(nodes.filter_map(|node| IndexableContent::from_node(node)).map(|content| content.key));

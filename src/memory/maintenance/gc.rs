@@ -146,7 +146,7 @@ impl Memory {
     /// Collects garbage while nothing else is to be done, if anything may have come to be some since `tidied`: the
     /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect`
     /// does; nothing is done where the clock can't be trusted.
-    pub(in crate::memory) fn tidy(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
+    pub(in crate::memory) fn collect_when_idle(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(tidied) };
         let indexed = self.storage.file_index.bytes_in_memory();
         // Without room for it the index stays in memory, however often this is tried.
@@ -271,7 +271,7 @@ impl Memory {
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.storage.trees.snapshots());
-        live.extend(self.storage.file_index.live());
+        live.extend(self.storage.file_index.live_files());
         live.extend(self.storage.journal_segments.lock().iter());
         live
     }

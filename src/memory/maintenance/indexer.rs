@@ -336,7 +336,7 @@ fn build(
 /// Calls `each` with the states of a branch that queries are put to.
 fn for_each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
-    branch.frozen().for_each(|frozen| each(&frozen.state));
+    branch.frozen_states().for_each(|frozen| each(&frozen.state));
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ impl Memory {
         items: &[String],
         options: PurgeOptions,
     ) -> Result<Value, Error> {
-        let items = checked(items)?;
+        let items = parse_items(items)?;
         // Asked before anything is looked for, so that nobody learns from an answer what a branch of others holds.
         self.check_owner(who, &self.catalog().clone(), &[branch].into())?;
         let (signals, items): (BTreeSet<_>, BTreeSet<_>) = items.into_iter().partition(|item| is_signal(item));
@@ -279,7 +279,7 @@ impl Memory {
     fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.purge_behind(mark.before)? {
-            let quoted = quoted_by(&purge.entry);
+            let quoted = purged_items(&purge.entry);
             let rewrite_set = self.to_rewrite(mark, &purge.entry, &quoted)?;
             self.rewrite(stored, rewrite_set)?;
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
@@ -357,7 +357,7 @@ impl Memory {
 }
 
 /// Returns what a purge took out, as decisions on merges name it.
-fn quoted_by(purge: &Entry) -> PurgedItems {
+fn purged_items(purge: &Entry) -> PurgedItems {
     let gone = &purge.detail.conflicts;
     PurgedItems {
         names: gone.iter().map(|version| version.id.clone()).collect(),
@@ -369,7 +369,7 @@ fn quoted_by(purge: &Entry) -> PurgedItems {
 const NAMES_MAX: usize = 1_000;
 
 /// Checks what is to go: ids, `files/PATH`, `shared/log/NUMBER`, `shared/log/closed/NAME/NUMBER` or `shared/signals/KEY`.
-fn checked(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
+fn parse_items(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
     if items.len() > NAMES_MAX {
         return Err(PurgeError::TooMany { named: items.len(), limit: NAMES_MAX }.into());
     }

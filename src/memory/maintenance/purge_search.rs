@@ -48,7 +48,7 @@ pub(in crate::memory) struct PurgeSearch {
     segments: BTreeSet<Hash>,
 }
 
-fn at(path: &[u8]) -> PurgedFiles {
+fn single_path(path: &[u8]) -> PurgedFiles {
     PurgedFiles { paths: vec![path.to_vec()], ..PurgedFiles::default() }
 }
 
@@ -154,7 +154,7 @@ impl PurgeSearch {
         for (path, item) in
             self.paths.clone().into_iter().zip(self.items.clone().iter().filter(|item| item.starts_with("files/")))
         {
-            let files = state.files().to_purge(&at(&path));
+            let files = state.files().to_purge(&single_path(&path));
             if !files.is_empty() {
                 self.found.insert(item.clone());
             }
@@ -183,7 +183,7 @@ impl PurgeSearch {
 
     /// Notes which files are at a path, to find them under other names; returns whether there is anything.
     fn note_births(&mut self, files: &Tree, path: &[u8]) -> bool {
-        let files = files.to_purge(&at(path));
+        let files = files.to_purge(&single_path(path));
         self.births.extend(files.iter().filter_map(|file| file.birth));
         !files.is_empty()
     }

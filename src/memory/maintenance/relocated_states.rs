@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::relocations::{CompactionGroup, GroupKey, Relocations, add_layers, large_root};
+use super::relocations::{CompactionGroup, GroupKey, Relocations, add_layers, large_root_branch};
 use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::{BranchId, Branches, Catalog, RecentState, RetainedStates};
 use crate::object::Hash;
@@ -18,7 +18,7 @@ pub(super) fn add_retained(
     owners: &HashMap<Hash, Option<BranchId>>,
     groups: &mut BTreeMap<GroupKey, CompactionGroup>,
 ) {
-    let root_of = |branch: BranchId| large_root(catalog, catalog.branches.get(&branch)?);
+    let root_of = |branch: BranchId| large_root_branch(catalog, catalog.branches.get(&branch)?);
     let mut add = |row: Row, root: Option<BranchId>| match row {
         Row::Unsealed(version) => {
             let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
@@ -58,16 +58,16 @@ type MovedState = (Arc<BranchVersion>, Arc<BranchVersion>);
 
 impl Relocations<'_> {
     /// Relocates earlier states: those that are in no file one by one, the newest of each branch first, and what files need.
-    pub(in crate::memory) fn retained(&mut self, retained: &mut RetainedStates, branches: &Branches) {
+    pub(in crate::memory) fn relocate_retained(&mut self, retained: &mut RetainedStates, branches: &Branches) {
         let recent = retained.recent.clone();
-        self.recent(recent.iter(), branches, &mut retained.recent);
+        self.relocate_recent(recent.iter(), branches, &mut retained.recent);
         let files = retained.files.iter().map(|file| Arc::new(file.relocated(|state| self.state(state))));
         retained.files = Arc::new(files.collect());
     }
 
     /// Puts earlier states that are in no file into a map, relocated. They are given in order of branch and entry, so that
     /// parents come before their children: each is moved like one that it has most in common with.
-    fn recent<'b>(
+    fn relocate_recent<'b>(
         &mut self,
         recent: impl Iterator<Item = (&'b (BranchId, u64), &'b RecentState)>,
         branches: &Branches,
@@ -84,7 +84,7 @@ impl Relocations<'_> {
                 let beside = like.take().unwrap_or_else(|| (old.retained.base.clone(), base.clone()));
                 let state = self.state_like(&old.retained.state, Some(&beside));
                 like = Some((old.retained.state.clone(), state.clone()));
-                into.insert(**key, old.with(state, base));
+                into.insert(**key, old.with_state(state, base));
             }
             last = like;
         }
@@ -105,7 +105,7 @@ impl Relocations<'_> {
                 DiffItem::Remove(key, _) => drop(moved.remove(key)),
             }
         }
-        self.recent(fresh.into_iter(), &to.branches, moved);
+        self.relocate_recent(fresh.into_iter(), &to.branches, moved);
         count
     }
 }

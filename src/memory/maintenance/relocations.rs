@@ -238,7 +238,7 @@ fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
             }
             for version in state.unsealed().values() {
                 let dim = version.content.vector.as_ref().map_or(0, |vector| vector.len());
-                let group = groups.entry((dim, large_root(catalog, branch))).or_default();
+                let group = groups.entry((dim, large_root_branch(catalog, branch))).or_default();
                 group.unsealed.insert(Arc::as_ptr(version), version.clone());
             }
             add_layers(state, &owners, &mut groups);
@@ -267,7 +267,7 @@ pub(super) fn add_layers(
 pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<BranchId>> {
     let mut owners = HashMap::new();
     for branch in catalog.branches.values() {
-        let root = large_root(catalog, branch);
+        let root = large_root_branch(catalog, branch);
         for_each_state_of(branch, &mut |state| {
             for layer in state.layers() {
                 let owner = owners.entry(layer.segment.name()).or_insert(root);
@@ -281,7 +281,7 @@ pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<Branc
 
 /// Returns the root branch above a branch where it holds so much that its rows have segments of their own: rows of others beside
 /// them would be passed over in each query.
-pub(super) fn large_root(catalog: &Catalog, branch: &Branch) -> Option<BranchId> {
+pub(super) fn large_root_branch(catalog: &Catalog, branch: &Branch) -> Option<BranchId> {
     let root = catalog.branches.get(&branch.root)?;
     (root.state.totals().records >= OWN_SEGMENT_RECORDS).then_some(branch.root)
 }
@@ -320,7 +320,7 @@ impl<'a> Relocations<'a> {
                 catalog.branches.insert(branch.id, moved);
             }
         }
-        self.retained(&mut catalog.retained, &before.branches);
+        self.relocate_retained(&mut catalog.retained, &before.branches);
     }
 
     /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
@@ -367,13 +367,13 @@ impl<'a> Relocations<'a> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
-        let new = self.relocated(old);
+        let new = self.relocate(old);
         // The old state is held with the new one: freed, its address could become that of another state.
         self.done.insert(Arc::as_ptr(old), (old.clone(), new.clone()));
         new
     }
 
-    fn relocated(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    fn relocate(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         let mut new = old.clone();
         for sealed in self.sealed {
             if !new.unsealed().is_empty() {

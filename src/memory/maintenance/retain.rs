@@ -100,7 +100,7 @@ impl Catalog {
     }
 
     /// Tells of states, in order of branch and entry, which of them stay.
-    fn staying(&self, infos: &[StateInfo], newer: &NewerStates, now: Time) -> Vec<bool> {
+    fn retained_mask(&self, infos: &[StateInfo], newer: &NewerStates, now: Time) -> Vec<bool> {
         let mut stay = Vec::with_capacity(infos.len());
         let ended = self.retained.ended.values();
         let ended: HashMap<BranchId, &EndedBranch> = ended.map(|ended| (ended.id, &**ended)).collect();
@@ -130,7 +130,7 @@ impl Catalog {
             // From the newest file to the oldest, so that of several copies of a state the one that may be pinned
             // decides.
             infos.retain(|info| seen.insert(info.key));
-            let stay = self.staying(&infos, &newer, now);
+            let stay = self.retained_mask(&infos, &newer, now);
             outdated.extend(infos.iter().zip(stay).filter(|(_, stays)| !stays).map(|(info, _)| info.key));
             newer.add(infos.iter().map(|info| (info.key.0, info.time)));
         }

@@ -81,7 +81,7 @@ struct WriteQuiescence {
 impl WriteQuiescence {
     /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
     /// or there are too many.
-    fn is_now(&mut self, written: u64) -> bool {
+    fn is_due(&mut self, written: u64) -> bool {
         let before = std::mem::replace(&mut self.last_written_bytes, written);
         written >= SEAL_BYTES && (written == before || written >= WRITTEN_BYTES_MAX)
     }
@@ -377,7 +377,7 @@ impl Memory {
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
             // A purge has read them, and what was written of them meanwhile has what it took out.
             retained = present.retained.clone();
-            moves.retained(&mut retained, &present.branches);
+            moves.relocate_retained(&mut retained, &present.branches);
         }
         let rewrites = present.rewrites + u64::from(moves.compacts());
         let installed = Catalog { branches: moved, retained, rewrites, ..present };
@@ -391,13 +391,13 @@ impl Memory {
 
     /// Seals long writes, if no more of them come; the first look only notes how many there are.
     fn seal_when_quiet(&self, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
-        if !quiescence.is_now(self.written_bytes()) {
+        if !quiescence.is_due(self.written_bytes()) {
             return Ok(());
         }
         // Flushing this much takes time, in which more may come; a seal would then slow its writer down. So flush, and
         // look again.
         self.sync()?;
-        if quiescence.is_now(self.written_bytes()) { self.seal_and_reclaim() } else { Ok(()) }
+        if quiescence.is_due(self.written_bytes()) { self.seal_and_reclaim() } else { Ok(()) }
     }
 
     /// Asks the maintenance thread to seal where enough has gathered.
@@ -410,7 +410,7 @@ impl Memory {
     /// Starts the thread that seals, commits and expires in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
-        let tidy_delay = tidy_after(self.environment.idle_interval);
+        let tidy_delay = idle_gc_delay(self.environment.idle_interval);
         let tidied_journal = self.journal().map(|journal| journal.number());
         let run = move || {
             let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
@@ -454,7 +454,7 @@ impl Memory {
         self.finish_purge_left_over();
         self.expire_in_time(self.environment.idle_interval)?;
         if work.idle {
-            quiescence.tidied_journal = self.tidy(quiescence.tidied_journal)?;
+            quiescence.tidied_journal = self.collect_when_idle(quiescence.tidied_journal)?;
             Ok(())
         } else if work.seal {
             self.seal_and_reclaim()
@@ -488,7 +488,7 @@ impl Memory {
 }
 
 /// Returns how long nothing must have been written before a store is tidied.
-fn tidy_after(idle_interval: Duration) -> Duration {
+fn idle_gc_delay(idle_interval: Duration) -> Duration {
     idle_interval / TIDY_FRACTION
 }
 

@@ -42,7 +42,7 @@ impl RetainedBytes {
     }
 
     /// Returns the bytes that the retained states of a branch and of all below it alone hold.
-    pub fn below(&self, catalog: &Catalog, top: BranchId) -> u64 {
+    pub fn for_subtree(&self, catalog: &Catalog, top: BranchId) -> u64 {
         let is_below = |mut id: BranchId| loop {
             match catalog.branches.get(&id).and_then(|branch| branch.parent) {
                 _ if id == top => return true,
@@ -119,7 +119,7 @@ impl Memory {
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
         let mut marks = LiveSet::default();
         marks.mark(catalog.branches.values().flat_map(|branch| {
-            let frozen = branch.frozen().flat_map(|frozen| [&frozen.state, &frozen.base]);
+            let frozen = branch.frozen_states().flat_map(|frozen| [&frozen.state, &frozen.base]);
             [&branch.state, &branch.base].into_iter().chain(frozen)
         }));
         // What branches need is marked by now, so that only what else is needed counts for retained states.
@@ -174,7 +174,7 @@ mod tests {
         let files: Vec<_> = memory.catalog().retained.files.iter().cloned().collect();
         let [file] = &files[..] else { panic!("one seal wrote them") };
         let (infos, bytes) =
-            (file.infos().unwrap(), memory.maintenance.retained.below(&memory.catalog().clone(), main));
+            (file.infos().unwrap(), memory.maintenance.retained.for_subtree(&memory.catalog().clone(), main));
         let states = branches.map(|branch| infos.iter().filter(|info| info.key.0 == branch.0).count() as u64);
         assert!(states[0] > 0 && states[1] > states[0], "{states:?}");
         let one = bytes / infos.len() as u64;

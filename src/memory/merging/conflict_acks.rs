@@ -49,33 +49,35 @@ struct BranchAcks {
 pub(in crate::memory) struct ConflictAcks(Mutex<HashMap<BranchId, BranchAcks>>);
 
 impl ConflictAcks {
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, BranchAcks>) -> T) -> T {
+    fn with_acks<T>(&self, work: impl FnOnce(&mut HashMap<BranchId, BranchAcks>) -> T) -> T {
         work(&mut self.0.lock())
     }
 
     /// Returns whether something was shown of a branch, so that writes to its files have to be compared.
-    pub(in crate::memory) fn any_of(&self, branch: BranchId) -> bool {
-        self.with(|all| all.contains_key(&branch))
+    pub(in crate::memory) fn has_any(&self, branch: BranchId) -> bool {
+        self.with_acks(|all| all.contains_key(&branch))
     }
 
     /// Returns the branches of which something that was shown was written since.
-    pub(in crate::memory) fn written(&self) -> Vec<BranchId> {
-        self.with(|all| all.iter().filter(|(_, acks)| !acks.written.is_empty()).map(|(branch, _)| *branch).collect())
+    pub(in crate::memory) fn written_branches(&self) -> Vec<BranchId> {
+        self.with_acks(|all| {
+            all.iter().filter(|(_, acks)| !acks.written.is_empty()).map(|(branch, _)| *branch).collect()
+        })
     }
 
     /// Returns what was written in a branch since it was shown and resolves nothing yet, oldest first.
-    pub(in crate::memory) fn written_in(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
-        self.with(|all| all.get(&branch).map(|acks| acks.written.clone()).unwrap_or_default())
+    pub(in crate::memory) fn written_since_shown(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
+        self.with_acks(|all| all.get(&branch).map(|acks| acks.written.clone()).unwrap_or_default())
     }
 
     /// Returns whether nobody has settled or forgotten what was written; asked again under the writer lock.
     pub(in crate::memory) fn is_unsettled(&self, branch: BranchId, one: &Arc<WrittenSince>) -> bool {
-        self.written_in(branch).iter().any(|other| Arc::ptr_eq(one, other))
+        self.written_since_shown(branch).iter().any(|other| Arc::ptr_eq(one, other))
     }
 
     /// Lets go of what was written, once it has resolved what it can.
     pub(in crate::memory) fn settle(&self, branch: BranchId, written: &[Arc<WrittenSince>]) {
-        self.with(|all| {
+        self.with_acks(|all| {
             if let Some(acks) = all.get_mut(&branch) {
                 acks.written.retain(|other| !written.iter().any(|one| Arc::ptr_eq(one, other)));
             }
@@ -91,7 +93,7 @@ impl ConflictAcks {
     ) {
         for item in items.filter(|item| item.is_file() && item.decision.is_none()) {
             let fresh = ConflictAck { merge, parent: item.parent, uids: HashSet::new() };
-            self.with(|all| {
+            self.with_acks(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
                 let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
                 // Whoever was shown another version of the parent does not know this one, so nobody counts but who is
@@ -107,7 +109,7 @@ impl ConflictAcks {
 
     /// Forgets a conflict: what is written after that resolves nothing.
     pub(in crate::memory) fn forget(&self, branch: BranchId, id: &str) {
-        self.with(|all| {
+        self.with_acks(|all| {
             if let Some(acks) = all.get_mut(&branch) {
                 acks.shown.remove(id);
                 acks.written.retain(|written| *written.id != *id);
@@ -120,12 +122,12 @@ impl ConflictAcks {
 
     /// Forgets all of a branch: both sides are one again, or it is gone.
     pub(in crate::memory) fn forget_branch(&self, branch: BranchId) {
-        self.with(|all| all.remove(&branch));
+        self.with_acks(|all| all.remove(&branch));
     }
 
     /// Notes what somebody was shown and wrote between two states of the files.
     pub(in crate::memory) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
-        self.with(|all| {
+        self.with_acks(|all| {
             // Called for each commit of files under the writer lock, so a branch of which nothing was shown costs one
             // look-up.
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };

@@ -46,14 +46,14 @@ impl Memory {
         let Some(point) = revision.point() else { return Err(Error::NoCheckpoint(revision.to_string())) };
         let none = || Error::NoState(revision.to_string());
         let found = match point {
-            RevisionPoint::Number(seq) => search.behind(seq)?,
+            RevisionPoint::Number(seq) => search.find_after(seq)?,
             RevisionPoint::Entry(hash) => {
-                search.behind(search.reader.entry_with(&hash)?.ok_or_else(none)?.entry.seq)?
+                search.find_after(search.reader.entry_with(&hash)?.ok_or_else(none)?.entry.seq)?
             }
-            RevisionPoint::At(time) => search.until(time, self.now())?,
+            RevisionPoint::At(time) => search.find_at(time, self.now())?,
             RevisionPoint::Before(age) => {
                 let now = self.now();
-                search.until(now.plus_nanos(age.saturating_neg()), now)?
+                search.find_at(now.plus_nanos(age.saturating_neg()), now)?
             }
         };
         match found {
@@ -72,7 +72,7 @@ impl Memory {
     /// `not_kept` where it is past `config/keep`. Fails with `Gone` where the branch itself has ended.
     pub fn find_ended(&self, who: &Actor, branch: BranchId, name: &str) -> Result<FoundState, Error> {
         let catalog = self.catalog().clone();
-        let mut found = ended_below(&catalog, who, catalog.branch(branch)?);
+        let mut found = ended_children(&catalog, who, catalog.branch(branch)?);
         let found = found.find(|(entry, ended)| *ended.name == *name || name.parse() == Ok(**entry));
         let (entry, ended) = found.ok_or_else(|| BranchError::NoEnded(name.to_owned()))?;
         let kept = catalog.retained.newest_until(ended.id, ended.last_entry)?;
@@ -87,7 +87,7 @@ impl Memory {
 const LISTED_MAX: usize = 1_000;
 
 /// Goes through the children of a branch that have ended, as far as a user may find them, the latest first.
-fn ended_below<'a>(
+fn ended_children<'a>(
     catalog: &'a Catalog,
     who: &'a Actor,
     branch: &'a Branch,
@@ -110,7 +110,7 @@ impl Memory {
                 "created": ended.created.to_string(), "ended": ended.ended.to_string(),
             })
         };
-        Ok(ended_below(&catalog, who, catalog.branch(branch)?).take(LISTED_MAX).map(line).collect())
+        Ok(ended_children(&catalog, who, catalog.branch(branch)?).take(LISTED_MAX).map(line).collect())
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> StateSearch<'a> {
     }
 
     /// Looks for the state behind an entry, as a checkpoint or as a kept state.
-    fn behind(&self, seq: u64) -> Result<StateOutcome, Error> {
+    fn find_after(&self, seq: u64) -> Result<StateOutcome, Error> {
         // A branch has the number of the entry that made it, so no entry before that can concern it.
         if seq < self.branch.id.0 || seq > self.reader.newest() {
             return Ok(StateOutcome::NeverWas);
@@ -148,7 +148,7 @@ impl<'a> StateSearch<'a> {
             return Ok(StateOutcome::Dropped);
         }
         let signed = self.reader.entry(seq)?;
-        if !self.concerns(&signed.entry) {
+        if !self.changes_content(&signed.entry) {
             return Ok(StateOutcome::NeverWas);
         }
         // A checkpoint holds its state for as long as it is there, so it is found whatever `config/keep` has let go of.
@@ -159,19 +159,19 @@ impl<'a> StateSearch<'a> {
         // Only the state of this very change counts: the newest that is kept may be an older one, and not what the
         // branch had.
         let kept = self.catalog.retained.newest_until(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
-        Ok(match kept.or(Some(self.present()).filter(|present| present.key.1 == change)) {
+        Ok(match kept.or(Some(self.present_state()).filter(|present| present.key.1 == change)) {
             Some(kept) => self.found(kept, seq),
             None => StateOutcome::Dropped,
         })
     }
 
     /// Looks for the newest kept state at or before a time; never there for a time after `now`.
-    fn until(&self, time: Time, now: Time) -> Result<StateOutcome, Error> {
+    fn find_at(&self, time: Time, now: Time) -> Result<StateOutcome, Error> {
         if time < self.branch.created || time > now {
             return Ok(StateOutcome::NeverWas);
         }
         let kept = self.catalog.retained.newest_at(self.branch.id, time)?;
-        let kept = kept.into_iter().chain(Some(self.present()).filter(|present| present.time <= time));
+        let kept = kept.into_iter().chain(Some(self.present_state()).filter(|present| present.time <= time));
         // Of one branch, so that the key with the later entry is the greater.
         let kept = kept.max_by_key(|kept| kept.key);
         let checkpoints = self.branch.checkpoints.values().filter(|checkpoint| checkpoint.time <= time);
@@ -185,7 +185,7 @@ impl<'a> StateSearch<'a> {
     }
 
     /// What is known of the branch's present state, which is there however short `config/keep` is.
-    fn present(&self) -> StateInfo {
+    fn present_state(&self) -> StateInfo {
         let (id, time) = (self.branch.id.0, self.branch.changed);
         StateInfo { key: (id, self.branch.state_entry), time, is_pinned: false }
     }
@@ -220,7 +220,7 @@ impl<'a> StateSearch<'a> {
     }
 
     /// Tells whether an entry is one of the branch's own, or a merge or promote of a child into it.
-    fn concerns(&self, entry: &Entry) -> bool {
+    fn changes_content(&self, entry: &Entry) -> bool {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.reaches_parent())
     }
 

@@ -12,7 +12,7 @@ use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, Shared
 use crate::memory::command::merge_kind::{MergeKind, RevertedEntries};
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
 use crate::merge::{Action, Sides, decision_on};
 use crate::object::{CodecError, Hash, Reader, Writer};
@@ -197,7 +197,7 @@ impl Integration {
                 (None, (!self.note.is_empty()).then(|| self.note.clone()))
             }
         };
-        let mut prepared = about(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
+        let mut prepared = prepare_on_branch(catalog, log_record, branch, self.merge.op()).with_detail(Detail {
             label,
             text,
             strategy: Some(receiver.settings.strategy()),
@@ -249,7 +249,7 @@ fn merged_records(
     }
     let (mut merged, mut both_changed) = (BranchVersion::clone(sides.parent), Vec::new());
     // Ids are recorded for kept-both outcomes alone, in the same order, so they are taken as such outcomes come.
-    let mut other_ids = outcome.records.kept_as().cloned();
+    let mut other_ids = outcome.records.kept_ids().cloned();
     for (change, outcome) in changes.iter().zip(outcome.records.iter()) {
         let mut kept_as = None;
         if matches!(outcome, RecordOutcome::Taken | RecordOutcome::Child) {

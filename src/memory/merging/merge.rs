@@ -155,7 +155,7 @@ impl Memory {
         plan: impl FnOnce(MergeContext<'_>) -> Result<Arc<MergePlan>, PlanError>,
     ) -> Result<MergeAttempt, Error> {
         // The lock before the catalog: what is planned is what is merged.
-        let mut writer = self.writer_for(who, &self.taking_part(branch, merge))?;
+        let mut writer = self.writer_for(who, &self.participants(branch, merge))?;
         let (catalog, time) = (self.catalog().clone(), self.next_time(&mut writer)?);
         let child = catalog.branch(branch)?;
         if !merge.is_revert() {
@@ -196,7 +196,7 @@ impl Memory {
     }
 
     /// Returns the branches whose files take part, so that what was written to them becomes entries first.
-    fn taking_part(&self, branch: BranchId, merge: MergeKind) -> [Option<BranchId>; 2] {
+    fn participants(&self, branch: BranchId, merge: MergeKind) -> [Option<BranchId>; 2] {
         [Some(branch), self.parent_of(branch).filter(|_| !merge.is_revert())]
     }
 
@@ -236,7 +236,7 @@ impl Memory {
         // Taken for one effect: what was written to the files of both branches becomes entries, so that the plan and
         // the lineage name the same heads. A plan is then made with no lock held.
         if !self.is_read_only() {
-            drop(self.writer_for(who, &self.taking_part(branch, merge))?);
+            drop(self.writer_for(who, &self.participants(branch, merge))?);
         }
         let (planned, summary) = (self.plan_for(who, branch, merge)?, self.find_summary(branch)?);
         // All checks run, so that one dry run names every obstacle; `explore` reports the first alone. Units are last,

@@ -83,7 +83,7 @@ pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
 
 impl MergedContents {
     /// Returns the merger without a limit of bytes. It keeps what it makes, and calls `pause` before each content.
-    pub fn any<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
+    pub fn merger<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
         Merger { cached: self, bytes_left: Cell::new(u64::MAX), pause }
     }
 
@@ -146,7 +146,7 @@ mod tests {
             bytes: 10,
         };
         let (contents, never) = (MergedContents::default(), || panic!("it was merged before"));
-        contents.any(&|| ()).merge(&key(1), &mut || Ok(merged("one"))).unwrap();
+        contents.merger(&|| ()).merge(&key(1), &mut || Ok(merged("one"))).unwrap();
         let limited = contents.at_most(15);
         assert_eq!(limited.merge(&key(1), &mut { never }).unwrap(), merged("one"));
         assert_eq!(limited.merge(&key(2), &mut || Ok(merged("two"))).unwrap(), merged("two"));

@@ -125,12 +125,12 @@ impl<'a> MergeSides<'a> {
     }
 
     /// The branch whose settings count: the parent, for a pull the branch itself.
-    fn ruling(&self) -> &Branch {
+    fn settings_branch(&self) -> &Branch {
         if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
     }
 
     fn strategy(&self) -> Strategy {
-        self.ruling().settings.strategy()
+        self.settings_branch().settings.strategy()
     }
 
     fn sides(&self) -> Sides<'_> {
@@ -215,7 +215,8 @@ impl<'a> MergeSides<'a> {
             taken.extend([self.child.base.head(), self.parent.state.head()]);
         }
         taken.extend(records.hashes());
-        PlanParts { taken: &taken, both_changed, not_merged, ruling: self.ruling(), child: self.child.id }.hash()
+        PlanParts { taken: &taken, both_changed, not_merged, ruling: self.settings_branch(), child: self.child.id }
+            .hash()
     }
 
     fn finish(
@@ -322,7 +323,7 @@ impl MergePlan {
         self.rewrites == catalog.rewrites
             && self.time <= time
             && self.same_child(child)
-            && parent.has_state_of(&self.parent)
+            && parent.has_same_state(&self.parent)
             && parent.base_seq == self.parent.base_seq
             && self.same_rules(child, parent)
     }
@@ -330,7 +331,7 @@ impl MergePlan {
     fn same_child(&self, child: &Branch) -> bool {
         // The states before and after entries never change.
         let has_states =
-            self.merge.is_revert() || child.has_state_of(&self.child) && self.child.base_seq == child.base_seq;
+            self.merge.is_revert() || child.has_same_state(&self.child) && self.child.base_seq == child.base_seq;
         has_states && self.child.resolutions == child.resolutions
     }
 
@@ -354,7 +355,7 @@ impl MergePlan {
         if !is_in_place || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
-        let records = match pair.parent.has_state_of(&self.parent) {
+        let records = match pair.parent.has_same_state(&self.parent) {
             true => self.records.clone(),
             false => self.records.replan(
                 &self.parent.state,
@@ -383,12 +384,12 @@ impl MergePlan {
 
     /// Returns the rules that it follows: those of the branch that receives.
     pub fn rules(&self) -> &Rules {
-        self.ruling().settings.rules()
+        self.settings_branch().settings.rules()
     }
 
     /// Returns the name of the strategy by which it decides conflicts: that of the branch that receives.
     pub fn strategy(&self) -> &'static str {
-        self.ruling().settings.strategy().name()
+        self.settings_branch().settings.strategy().name()
     }
 
     /// Returns the path of the branch that is merged, promoted, pulls or is reverted.
@@ -396,7 +397,7 @@ impl MergePlan {
         self.child.path.clone()
     }
 
-    fn ruling(&self) -> &Branch {
+    fn settings_branch(&self) -> &Branch {
         if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
     }
 

@@ -162,7 +162,7 @@ fn make_plan(
     let share = memory.admission.shares.enter(purpose.uid);
     let pause = || share.pause();
     let contents = memory.merging.planner.contents(purpose.branch, purpose.merge);
-    let merger = contents.any(&pause);
+    let merger = contents.merger(&pause);
     let merge_budget = MergeBudget { merger: &merger, pause: &pause, ..MergeBudget::ALL };
     let catalog = memory.catalog().clone();
     let context = MergeContext { catalog: &catalog, packs: &memory.storage.trees, time: memory.now() };
@@ -182,7 +182,7 @@ impl Memory {
         deadline: Option<Deadline>,
     ) -> Result<(), Error> {
         // Without a deadline the caller may take its time, and where nothing was shown there is nothing to resolve.
-        let Some(deadline) = deadline.filter(|_| self.merging.acks.any_of(branch)) else {
+        let Some(deadline) = deadline.filter(|_| self.merging.acks.has_any(branch)) else {
             return self.resolve_written(branch);
         };
         let ((tell, told), memory) = (mpsc::channel(), self.weak_self.clone());

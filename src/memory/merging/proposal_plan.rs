@@ -21,7 +21,7 @@ impl Memory {
     /// Works out what a merge of a branch's proposal would do. Kind `NotFound` where it proposes nothing.
     pub(in crate::memory) fn plan_of_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
         let catalog = self.catalog().clone();
-        let proposed = catalog.as_proposed(branch)?;
+        let proposed = catalog.with_proposed_state(branch)?;
         self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
     }
 

@@ -13,7 +13,7 @@ use crate::memory::catalog::{BranchId, BranchRef, Catalog, CatalogChange, Checkp
 use crate::memory::command::log_entry::purged_content;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{BranchError, Error};
@@ -177,7 +177,7 @@ impl Purge {
         let path = catalog.branch(self.branch)?.path.clone();
         // Earlier states may be of branches that have ended and are in no catalog; the root's name in their paths tells
         // whose they are.
-        self.retained(catalog, path.split('/').next().unwrap_or_default(), &mut purged)?;
+        self.purge_retained(catalog, path.split('/').next().unwrap_or_default(), &mut purged)?;
         Ok(purged)
     }
 
@@ -187,8 +187,8 @@ impl Purge {
         let mut purged = self.apply(catalog)?;
         let branch = catalog.branch(self.branch)?;
         let after = purged.branches.iter().find(|after| after.id == branch.id).map_or(branch, |after| &**after);
-        let mut prepared = about(catalog, log_record, after, EntryOp::Purge);
-        prepared.labels = about(catalog, log_record, branch, EntryOp::Purge).labels;
+        let mut prepared = prepare_on_branch(catalog, log_record, after, EntryOp::Purge);
+        prepared.labels = prepare_on_branch(catalog, log_record, branch, EntryOp::Purge).labels;
         let of_files = purged.versions.iter().filter(|(item, _)| item.starts_with("files/")).count() as u64;
         prepared.counts = Counts { put: 0, deleted: purged.versions.len() as u64 - of_files, files: of_files };
         let version = |(id, hash): (Arc<str>, Hash)| {
@@ -229,7 +229,7 @@ impl Purge {
     }
 
     /// Works out the earlier states that have something of it; those of a file that has one are all read.
-    fn retained(&mut self, catalog: &Catalog, root: &str, purged: &mut Purged) -> Result<(), Error> {
+    fn purge_retained(&mut self, catalog: &Catalog, root: &str, purged: &mut Purged) -> Result<(), Error> {
         let mut all: Vec<(Option<Hash>, Vec<KeyedState>)> = Vec::new();
         for file in catalog.retained.files.iter() {
             let states = match self.state_files.get(&file.name()) {
@@ -279,7 +279,7 @@ impl Purge {
         // what it is of.
         let key = (Arc::as_ptr(before), matches!(names, Names::All));
         if !self.states.contains_key(&key) {
-            let purged = self.purged(before, names)?;
+            let purged = self.purge_state(before, names)?;
             self.states.insert(key, purged);
         }
         let purged = self.states.get(&key).ok_or(BranchError::Moves)?;
@@ -287,7 +287,7 @@ impl Purge {
         Ok((!Arc::ptr_eq(&purged.before, &purged.after)).then(|| purged.after.clone()))
     }
 
-    fn purged(&mut self, before: &Arc<BranchVersion>, names: Names<'_>) -> Result<PurgedState, Error> {
+    fn purge_state(&mut self, before: &Arc<BranchVersion>, names: Names<'_>) -> Result<PurgedState, Error> {
         let (ids, chosen) = match names {
             Names::All => (&*self.ids, &self.files),
             Names::None | Names::Log(_) => (&[][..], &self.files_elsewhere),

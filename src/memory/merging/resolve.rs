@@ -9,7 +9,7 @@ use crate::memory::catalog::{BranchId, Catalog, CatalogChange, Resolution};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::object::{CodecError, Reader, Writer};
 
@@ -46,7 +46,7 @@ impl Command for ResolveConflict {
         context.catalog.parent(branch)?;
         let text = if self.resolution.side == Side::Child { "child" } else { "parent" };
         let detail = Detail { label: Some(self.id.clone()), text: Some(text.into()), ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
         Ok(prepared.step(CatalogChange::Resolve(branch.id, self.id.clone(), self.resolution.clone())))
     }
 }
@@ -77,7 +77,9 @@ impl Memory {
         let resolved = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
         // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open
         // without a word.
-        if item.decision.is_none() && self.followed(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty() {
+        if item.decision.is_none()
+            && self.applicable_decisions(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty()
+        {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = resolved;
@@ -111,7 +113,7 @@ impl Memory {
     /// done the conflict stays open. Fails with `Error::ReadOnly` where nothing can be written, and where the plan of
     /// one of the merges can't be made.
     pub(in crate::memory) fn resolve_written(&self, branch: BranchId) -> Result<(), Error> {
-        if self.read_only || !self.merging.acks.any_of(branch) {
+        if self.read_only || !self.merging.acks.has_any(branch) {
             return Ok(());
         }
         let catalog = {
@@ -122,7 +124,7 @@ impl Memory {
         };
         // After the commit above, which is what notes writes. They stay until they are resolved, for a failure in between
         // and for a second caller, whose merge needs them as well.
-        let written = self.merging.acks.written_in(branch);
+        let written = self.merging.acks.written_since_shown(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
@@ -136,7 +138,7 @@ impl Memory {
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });
-            let followed = self.followed(&catalog, (branch, merge), resolved.collect())?;
+            let followed = self.applicable_decisions(&catalog, (branch, merge), resolved.collect())?;
             // What changes between plan and lock does no harm: a resolution names its versions and counts for them
             // alone.
             let mut writer = self.writer()?;
@@ -155,7 +157,7 @@ impl Memory {
 
     /// Resolves what was written anywhere. A failure is logged, as there is nobody to tell.
     pub(in crate::memory) fn resolve_all_written(&self) {
-        for branch in self.merging.acks.written() {
+        for branch in self.merging.acks.written_branches() {
             if let Err(error) = self.resolve_written(branch) {
                 log::warn!("what was written to resolve conflicts of a branch resolves none: {error}");
             }
@@ -163,7 +165,7 @@ impl Memory {
     }
 
     /// Returns those decisions that a merge would follow: a directory that holds something stays, whoever wants it away.
-    fn followed(
+    fn applicable_decisions(
         &self,
         catalog: &Catalog,
         (branch, merge): (BranchId, MergeKind),
@@ -197,7 +199,7 @@ impl Memory {
         let share = self.admission.shares.enter(uid);
         let pause = || share.pause();
         let contents = self.merging.planner.contents(branch, merge);
-        let merge_budget = MergeBudget { merger: &contents.any(&pause), pause: &pause, ..MergeBudget::ALL };
+        let merge_budget = MergeBudget { merger: &contents.merger(&pause), pause: &pause, ..MergeBudget::ALL };
         let context = MergeContext { catalog, packs: &self.storage.trees, time: self.now() };
         Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
     }

@@ -134,12 +134,12 @@ impl Memory {
         options: MergeOptions,
         dry_run: bool,
     ) -> Result<MergeResult, Error> {
-        let target = self.revertible(branch, entry)?;
-        self.take_back(who, branch, &target, options, dry_run)
+        let target = self.find_revert_target(branch, entry)?;
+        self.revert_entries(who, branch, &target, options, dry_run)
     }
 
     /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_if` and `Memory::dry_run` do.
-    pub(super) fn take_back(
+    pub(super) fn revert_entries(
         &self,
         who: &Actor,
         branch: BranchId,
@@ -156,7 +156,7 @@ impl Memory {
     }
 
     /// Returns the entry that a revision names, with the state before it.
-    fn revertible(&self, branch: BranchId, revision: &Revision) -> Result<RevertTarget, Error> {
+    fn find_revert_target(&self, branch: BranchId, revision: &Revision) -> Result<RevertTarget, Error> {
         let search = StateSearch::new(self, branch)?;
         let not_revertible = || Error::from(MergeError::NotRevertible(revision.to_string()));
         let signed = match revision.point() {

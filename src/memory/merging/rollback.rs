@@ -11,7 +11,7 @@ use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, SourceState, 
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, MergeError};
 use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files, unit_paths};
@@ -111,7 +111,7 @@ impl Rollback {
             context.catalog.source(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
-                let (state, counts) = whole(branch, &wanted, context.time, limit)?;
+                let (state, counts) = restore_whole(branch, &wanted, context.time, limit)?;
                 (state, Some(wanted_base), counts, None)
             }
             // Only files at the patterns go back, in the state and in the base, and all else stays.
@@ -188,12 +188,12 @@ impl Rollback {
         same_source
             && is_in_place
             && self.time <= time
-            && branch.has_state_of(&self.branch)
+            && branch.has_same_state(&self.branch)
             && branch.base_seq == self.branch.base_seq
     }
 
     /// Returns whether the branch holds fewer bytes after it, so that a full disk does not refuse it.
-    pub fn shrinks(&self) -> bool {
+    pub fn is_shrinking(&self) -> bool {
         let bytes = |state: &BranchVersion| state.totals().raw + state.files().totals().allocated;
         bytes(&self.state) < bytes(&self.branch.state)
     }
@@ -204,7 +204,7 @@ impl Rollback {
         let branch = catalog.branch(self.branch.id)?;
         let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
         let detail = Detail { label: self.source.label().cloned(), text, ..Detail::default() };
-        let mut prepared = about(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
+        let mut prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let mut prepared = prepared.with_state(self.state.clone());
         if self.files.is_none()
@@ -220,7 +220,7 @@ impl Rollback {
 }
 
 /// Returns the state of a checkpoint as the branch has it then, and what differs from the present one.
-fn whole(
+fn restore_whole(
     branch: &BranchRef,
     wanted: &Arc<BranchVersion>,
     time: Time,
@@ -265,14 +265,14 @@ fn of_files(
     let mut text = text_of(patterns)?;
     // The text is parsed twice, as units are only known by what the patterns mean.
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
-    let meant = Rules::parse(&only(&text)).map_err(|_| bad())?;
+    let meant = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
     // A unit goes back as a whole or not at all, so a pattern that meets one of its files takes all of them.
     for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
         for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, limit)? {
-            add_pattern(&mut text, &escaped(&path));
+            add_pattern(&mut text, &escape_pattern(&path));
         }
     }
-    let rules = Rules::parse(&only(&text)).map_err(|_| bad())?;
+    let rules = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
     let how = FileMerge::fast_forward(&rules, context.packs, limit, context.time);
     // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
@@ -306,12 +306,12 @@ fn add_pattern(text: &mut String, pattern: &str) {
 }
 
 /// Returns rules by which nothing merges but what the lines name: the last rule, for all else, is `never`.
-fn only(lines: &str) -> String {
+fn rules_for_paths(lines: &str) -> String {
     format!("{lines}** never")
 }
 
 /// Returns the pattern that names a path: `?` is written for what a pattern can't hold.
-fn escaped(path: &[u8]) -> String {
+fn escape_pattern(path: &[u8]) -> String {
     let mut pattern = String::new();
     for chunk in path.utf8_chunks() {
         for character in chunk.valid().chars() {

@@ -38,7 +38,7 @@ impl Memory {
         let targets = UndoSearch::new(self, who, branch)?.find(verb, count)?;
         let mut all: Option<MergeResult> = None;
         for target in targets {
-            let result = self.take_back(who, branch, &target, MergeOptions::default(), dry_run)?;
+            let result = self.revert_entries(who, branch, &target, MergeOptions::default(), dry_run)?;
             all = Some(match all {
                 Some(before) => before.followed_by(result),
                 None => result,

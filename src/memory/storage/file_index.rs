@@ -137,7 +137,7 @@ impl FileIndex {
     }
 
     /// Returns all files that must stay: those of the present segments, and those that the manifest names.
-    pub fn live(&self) -> HashSet<Hash> {
+    pub fn live_files(&self) -> HashSet<Hash> {
         let mut live: HashSet<Hash> = self.names().into_iter().collect();
         live.extend(self.derived_files().iter().map(|file| file.name()));
         // What the manifest names is needed by an opening after a crash, though nothing here uses it any more.
@@ -230,7 +230,7 @@ impl FileIndex {
 
     /// Returns how many bytes of memory the segments take that have no file yet.
     pub fn bytes_in_memory(&self) -> u64 {
-        in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
+        segments_in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
     }
 }
 
@@ -243,7 +243,7 @@ impl FileIndexState {
 }
 
 /// Returns the segments that have no file: a crash loses them, and their contents are indexed anew.
-pub(in crate::memory) fn in_memory(set: &SegmentSet) -> Vec<Arc<IndexSegment>> {
+pub(in crate::memory) fn segments_in_memory(set: &SegmentSet) -> Vec<Arc<IndexSegment>> {
     set.segments.iter().filter(|segment| segment.name().is_none()).cloned().collect()
 }
 

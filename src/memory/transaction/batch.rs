@@ -98,7 +98,7 @@ impl IngestBatch {
         }
         let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", error);
         if self.spill_file.is_none() {
-            self.spill_file = Some(nameless(&*self.disk).map_err(failed)?);
+            self.spill_file = Some(create_unnamed(&*self.disk).map_err(failed)?);
         }
         if let Some(file) = &self.spill_file {
             file.write_all_at(out.as_slice(), self.spilled.file_bytes).map_err(failed)?;
@@ -111,7 +111,7 @@ impl IngestBatch {
 }
 
 /// Makes a file that no name leads to, so that nothing has to remove it.
-fn nameless(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
+fn create_unnamed(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let name = format!("{SPILL_PREFIX}{}", LAST.fetch_add(1, Ordering::Relaxed));
     let file = disk.create(&name)?;

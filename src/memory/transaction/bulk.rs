@@ -10,7 +10,7 @@ use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::command::prepared::{PreparedCommand, fix, prepare_on_branch};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Error, RecordError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -144,7 +144,7 @@ impl Bulk {
     /// time.
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         self.is_in_place(catalog, time)
-            && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_state_of(&self.branch))
+            && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_same_state(&self.branch))
     }
 
     /// Returns whether what it was worked out from is still in the same files, and its deletes are not later than an
@@ -175,7 +175,7 @@ impl Bulk {
         let branch = catalog.branch(self.branch.id)?;
         // Another branch may have fixed the dimension since the plan was made.
         check_dimension(catalog, branch, &self.segment)?;
-        let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
+        let mut prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Commit);
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         prepared = prepared.with_detail(Detail::from_items(self.first_ids()?));
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());

@@ -319,7 +319,7 @@ impl Memory {
         if patch.may_leave_nothing() {
             let state = self.catalog().branch(branch)?.state.clone();
             let before = state.find(id)?.map(|row| row.version()).transpose()?;
-            patch.applied(before.as_ref().map(|version| &version.content))?;
+            patch.apply_to(before.as_ref().map(|version| &version.content))?;
         }
         Ok(())
     }

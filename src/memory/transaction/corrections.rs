@@ -78,7 +78,7 @@ impl ResolvedEdits {
     }
 
     /// Returns what a record is as far as the edits have come; what is not in memory is read and counted.
-    fn present(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
+    fn current_version(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
         if let EditOutcome::AsBefore = record.after {
             // From here on the outcome holds only while the version that was read is the present one.
@@ -102,8 +102,8 @@ impl ResolvedEdits {
         let version = match self.resolve_unread(id, patch)? {
             Some(version) => version,
             None => {
-                let before = self.present(id, blocks)?;
-                let content = patch.applied(before.as_ref().map(|before| &before.content));
+                let before = self.current_version(id, blocks)?;
+                let content = patch.apply_to(before.as_ref().map(|before| &before.content));
                 let content = content.map_err(|error| if line > 0 { error.at_line(line) } else { error })?;
                 let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
                 // Without a vector there is nothing that could be older than the text.
@@ -124,7 +124,7 @@ impl ResolvedEdits {
         if !patch.is_whole() || !matches!(record.after, EditOutcome::AsBefore) {
             return Ok(None);
         }
-        let Ok(content) = patch.applied(None) else { return Ok(None) };
+        let Ok(content) = patch.apply_to(None) else { return Ok(None) };
         let vector_stale = match (&record.before, patch.vector_stale) {
             _ if content.vector.is_none() => false,
             (_, Some(stale)) => stale,
@@ -142,7 +142,7 @@ impl ResolvedEdits {
     }
 
     fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
-        let Some(version) = self.present(from, blocks)? else {
+        let Some(version) = self.current_version(from, blocks)? else {
             return Err(RecordError::Missing(from.to_string()).into());
         };
         if from != to {

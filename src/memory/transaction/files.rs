@@ -57,15 +57,15 @@ impl Pending {
     /// Returns how many paths differ between the files before and after, and the first of them; one that was changed, and
     /// changed again after the count was worked out, may count twice.
     pub(super) fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
-        let Some(done) = &self.counted else { return counted(&self.before, after) };
-        let (count, more) = counted(&done.after, after);
+        let Some(done) = &self.counted else { return count_changed_paths(&self.before, after) };
+        let (count, more) = count_changed_paths(&done.after, after);
         let is_new = |path: &Arc<str>| !done.first.contains(path);
         (done.count + count, done.first.iter().cloned().chain(more.into_iter().filter(is_new)).collect())
     }
 }
 
 /// Returns how many paths differ between two trees, and the first of them.
-fn counted(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
+fn count_changed_paths(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
     let changes = before.changes(after);
     let path = |change: &PathChange| format!("files/{}", String::from_utf8_lossy(&change.path)).into();
     (changes.len() as u64, changes.iter().take(ITEMS_MAX).map(path).collect())
@@ -122,7 +122,7 @@ struct RulesChecked {
 impl RulesChecked {
     /// Returns whether a branch has the same files and rules, so that the check still holds.
     fn is_current(&self, branch: &Branch) -> bool {
-        self.tree.is_clone_of(branch.state.files()) && self.settings.binds_like(&branch.settings)
+        self.tree.is_clone_of(branch.state.files()) && self.settings.has_same_rules(&branch.settings)
     }
 }
 
@@ -347,7 +347,7 @@ impl Memory {
         };
         // Computed here, without the lock: the state caches its head, and later states reuse its hashes.
         state.head();
-        let (count, first) = counted(before, state.files());
+        let (count, first) = count_changed_paths(before, state.files());
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
             // Another commit may have come in between; what was counted is then about operations that have their entry
             // already.
@@ -370,7 +370,7 @@ impl Memory {
     }
 
     /// Like [`Memory::commit_all_pending`], for who seals and so holds a lock: listeners are told by another thread.
-    fn commit_late(&self) -> Result<(), Error> {
+    fn commit_all_for_seal(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
             drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
@@ -388,8 +388,8 @@ impl Memory {
     /// [`Memory::commit_all_pending`] does.
     pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
         // The bulk is committed first and with the lock let go of in between, so that others wait for the rest alone.
-        self.commit_late()?;
-        // Little has come since `commit_late`, so this is quick under the lock.
+        self.commit_all_for_seal()?;
+        // Little has come since `commit_all_for_seal`, so this is quick under the lock.
         let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
         let mut writer = self.writer_for(&self.environment.owner, &branches)?;
         let late: Vec<BranchId> = writer.pending.keys().copied().collect();

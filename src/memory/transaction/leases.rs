@@ -14,7 +14,7 @@ use crate::memory::admission::disk_room::cost_of;
 use crate::memory::catalog::{BranchId, Catalog, CatalogChange, LeaseState};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{Reader, Time, Writer};
 use crate::sync::{Mutex, allow_waiting};
@@ -37,7 +37,7 @@ pub struct Lease {
 
 impl Leases {
     /// Returns since when the lease of a branch is held: since its first holder took it. None where nobody holds it.
-    pub fn since(&self, branch: BranchId) -> Option<Time> {
+    pub fn held_since(&self, branch: BranchId) -> Option<Time> {
         self.0.lock().get(&branch).map(|held| held.since)
     }
 
@@ -78,7 +78,7 @@ impl Command for LoseLease {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.0)?;
         let lost = CatalogChange::Lease(branch.id, LeaseState::Lost(log_record.time));
-        Ok(about(context.catalog, log_record, branch, EntryOp::LeaseLost).step(lost))
+        Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::LeaseLost).step(lost))
     }
 
     fn frees_room(&self) -> bool {
@@ -125,7 +125,7 @@ impl Memory {
 
     /// Returns since when the lease of a branch is held, without the writer lock; none where nobody holds it.
     pub fn lease_since(&self, branch: BranchId) -> Option<Time> {
-        self.leases.since(branch)
+        self.leases.held_since(branch)
     }
 
     /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet. Fails as
@@ -134,7 +134,7 @@ impl Memory {
         let is_lost = || {
             let catalog = self.catalog();
             let held = catalog.branches.get(&branch).filter(|branch| branch.lease == LeaseState::Held);
-            held.filter(|_| self.leases.since(branch).is_none()).map(|branch| branch.uid)
+            held.filter(|_| self.leases.held_since(branch).is_none()).map(|branch| branch.uid)
         };
         let Some(owner) = is_lost() else { return Ok(()) };
         let owner = Actor { uid: owner, gid: 0, name: self.catalog().user(owner) };

@@ -70,7 +70,7 @@ impl Memory {
                 None => plan(&catalog, time, PLANNED_UNDER_LOCK_MAX),
             };
             match planned {
-                Ok(planned) if !planned.shrinks() && room.is_none() => {
+                Ok(planned) if !planned.is_shrinking() && room.is_none() => {
                     // Room is found with no lock held; under it what was worked out is checked again.
                     drop(writer);
                     room = Some(self.take_room(cost_of(0, 0))?);

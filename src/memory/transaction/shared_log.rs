@@ -17,7 +17,7 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::{EVENT_KEY, SharedLogEntryInput, write_entry_line};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about, fix, labels};
+use crate::memory::command::prepared::{PreparedCommand, fix, labels, prepare_on_branch};
 use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
 use crate::memory::command::record_input::check_vector;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
@@ -257,8 +257,8 @@ pub(super) fn prepare_append(
             &made
         }
     };
-    let labels = about(catalog, log_record, via, EntryOp::Append).labels;
-    let mut prepared = PreparedCommand { labels, ..about(catalog, log_record, log, EntryOp::Append) };
+    let labels = prepare_on_branch(catalog, log_record, via, EntryOp::Append).labels;
+    let mut prepared = PreparedCommand { labels, ..prepare_on_branch(catalog, log_record, log, EntryOp::Append) };
     let settings = catalog.shared_settings(owner)?;
     let (mut dim, metric) = (settings.dim(), settings.metric());
     let mut state = (*log.state).clone();

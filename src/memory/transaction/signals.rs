@@ -64,7 +64,7 @@ struct SignalContext<'a> {
 
 impl SignalContext<'_> {
     /// Returns a signal that has not ended; one that has may not be removed yet.
-    fn live(&self, key: &str) -> Option<&Arc<Signal>> {
+    fn find_live(&self, key: &str) -> Option<&Arc<Signal>> {
         self.owner.signals.get(key).filter(|signal| self.memory.is_live(signal, self.time))
     }
 
@@ -74,10 +74,10 @@ impl SignalContext<'_> {
     }
 
     /// Returns the signal that was made at a time, where it has not ended.
-    fn opened(&self, key: &str, created: Time) -> Result<&Signal, SignalError> {
+    fn find_opened(&self, key: &str, created: Time) -> Result<&Signal, SignalError> {
         // The time of its making tells a signal from a later one of the same key, which is not what the handle was
         // opened on.
-        let signal = self.live(key).filter(|signal| signal.created == created);
+        let signal = self.find_live(key).filter(|signal| signal.created == created);
         Ok(&**signal.ok_or_else(|| SignalError::Ended(key.to_owned()))?)
     }
 
@@ -106,7 +106,7 @@ impl SignalContext<'_> {
         match text {
             "" => Ok(SignalLifetime::Unlimited),
             LEASE => {
-                let since = self.memory.leases.since(self.via.id);
+                let since = self.memory.leases.held_since(self.via.id);
                 let since = since.ok_or_else(|| SignalError::NoLease(self.via.path.to_string()))?;
                 Ok(SignalLifetime::Lease(since))
             }
@@ -134,7 +134,7 @@ impl SignalContext<'_> {
 
     fn claim(&self, key: &Arc<str>, mode: u32) -> Result<Signal, SignalError> {
         check_signal_key(key)?;
-        if self.live(key).is_some() {
+        if self.find_live(key).is_some() {
             return Err(SignalError::Exists(key.to_string()));
         }
         Ok(Signal {
@@ -189,7 +189,7 @@ impl Memory {
         }
         self.change_signals(who, via, key.len() + value.len(), |context| {
             context.check(key)?;
-            let signal = context.written(context.opened(key, created)?)?;
+            let signal = context.written(context.find_opened(key, created)?)?;
             Ok(vec![set(key, Signal { value: value.into(), ..signal }, SignalEvent::Written)])
         })
     }
@@ -204,7 +204,7 @@ impl Memory {
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
             context.check(key)?;
-            let signal = Signal { mode: mode & MODE_BITS, ..context.opened(key, created)?.clone() };
+            let signal = Signal { mode: mode & MODE_BITS, ..context.find_opened(key, created)?.clone() };
             Ok(vec![set(key, signal, SignalEvent::None)])
         })
     }
@@ -220,7 +220,7 @@ impl Memory {
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
             context.check(key)?;
-            let signal = context.written(context.opened(key, created)?)?;
+            let signal = context.written(context.find_opened(key, created)?)?;
             let signal = Signal { lifetime: context.lifetime(lifetime)?, ..signal };
             Ok(vec![set(key, signal, SignalEvent::None)])
         })
@@ -253,7 +253,7 @@ impl Memory {
     pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
             context.check(key)?;
-            context.live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
+            context.find_live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
             Ok(vec![remove(key, "removed")])
         })
     }
@@ -262,7 +262,7 @@ impl Memory {
     /// Kind `NotFound` where there is none, `Denied` for anybody else.
     pub(in crate::memory) fn purge_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
-            let signal = context.live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
+            let signal = context.find_live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
             // Another signal may have got the key since the caller looked.
             if !signal.can_be_purged_by(context.who.uid, context.owner.uid) {
                 let path = context.owner.path.to_string();
@@ -286,8 +286,8 @@ impl Memory {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
             context.check(from)?;
             context.check(to)?;
-            let signal = context.live(from).ok_or_else(|| SignalError::Missing(from.to_string()))?;
-            if context.live(to).is_some() && !replace {
+            let signal = context.find_live(from).ok_or_else(|| SignalError::Missing(from.to_string()))?;
+            if context.find_live(to).is_some() && !replace {
                 return Err(SignalError::Exists(to.to_string()));
             }
             let renamed = Signal { created: context.time, ..context.written(signal)? };
@@ -333,7 +333,7 @@ impl Memory {
     /// Tells whether a signal has not ended at `now`; one with a lease lives as long as that very lease is held.
     pub(in crate::memory) fn is_live(&self, signal: &Signal, now: Time) -> bool {
         match signal.lifetime {
-            SignalLifetime::Lease(since) => self.leases.since(signal.publisher.branch) == Some(since),
+            SignalLifetime::Lease(since) => self.leases.held_since(signal.publisher.branch) == Some(since),
             _ => signal.end().is_none_or(|end| now < end),
         }
     }

@@ -41,7 +41,7 @@ struct ChangeCounts(HashMap<[*const BranchVersion; 2], u64>);
 
 impl ChangeCounts {
     /// Returns how many records and paths differ. The catalog of the caller keeps both states where they are.
-    fn between(&mut self, old: &Arc<BranchVersion>, new: &Arc<BranchVersion>) -> Result<u64, Error> {
+    fn count_changes(&mut self, old: &Arc<BranchVersion>, new: &Arc<BranchVersion>) -> Result<u64, Error> {
         if Arc::ptr_eq(old, new) {
             return Ok(0);
         }
@@ -109,7 +109,7 @@ fn line(
     modified: String,
     lines: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let ahead = counts.between(&branch.base, &branch.state)?;
+    let ahead = counts.count_changes(&branch.base, &branch.state)?;
     let agent = catalog.setting(branch, Setting::Agent)?;
     let line = BranchLine {
         name: &branch.path,
@@ -119,7 +119,7 @@ fn line(
         modified,
         own_edits: ahead,
         ahead,
-        behind: counts.between(&branch.base, &catalog.parent(branch)?.state)?,
+        behind: counts.count_changes(&branch.base, &catalog.parent(branch)?.state)?,
         lease,
         proposed: branch.proposal.is_some(),
     };

@@ -282,7 +282,7 @@ impl Memory {
     fn show_earlier(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let catalog = self.catalog().clone();
         let mut look =
-            |state: &BranchVersion, before: &BranchVersion| self.shown_in(state, before, hash, viewer.bytes_max);
+            |state: &BranchVersion, before: &BranchVersion| self.find_object(state, before, hash, viewer.bytes_max);
         if let Some(found) = catalog.retained.find_in(branch, &mut look)? {
             return Ok(Some(found));
         }
@@ -317,7 +317,7 @@ impl Memory {
     }
 
     /// Finds what has that hash in a state, among what another one has not.
-    fn shown_in(
+    fn find_object(
         &self,
         state: &BranchVersion,
         before: &BranchVersion,
@@ -396,7 +396,7 @@ impl Memory {
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
         let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
-        let frozen = branch.frozen().map(|frozen| frozen.state.clone());
+        let frozen = branch.frozen_states().map(|frozen| frozen.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
         Ok(present.chain(frozen).chain(parent.map(|parent| parent.state.clone())).collect())
     }

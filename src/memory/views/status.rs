@@ -150,7 +150,7 @@ pub(in crate::memory) fn render(
         index: memory.index_of(catalog, view, resolved)?,
         embedder: memory.embedding_of(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
-        reserve: memory.admission.room.reserve.filled(),
+        reserve: memory.admission.room.reserve.fill_state(),
         lease: LeaseStatus::for_branch(memory, branch.id),
         // Known to the mount alone, which fills them in: `with_live`.
         temporaries: 0,

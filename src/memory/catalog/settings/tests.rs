@@ -8,13 +8,13 @@ fn a_fork_inherits_just_what_the_contract_says() {
     for (setting, value) in
         [(Setting::Strategy, "manual"), (Setting::Agent, "ann"), (Setting::Keep, "1d"), (Setting::Ttl, "1h")]
     {
-        settings = settings.with(setting, value);
+        settings = settings.with_setting(setting, value);
     }
     let fork = settings.for_fork();
     assert_eq!(fork.strategy(), Strategy::Manual);
     assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
     assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
-    assert_eq!(&**settings.with(Setting::ChildTtl, "7d").for_fork().get(Setting::Ttl), "7d");
+    assert_eq!(&**settings.with_setting(Setting::ChildTtl, "7d").for_fork().get(Setting::Ttl), "7d");
     let page = include_str!("../../../../docs/SEMANTICS.md");
     let (_, section) = page.split_once("\n## Settings\n").unwrap();
     for setting in Setting::ALL {
@@ -22,7 +22,7 @@ fn a_fork_inherits_just_what_the_contract_says() {
         let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
         let mut cells = rows.map(|row| (row.split(" | ").next().unwrap(), row.rsplit(" | ").next().unwrap()));
         let (_, a_fork) = cells.find(|(names, _)| names.contains(&name)).unwrap();
-        let is_taken_over = &**Settings::default().with(setting, "1h").for_fork().get(setting) == "1h";
+        let is_taken_over = &**Settings::default().with_setting(setting, "1h").for_fork().get(setting) == "1h";
         assert_eq!(is_taken_over, a_fork == "inherits", "{name}");
     }
 }
@@ -47,14 +47,15 @@ fn each_setting_has_the_default_of_the_page() {
 
 #[test]
 fn rules_restrict_writes_where_they_were_written_and_not_where_they_were_inherited() {
-    let own = Settings::default().with(Setting::Rules, "a text append");
+    let own = Settings::default().with_setting(Setting::Rules, "a text append");
     let fork = own.for_fork();
-    let written = fork.for_fork().with(Setting::Rules, "a text append");
-    for (settings, binds) in [(&own, true), (&fork, false), (&fork.with(Setting::Keep, "1d"), false), (&written, true)]
+    let written = fork.for_fork().with_setting(Setting::Rules, "a text append");
+    for (settings, binds) in
+        [(&own, true), (&fork, false), (&fork.with_setting(Setting::Keep, "1d"), false), (&written, true)]
     {
         let read = Settings::read(&mut Reader::new(&stored(settings))).unwrap();
         assert_eq!((settings.binding_rules().is_some(), read.binding_rules().is_some()), (binds, binds));
-        assert_eq!(settings.binds_like(&own), binds);
+        assert_eq!(settings.has_same_rules(&own), binds);
         assert_eq!((settings.has_inherited_rules(), read.has_inherited_rules()), (!binds, !binds));
     }
     assert!(Settings::default().binding_rules().is_none());
@@ -68,13 +69,14 @@ fn stored(settings: &Settings) -> Vec<u8> {
 
 #[test]
 fn a_stored_value_that_can_not_be_is_damage_and_no_default() {
-    let settings = Settings::default().with(Setting::Strategy, "manual").with(Setting::Quota, "branches=7");
+    let settings =
+        Settings::default().with_setting(Setting::Strategy, "manual").with_setting(Setting::Quota, "branches=7");
     let read = Settings::read(&mut Reader::new(&stored(&settings))).unwrap();
     assert_eq!(stored(&read), stored(&settings));
     for (setting, value) in
         [(Setting::Rules, "** best"), (Setting::Strategy, "best"), (Setting::Keep, "x"), (Setting::Language, "xx")]
     {
-        let bytes = stored(&settings.with(setting, value));
+        let bytes = stored(&settings.with_setting(setting, value));
         let error = Settings::read(&mut Reader::new(&bytes)).err().unwrap();
         assert_eq!(error, CodecError::Setting(setting.name()));
     }

@@ -153,7 +153,7 @@ impl Memory {
 fn asked_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>> {
     let (mut seen, mut states) = (HashSet::new(), Vec::new());
     for branch in catalog.branches.values().filter(|branch| roots.contains(&branch.root)) {
-        let frozen = branch.frozen().map(|frozen| &frozen.state);
+        let frozen = branch.frozen_states().map(|frozen| &frozen.state);
         for state in [&branch.state].into_iter().chain(frozen) {
             if seen.insert(Arc::as_ptr(state)) {
                 states.push(state.clone());

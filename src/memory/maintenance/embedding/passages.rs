@@ -9,7 +9,7 @@ use super::worker::UNWRITTEN_MIN;
 use crate::file_index::{FileReader, IndexSegment, PermittedFiles, VisiblePart};
 use crate::memory::admission::disk_room::DiskReservation;
 use crate::memory::catalog::View;
-use crate::memory::storage::file_index::in_memory;
+use crate::memory::storage::file_index::segments_in_memory;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::record::DerivedVector;
@@ -179,7 +179,7 @@ impl Memory {
     /// Lets go of vectors in memory that a segment's files have, and that no segment in memory needs.
     fn forget_passages(&self, slot: &EmbedderSlot, segment: &IndexSegment) -> Result<(), Error> {
         let mut needed = HashSet::new();
-        for segment in in_memory(&self.storage.file_index.set()) {
+        for segment in segments_in_memory(&self.storage.file_index.set()) {
             // A segment that is not written yet finds its vectors in memory alone.
             needed.extend(segment.vector_keys()?);
         }

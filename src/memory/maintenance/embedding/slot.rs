@@ -119,7 +119,7 @@ impl EmbedderSlot {
     }
 
     /// Notes what it is. Whether it still is what entries say has to be compared again.
-    pub(super) fn reached(&self, identity: EmbedderIdentity) {
+    pub(super) fn mark_reached(&self, identity: EmbedderIdentity) {
         self.change(|state| {
             (state.identity, state.embed_error) = (Some(Arc::new(identity)), None);
             state.agrees.clear();
@@ -127,7 +127,7 @@ impl EmbedderSlot {
     }
 
     /// Notes that it does not answer; once it does, it is asked what it is.
-    pub(in crate::memory) fn lost(&self, error: EmbedError) {
+    pub(in crate::memory) fn mark_unreachable(&self, error: EmbedError) {
         self.change(|state| {
             (state.identity, state.embed_error) = (None, Some(error));
             state.has_work = true;
@@ -147,7 +147,7 @@ impl EmbedderSlot {
             return Ok(vector);
         }
         let error = EmbedError::Unreachable(format!("its vectors have {} numbers now, and had {dim}", vector.len()));
-        self.lost(error.clone());
+        self.mark_unreachable(error.clone());
         Err(error)
     }
 

@@ -74,7 +74,7 @@ pub(super) fn start(memory: &Arc<Memory>, slot: Arc<EmbedderSlot>) {
     };
     if let Err(error) = std::thread::Builder::new().name("embedder".to_owned()).spawn(life) {
         log::warn!("texts are not embedded, queries go by words: {error}");
-        slot.lost(EmbedError::Unreachable(error.to_string()));
+        slot.mark_unreachable(EmbedError::Unreachable(error.to_string()));
         slot.stop();
     }
 }
@@ -84,7 +84,7 @@ impl EmbeddingWorker {
         match interruption {
             Interruption::Embedder(error) => {
                 log::warn!("{error}; {}", error.hint());
-                self.slot.lost(error);
+                self.slot.mark_unreachable(error);
                 if let Some(memory) = self.memory.upgrade() {
                     memory.maintenance.embedding.step();
                 }
@@ -102,7 +102,7 @@ impl EmbeddingWorker {
         if self.slot.identity().is_err() {
             let identity =
                 EmbedderIdentity::probe(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
-            self.slot.reached(identity);
+            self.slot.mark_reached(identity);
         }
         loop {
             self.slot.begin_look();
@@ -112,7 +112,7 @@ impl EmbeddingWorker {
             // The embedder may take minutes, and the store could not be closed meanwhile.
             drop(memory);
             for goal in &goals {
-                self.reach(goal)?;
+                self.embed_set(goal)?;
             }
             if self.slot.is_stopping() || !self.slot.is_woken() {
                 break;
@@ -122,7 +122,7 @@ impl EmbeddingWorker {
     }
 
     /// Embeds all texts for one set. New texts of other sets come in between at its end.
-    fn reach(&mut self, goal: &EmbeddingGoal) -> Result<(), Interruption> {
+    fn embed_set(&mut self, goal: &EmbeddingGoal) -> Result<(), Interruption> {
         loop {
             let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping()) else { return Ok(()) };
             match memory.next_embedding(&self.slot, goal)? {

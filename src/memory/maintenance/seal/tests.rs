@@ -32,7 +32,7 @@ fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
 #[test]
 fn long_writes_are_sealed_once_they_pause_or_when_they_are_too_many() {
     let mut quiescence = WriteQuiescence::default();
-    let mut is_now = |written: u64| quiescence.is_now(written);
+    let mut is_now = |written: u64| quiescence.is_due(written);
     assert!(!is_now(SEAL_BYTES - 1) && !is_now(SEAL_BYTES - 1), "too few");
     assert!(!is_now(SEAL_BYTES) && !is_now(SEAL_BYTES * 2), "more came");
     assert!(is_now(SEAL_BYTES * 2) && is_now(SEAL_BYTES * 2), "no more came");
@@ -86,7 +86,7 @@ fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
 #[test]
 fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on() {
     let who = Actor { uid: 0, gid: 0, name: "root".into() };
-    assert_eq!(tidy_after(Environment::real(who.clone()).idle_interval), Duration::from_secs(15));
+    assert_eq!(idle_gc_delay(Environment::real(who.clone()).idle_interval), Duration::from_secs(15));
     let idle_interval = Duration::from_secs(3600);
     let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
@@ -96,12 +96,12 @@ fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on()
         memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     };
     let length = || memory.journal().unwrap().length();
-    let begun = memory.tidy(None).unwrap();
+    let begun = memory.collect_when_idle(None).unwrap();
     put("x".repeat(60 << 10));
     assert!((60 << 10..64 << 10).contains(&length()), "{}", length());
-    assert_eq!(memory.tidy(begun).unwrap(), begun, "nothing is sealed");
+    assert_eq!(memory.collect_when_idle(begun).unwrap(), begun, "nothing is sealed");
     put("x".repeat(4 << 10));
-    let sealed = memory.tidy(begun).unwrap();
+    let sealed = memory.collect_when_idle(begun).unwrap();
     assert!(sealed > begun && length() < 64 << 10, "it is sealed, and a new file begun");
 }
 

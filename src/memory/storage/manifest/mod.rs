@@ -140,7 +140,7 @@ impl Root {
             parts.push(ManifestPart { name: input.hash()?, bytes: input.number()? });
         }
         let mut catalog = Catalog { start, ..Catalog::default() };
-        catalog.numbers.go_on_after(last_number);
+        catalog.numbers.resume_after(last_number);
         let mut manifest = Manifest { journal, seq, tip, time, archives, file_index: Vec::new(), catalog, sidecars };
         while !input.is_empty() {
             match input.byte()? {
@@ -248,7 +248,7 @@ pub(in crate::memory) fn read(
             let mut stored = read?;
             let (last_number, start) = (manifest.catalog.numbers.last(), manifest.catalog.start);
             manifest.catalog = Catalog { start, ..stored.catalog().clone() };
-            manifest.catalog.numbers.go_on_after(last_number);
+            manifest.catalog.numbers.resume_after(last_number);
             // After the states are read, as a graph is attached to a segment that is open by then.
             manifest.sidecars.iter().try_for_each(|name| segments.attach(name))?;
             stored.note_sidecars(manifest.sidecars.clone());

@@ -240,7 +240,7 @@ impl Stored {
             return Ok(Vec::new());
         }
         let mut retained = Writer::new();
-        self.retained(&mut retained, &before.retained, &catalog.retained, trees)?;
+        self.write_retained(&mut retained, &before.retained, &catalog.retained, trees)?;
         // The tables precede what refers to them, and are complete only now: writing branches and states adds
         // to them.
         let mut out = Writer::new();
@@ -256,7 +256,7 @@ impl Stored {
     }
 
     /// Appends the files of earlier states, where they are not the same, and what has changed of the branches that have ended.
-    fn retained(
+    fn write_retained(
         &mut self,
         out: &mut Writer,
         old: &RetainedStates,

@@ -7,7 +7,7 @@ use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, AgentError, Error, Memory};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
@@ -42,7 +42,7 @@ impl Command for SetAgentName {
         let root = context.catalog.branch(self.root)?;
         let op = if self.bars { EntryOp::BarAgent } else { EntryOp::FreeAgent };
         let detail = Detail { label: Some(self.name.clone()), ..Detail::default() };
-        let prepared = about(context.catalog, log_record, root, op).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, root, op).with_detail(detail);
         let holder = self.bars.then_some(AgentHolder::Barred);
         Ok(prepared.step(CatalogChange::Agent(root.id, self.name.clone(), holder)))
     }

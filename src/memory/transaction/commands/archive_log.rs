@@ -11,7 +11,7 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::write_entry_line;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about, labels};
+use crate::memory::command::prepared::{PreparedCommand, labels, prepare_on_branch};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{Hash, Writer};
@@ -58,11 +58,11 @@ impl UnarchivedEntries {
     /// Collects them from all of the log behind `archived`: a time that grows with their number.
     fn new(log: &Branch, archived: u64) -> Result<UnarchivedEntries, Error> {
         let part = UnarchivedEntries { last_number: archived, state: BranchVersion::default() };
-        part.caught_up(log)
+        part.catch_up(log)
     }
 
     /// Adds those that have come since, which are few enough for the lock.
-    fn caught_up(mut self, log: &Branch) -> Result<UnarchivedEntries, Error> {
+    fn catch_up(mut self, log: &Branch) -> Result<UnarchivedEntries, Error> {
         for row in log.state.rows(Some(&log_entry_id(self.last_number)))? {
             let row = row?;
             let Some(number) = log_entry_number(&row.id()?) else { break };
@@ -98,7 +98,7 @@ impl Memory {
                 continue;
             }
             let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
-            let live = live.caught_up(log)?;
+            let live = live.catch_up(log)?;
             let time = self.next_time(&mut writer)?;
             let command = Box::new(ArchiveLog { owner: branch, totals });
             let log_record = LogRecord { time, planned: time, uid: who.uid, command };
@@ -176,7 +176,7 @@ fn prepare(
     let detail = Detail { label: Some(totals.archived.to_string().into()), ..Detail::default() };
     let prepared = PreparedCommand {
         labels: labels(catalog, owner, log_record.uid),
-        ..about(catalog, log_record, log, EntryOp::ArchiveLog).with_detail(detail)
+        ..prepare_on_branch(catalog, log_record, log, EntryOp::ArchiveLog).with_detail(detail)
     };
     let live = CatalogChange::Base(log.id, Arc::new(live.state));
     Ok(prepared.step(live).step(CatalogChange::Log(log.id, totals)))

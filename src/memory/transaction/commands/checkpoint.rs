@@ -9,7 +9,7 @@ use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, check_label};
 use crate::memory::command::log_entry::SharedLogEntryInput;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::command::record_change::SharedLogAppend;
 use crate::memory::transaction::shared_log::{plan_append, prepare_append};
 use crate::memory::{Actor, BranchError, Error, Memory};
@@ -68,7 +68,7 @@ impl Command for TakeCheckpoint {
         let text_detail = (!text.is_empty()).then(|| text.clone());
         let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
         let checkpoint = Checkpoint::from_branch(branch, text, log_record.time);
-        let prepared = about(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
+        let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
         let prepared = prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
         let Some(growth) = &self.log else { return Ok(prepared) };
         // Its steps join those of the checkpoint, so that a crash leaves both the checkpoint and its line or neither.
@@ -94,7 +94,8 @@ impl Command for DeleteCheckpoint {
         let branch = context.catalog.branch(self.branch)?;
         branch.checkpoint(&self.label)?;
         let detail = Detail { label: Some(self.label.clone()), ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
+        let prepared =
+            prepare_on_branch(context.catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
         Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, self.label.clone())))
     }
 

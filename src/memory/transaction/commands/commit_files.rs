@@ -6,7 +6,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::transaction::transact::LogTail;
 use crate::memory::{Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
@@ -41,7 +41,7 @@ impl Command for CommitFiles {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.branch)?;
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Files);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Files);
         let mut prepared = prepared.with_detail(Detail::from_items(self.paths.iter().cloned()));
         prepared.counts.files = self.count;
         Ok(prepared)

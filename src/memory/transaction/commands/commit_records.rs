@@ -9,7 +9,7 @@ use crate::memory::Error;
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about, fix};
+use crate::memory::command::prepared::{PreparedCommand, fix, prepare_on_branch};
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::command::record_input::check_vector;
 use crate::object::{CodecError, Reader, Time, Writer};
@@ -49,7 +49,7 @@ impl Command for CommitRecords {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let catalog = context.catalog;
         let branch = catalog.branch(self.branch)?;
-        let mut prepared = about(catalog, log_record, branch, EntryOp::Commit);
+        let mut prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Commit);
         let settings = catalog.shared_settings(branch)?;
         let (mut dim, metric) = (settings.dim(), settings.metric());
         let mut state = (*branch.state).clone();
@@ -60,7 +60,7 @@ impl Command for CommitRecords {
                 RecordChange::Put { id, content, vector_stale, from } => {
                     check_record_id(id)?;
                     // Looked up before the put below replaces the row that knows it.
-                    let created = created(&state, log_record.time, from.as_deref().unwrap_or(id))?;
+                    let created = created_time(&state, log_record.time, from.as_deref().unwrap_or(id))?;
                     let provenance =
                         Provenance { vector_stale: *vector_stale, ..provenance(log_record, &prepared, created) };
                     let version = Version::new(id.clone(), content.clone(), provenance);
@@ -87,7 +87,7 @@ impl Command for CommitRecords {
 }
 
 /// When the record was first written: a replacement keeps it.
-fn created(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
+fn created_time(state: &BranchVersion, now: Time, id: &str) -> Result<Time, Error> {
     Ok(match state.find(id)? {
         Some(old) => old.provenance()?.created,
         None => now,

@@ -4,7 +4,7 @@ use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::merging::merge_plan;
 use crate::memory::transaction::shared_log;
 use crate::memory::{Actor, BranchError, Error, Memory};
@@ -35,7 +35,7 @@ impl Command for DiscardBranch {
         // A child without its parent would have no base to merge into, and no path.
         merge_plan::without_children(branch)?;
         shared_log::check_archived(catalog, branch)?;
-        Ok(about(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
+        Ok(prepare_on_branch(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
     }
 
     fn frees_room(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::memory::catalog::settings::{Setting, check};
 use crate::memory::catalog::{BranchId, CatalogChange, EmbedderRecord};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Error, SettingError};
 use crate::object::Writer;
 
@@ -42,7 +42,7 @@ impl Command for RecordEmbedder {
         let record = EmbedderRecord::parse_head(&self.value).ok_or_else(derived)?;
         let text = format!("{} {}", record.dim, record.identity).into();
         let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);
         Ok(prepared.step(CatalogChange::Set(branch.root, Setting::Embedder, self.value.clone())))
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::catalog::settings::{Setting, check};
 use crate::memory::catalog::{Branch, BranchId, CatalogChange, Revision, StateSource, with_owner, without_orphans};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::merging::find_state::FoundState;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
@@ -93,12 +93,12 @@ impl Command for ForkBranch {
             (branch.base, branch.settings, branch.mode) = (from.base, ended.settings.clone(), ended.mode);
         }
         if let Some(ttl) = &self.ttl {
-            branch.settings = branch.settings.with(Setting::Ttl, &check(Setting::Ttl, ttl)?);
+            branch.settings = branch.settings.with_setting(Setting::Ttl, &check(Setting::Ttl, ttl)?);
         }
         let text = (owner != log_record.uid).then(|| owner.to_string().into());
         let label = self.from.as_ref().and_then(StateSource::label).cloned();
         let detail = Detail { label, text, ..Detail::default() };
-        let prepared = about(catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
+        let prepared = prepare_on_branch(catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
         Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
     }
 

@@ -14,7 +14,7 @@ use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::imported::ImportedState;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, AgentError, BranchError, Error, Memory, SharedLogError};
 use crate::object::Writer;
 
@@ -53,7 +53,7 @@ impl Command for ImportBranch {
         let branch = context.catalog.branch(self.branch)?;
         let (label, text) = self.state.label();
         let detail = Detail { label: Some(label.into()), text, ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Import).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Import).with_detail(detail);
         let step = match &self.state {
             ImportedState::Settings(settings) => CatalogChange::Settings(branch.id, settings.clone()),
             ImportedState::Agent(name, holder) => CatalogChange::Agent(branch.id, name.clone(), *holder),
@@ -98,13 +98,14 @@ impl Memory {
         let checked = checked.collect::<Result<Vec<_>, Error>>()?;
         let settings = || {
             let before = self.catalog().branch(branch)?.settings.clone();
-            let after =
-                checked.iter().fold(before.clone(), |settings, (setting, value)| settings.with(*setting, value));
+            let after = checked
+                .iter()
+                .fold(before.clone(), |settings, (setting, value)| settings.with_setting(*setting, value));
             Ok::<_, Error>((before, if inherits_rules { after.with_inherited_rules() } else { after }))
         };
         let (before, after) = settings()?;
         let is_same = |setting: Setting| before.get(setting) == after.get(setting);
-        if Setting::ALL.into_iter().all(is_same) && before.binds_like(&after) {
+        if Setting::ALL.into_iter().all(is_same) && before.has_same_rules(&after) {
             return Ok(());
         }
         // Worked out again under the lock, since settings that are not imported may have changed.

@@ -5,7 +5,7 @@ use crate::memory::Error;
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::object::Writer;
 
 /// Earlier states were dropped before their `keep` was over, since the disk was full or their trees took too much memory. Each
@@ -30,7 +30,7 @@ impl Command for AnnounceKeptDropped {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.0)?;
-        Ok(about(context.catalog, log_record, branch, EntryOp::KeptDropped))
+        Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::KeptDropped))
     }
 
     fn frees_room(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_u32};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
@@ -47,7 +47,7 @@ impl Command for ChangeMode {
         let branch = context.catalog.branch(self.branch)?;
         let (label, text) = (Some("mode".into()), Some(format!("{:04o}", self.bits).into()));
         let detail = Detail { label, text, ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Config).with_detail(detail);
         Ok(prepared.step(CatalogChange::Mode(branch.id, self.bits)))
     }
 }
@@ -65,7 +65,7 @@ impl Command for ChangeOwner {
         let (catalog, uid) = (context.catalog, self.uid);
         let branch = catalog.branch(self.branch)?;
         let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
-        let prepared = about(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
+        let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
         let prepared = prepared.step(CatalogChange::Owner(branch.id, uid));
         // The name of its agent goes with its settings.
         let agent = branch.settings.get(Setting::Agent);

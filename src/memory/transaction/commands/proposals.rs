@@ -6,7 +6,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, Review};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError, ProposalError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
@@ -70,7 +70,7 @@ impl Command for Propose {
         let branch = context.catalog.branch(self.branch)?;
         let frozen = Checkpoint::from_branch(branch, &self.text, log_record.time);
         let detail = Detail { text: nonempty_text(&self.text), ..Detail::default() };
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
         Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
     }
 }
@@ -86,7 +86,7 @@ impl Command for Withdraw {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.0)?;
-        let prepared = about(context.catalog, log_record, branch, EntryOp::Withdraw);
+        let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Withdraw);
         Ok(prepared.step(CatalogChange::Proposal(branch.id, None)))
     }
 
@@ -117,7 +117,7 @@ impl Command for ReviewProposal {
         let op = if review.approves { EntryOp::Approve } else { EntryOp::Reject };
         let (label, text, plan) = (Some(child.name.clone()), nonempty_text(&review.text), Some(review.plan));
         let detail = Detail { label, text, plan, ..Detail::default() };
-        let prepared = about(context.catalog, log_record, parent, op).with_detail(detail);
+        let prepared = prepare_on_branch(context.catalog, log_record, parent, op).with_detail(detail);
         // Approvals run out by this time, so it is that of the entry and not one that a caller could give.
         let review = Review { time: log_record.time, ..review.clone() };
         Ok(prepared.step(CatalogChange::Review(child.id, log_record.uid, review)))
@@ -153,14 +153,14 @@ impl Memory {
     /// anybody but an approver, `Busy` where the plan is another one by now.
     pub fn review(&self, who: &Actor, parent: BranchId, request: ReviewRequest<'_>) -> Result<Hash, Error> {
         check_text(request.text)?;
-        let child = self.reviewed(who, parent, request.name)?;
+        let child = self.find_proposal(who, parent, request.name)?;
         let planned = self.plan_of_proposal(child)?;
         if planned.hash != request.plan {
             return Err(MergeError::PlanChanged { wanted: request.plan, found: planned.hash }.into());
         }
         let command = || {
             // Asked again under the lock: another branch may have taken the name while the plan was made.
-            if self.reviewed(who, parent, request.name)? != child {
+            if self.find_proposal(who, parent, request.name)? != child {
                 return Err(ProposalError::Missing(request.name.to_owned()).into());
             }
             let (approves, plan, text) = (request.approves, request.plan, request.text.into());
@@ -172,7 +172,7 @@ impl Memory {
     }
 
     /// Returns the branch of that name whose proposal somebody may say something of.
-    fn reviewed(&self, who: &Actor, parent: BranchId, name: &str) -> Result<BranchId, Error> {
+    fn find_proposal(&self, who: &Actor, parent: BranchId, name: &str) -> Result<BranchId, Error> {
         let catalog = self.catalog().clone();
         let parent = catalog.branch(parent)?;
         let child = parent.children.get(name).and_then(|child| catalog.branches.get(child));

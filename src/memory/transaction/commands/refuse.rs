@@ -6,7 +6,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
@@ -35,7 +35,7 @@ impl Command for NoteRefusal {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.branch)?;
         let detail = Detail { text: Some(self.reason.clone()), ..Detail::default() };
-        Ok(about(context.catalog, log_record, branch, EntryOp::Refuse).with_detail(detail))
+        Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::Refuse).with_detail(detail))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
@@ -44,7 +44,7 @@ impl Command for RenameBranch {
             return Err(BranchError::Exists(format!("{}/{name}", parent.path)).into());
         }
         let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
-        let prepared = about(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
+        let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
         Ok(prepared.step(CatalogChange::Rename(branch.id, name.clone())))
     }
 }

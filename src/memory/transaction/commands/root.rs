@@ -8,7 +8,7 @@ use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
@@ -44,7 +44,7 @@ impl Command for MakeRoot {
         let (id, name) = (BranchId(context.seq), self.name.clone());
         let mut branch = Branch::new(id, name, None, Arc::default(), log_record.uid, log_record.time);
         branch.settings = self.settings.clone();
-        let prepared = about(context.catalog, log_record, &branch, EntryOp::Root);
+        let prepared = prepare_on_branch(context.catalog, log_record, &branch, EntryOp::Root);
         Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
     }
 

@@ -10,7 +10,7 @@ use crate::memory::catalog::settings::{Setting, check, parse_duration};
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, about};
+use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::transaction::shared_log;
 use crate::memory::{Actor, Error, Memory, SettingError};
 use crate::object::{CodecError, Reader, Writer};
@@ -68,7 +68,7 @@ impl Command for ChangeSetting {
             return Err(SettingError::Fixed(setting.name()).into());
         }
         let detail = Detail { label: Some(setting.name().into()), text: Some(value.clone()), ..Detail::default() };
-        let prepared = about(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
+        let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Config).with_detail(detail);
         let is_new_agent = setting == Setting::Agent
             && !value.is_empty()
             && !catalog.branch(branch.root)?.agents.contains_key(&*value);
