@@ -93,7 +93,7 @@ impl ProgressLine {
     }
 
     /// Says how many are done, and of how many.
-    pub fn reach(&self, done: u64, all: u64) {
+    pub fn update(&self, done: u64, all: u64) {
         self.line.draw(|elapsed| self.quantity.render(done, all, elapsed));
     }
 
@@ -101,7 +101,7 @@ impl ProgressLine {
     pub fn advance(&self, bytes: u64) {
         self.done.set(self.done.get() + bytes);
         if let Quantity::Bytes(all) = self.quantity {
-            self.reach(self.done.get(), all);
+            self.update(self.done.get(), all);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Argument, Arguments, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
-const BEFORE: Argument = Argument::word("BEFORE_ID", "The first entry that stays").accepting(
+const BEFORE: Argument = Argument::word("BEFORE_ID", "The first entry that stays").with_check(
     |word| word.parse::<u64>().is_ok(),
     "is no entry's id",
     "write the id of the first entry that is to stay, as in archive-log 1000",

@@ -90,22 +90,22 @@ impl Argument {
     }
 
     /// Says that it is the name of a branch or a checkpoint, so that anything else is refused as [`Error::Name`].
-    pub const fn naming(self) -> Argument {
+    pub const fn names_branch(self) -> Argument {
         Argument { is_name: true, ..self }
     }
 
     /// Says that it names a state of the branch, so that what is no revision is refused as [`Error::Name`].
-    pub const fn naming_a_state(self) -> Argument {
+    pub const fn names_state(self) -> Argument {
         Argument { is_revision: true, ..self }
     }
 
     /// Says that the command lacks it, for what a command line says in another way.
-    pub const fn in_ctl_alone(self) -> Argument {
+    pub const fn ctl_only(self) -> Argument {
         Argument { in_command: false, ..self }
     }
 
     /// Says which values are accepted; what another one is, as in `is no side`, and what to write instead.
-    pub const fn accepting(self, accepts: fn(&str) -> bool, is: &'static str, hint: &'static str) -> Argument {
+    pub const fn with_check(self, accepts: fn(&str) -> bool, is: &'static str, hint: &'static str) -> Argument {
         Argument { accepts, otherwise: (is, hint), ..self }
     }
 

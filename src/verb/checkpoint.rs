@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Argument, Arguments, CliForm, CliHelp, Report, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
-const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").naming();
+const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").names_branch();
 const TEXT: Argument = Argument::text("TEXT", "Words about it for the shared log");
 
 pub(super) const CHECKPOINT: VerbSpec = VerbSpec {

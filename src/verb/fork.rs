@@ -7,13 +7,13 @@ use super::{
 };
 use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
 
-const NAME: Argument = Argument::word("NAME", "The new branch's name").naming();
+const NAME: Argument = Argument::word("NAME", "The new branch's name").names_branch();
 const FROM: Argument = Argument::option(
     "from",
     "LABEL|ENTRY|TIME",
     "Starts from this state of the branch: a checkpoint, an entry or a time",
 )
-.naming_a_state();
+.names_state();
 /// Introduces the name of a branch that has ended.
 pub(super) const FROM_DISCARDED: &str = "from-discarded";
 const DISCARDED: Argument = Argument::option(
@@ -22,14 +22,14 @@ const DISCARDED: Argument = Argument::option(
     "Brings back a branch that was discarded or merged, with its own edits: its name, or the entry that ended it",
 );
 const OWNER: Argument = Argument::option("owner", "UID", "Has it belong to this user from the beginning; root may")
-    .accepting(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
+    .with_check(|uid| uid.parse::<u32>().is_ok_and(|uid| uid != u32::MAX), "is no uid", "write the number of a user");
 
 const TTL: Argument = Argument::option(
     "ttl",
     "AGE",
     "Discards it when nothing was written and no lease held for so long",
 )
-.accepting(|age| check_setting(Setting::Ttl, age).is_ok(), "is no duration", "write a duration such as 1h or 7d");
+.with_check(|age| check_setting(Setting::Ttl, age).is_ok(), "is no duration", "write a duration such as 1h or 7d");
 
 pub(super) const FORK: VerbSpec = VerbSpec {
     arguments: &[NAME, FROM, DISCARDED, OWNER, TTL],

@@ -6,12 +6,9 @@ use super::spec::DRY_RUN;
 use super::{Argument, Arguments, CliForm, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::{Error, parse_duration};
 
-const OLDER_THAN: Argument = Argument::option(
-    "--older-than",
-    "AGE",
-    "Lets only those branches go that were not written for so long",
-)
-.accepting(|age| parse_age(age).is_some(), "is no time", "write a time such as 90m, 24h or 7d");
+const OLDER_THAN: Argument =
+    Argument::option("--older-than", "AGE", "Lets only those branches go that were not written for so long")
+        .with_check(|age| parse_age(age).is_some(), "is no time", "write a time such as 90m, 24h or 7d");
 
 /// The command is in `cli/commands/gc.rs`: it takes a store or a mount, and no branch.
 pub(super) const GC: VerbSpec = VerbSpec {

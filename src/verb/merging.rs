@@ -14,7 +14,7 @@ pub(super) const IF_PLAN: Argument = Argument::option(
     "HASH",
     "Does it only if its plan is still this one, the `plan` that a dry run printed; else it fails, and nothing changes",
 )
-.accepting(
+.with_check(
     |text| text.parse::<Hash>().is_ok(),
     "is no hash of a plan",
     "write the 64 hex digits that a dry run gives as its plan",
@@ -39,7 +39,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN, NOTE],
+    arguments: &[DRY_RUN.ctl_only(), IF_PLAN, NOTE],
     // The branch has the parent's content afterwards.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
@@ -54,7 +54,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PULL: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.in_ctl_alone(), IF_PLAN],
+    arguments: &[DRY_RUN.ctl_only(), IF_PLAN],
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,

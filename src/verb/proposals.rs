@@ -8,8 +8,8 @@ use super::{
 use crate::memory::{Error, Hash, ReviewRequest};
 
 const TEXT: Argument = Argument::text("TEXT", "What is to be said about it");
-const NAME: Argument = Argument::word("NAME", "The branch that proposes, as proposals/ has it").naming();
-const PLAN: Argument = Argument::word("HASH", "The plan that is meant, as proposals/NAME/plan has it").accepting(
+const NAME: Argument = Argument::word("NAME", "The branch that proposes, as proposals/ has it").names_branch();
+const PLAN: Argument = Argument::word("HASH", "The plan that is meant, as proposals/NAME/plan has it").with_check(
     |text| text.parse::<Hash>().is_ok(),
     "is no hash of a plan",
     "write the 64 hex digits that proposals/NAME/plan has as its plan",

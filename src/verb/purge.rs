@@ -10,7 +10,7 @@ const ITEMS: Argument = Argument::words(
     "ID|files/PATH|shared/log/NUMBER|shared/signals/KEY",
     "Ids of records, paths of files or directories, numbers of entries of the shared log, and keys of signals",
 )
-.accepting(
+.with_check(
     |item| !item.is_empty(),
     "is no id and no path",
     "write the id of a record, files/PATH, shared/log/NUMBER or shared/signals/KEY",

@@ -7,8 +7,8 @@ use crate::memory::{Error, Side};
 
 /// A phrase and no word, since an id or path may have blanks in it.
 const ID: Argument = Argument::phrase("ID", "The record or the path in conflict");
-const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").accepting(
-    |side| side_of(side).is_some(),
+const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").with_check(
+    |side| parse_side(side).is_some(),
     "is no side",
     "write child or parent",
 );
@@ -26,12 +26,12 @@ pub(super) const RESOLVE: VerbSpec = VerbSpec {
 
 fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let (id, word) = (arguments.required(&ID), arguments.required(&SIDE));
-    let side = side_of(word).expect("the argument accepts sides alone");
+    let side = parse_side(word).expect("the argument accepts sides alone");
     context.memory.resolve_conflict(context.actor, context.branch, id, side)?;
     Ok(VerbAnswer::Line(json!({"status": "resolved", "id": id, "decision": word}).to_string()))
 }
 
-fn side_of(word: &str) -> Option<Side> {
+fn parse_side(word: &str) -> Option<Side> {
     match word {
         "child" => Some(Side::Child),
         "parent" => Some(Side::Parent),

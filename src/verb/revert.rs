@@ -11,8 +11,8 @@ use crate::memory::{Error, RevertVerb, Revision};
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Own, parent: ParentRight::Nothing });
 
 const TARGET: &str = "The branch: its directory under a mount, or STORE:NAME-PATH";
-const ENTRY: Argument = Argument::word("ENTRY", "The entry, by its number or hash, as log has them").naming_a_state();
-const COUNT: Argument = Argument::maybe_word("N", "How many, the newest first; one where nothing is said").accepting(
+const ENTRY: Argument = Argument::word("ENTRY", "The entry, by its number or hash, as log has them").names_state();
+const COUNT: Argument = Argument::maybe_word("N", "How many, the newest first; one where nothing is said").with_check(
     |text| text.parse::<usize>().is_ok_and(|count| (1..=COUNT_MAX).contains(&count)),
     "is no number of entries",
     "write a number from 1 to 1000, or nothing for one",

@@ -4,7 +4,7 @@ use super::{Argument, Arguments, CliForm, CliHelp, Report, VerbAnswer, VerbConte
 use crate::memory::{Error, Revision};
 
 const STATE: Argument =
-    Argument::word("LABEL|ENTRY|TIME", "The checkpoint, the entry, or the time, such as -2h").naming_a_state();
+    Argument::word("LABEL|ENTRY|TIME", "The checkpoint, the entry, or the time, such as -2h").names_state();
 const PATTERNS: Argument =
     Argument::list("files/PATTERN", "Only these files, such as files/notes/**; records and all other files stay");
 

@@ -9,7 +9,7 @@ const HASH: Argument = Argument::word(
     "HASH",
     "The hash, 64 hex digits as in `conflicts`, `lineage` and `engramfs log --json`, or the number of an entry",
 )
-.accepting(
+.with_check(
     |text| ShowTarget::parse(text).is_some(),
     "is neither a hash nor the number of an entry",
     "write 64 lower-case hex digits, or the number of an entry, as in `engramfs log --json`",

@@ -30,7 +30,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if args.discarded {
         return discarded(&target, out);
     }
-    let text = target.with(Access::Read, |branch| branch.branches())?;
+    let text = target.with_branch(Access::Read, |branch| branch.branches())?;
     if out.is_json() {
         if !text.is_empty() {
             out.text(&text)?;
@@ -45,7 +45,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 /// Lists the children that ended, the latest first.
 fn discarded(target: &Target, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse("discarded").expect("it is a verb");
-    let answer = target.with(Access::Read, |branch| branch.run(&verb))?;
+    let answer = target.with_branch(Access::Read, |branch| branch.run(&verb))?;
     let answer: Value = serde_json::from_str(&answer.to_line()).unwrap_or_default();
     for line in answer["discarded"].as_array().into_iter().flatten() {
         if out.is_json() {

@@ -36,7 +36,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let text = match &args.old {
-        None => target.with(Access::Read, |branch| branch.document(Document::Diff))?,
+        None => target.with_branch(Access::Read, |branch| branch.document(Document::Diff))?,
         Some(old) => {
             let mut arguments = Arguments::default();
             for (argument, text) in [(&OLD, Some(old)), (&NEW, args.new.as_ref())] {
@@ -46,7 +46,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
             }
             let verb =
                 Verb::new(&DIFF, arguments).map_err(|error| CommandError::usage(error.to_string(), error.hint()))?;
-            target.with(Access::Read, |branch| branch.run(&verb))?.to_line()
+            target.with_branch(Access::Read, |branch| branch.run(&verb))?.to_line()
         }
     };
     let edits: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -70,7 +70,7 @@ fn state(target: &Target, text: &str) -> Result<String, CommandError> {
         let hint = "name a branch of the same store, by the same mount where TARGET is one";
         return Err(CommandError::usage(format!("{text} is no branch beside {target}"), hint));
     }
-    let status = other.with(Access::Read, |branch| branch.document(Document::Status))?;
+    let status = other.with_branch(Access::Read, |branch| branch.document(Document::Status))?;
     let status: Value = serde_json::from_str(&status).unwrap_or_default();
     Ok(format!("/{}", status["path"].as_str().unwrap_or_default()))
 }

@@ -48,7 +48,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         read_questions(&args.questions, file)?
     };
     let k = args.k as usize;
-    let evaluations = target.with(Access::Read, |branch| {
+    let evaluations = target.with_branch(Access::Read, |branch| {
         warn_of_unknown(branch, &args.target, &questions)?;
         evaluate(&mut *branch.open_session()?, &questions, k)
     })?;

@@ -99,7 +99,7 @@ fn promote_best(
     pool: &SupervisorPool,
 ) -> Vec<CommandError> {
     let mut refusals = Vec::new();
-    for number in Ranking::new(explored).good() {
+    for number in Ranking::new(explored).eligible() {
         if pool.is_interrupted() {
             break;
         }

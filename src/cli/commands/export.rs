@@ -57,10 +57,10 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         }
         (Format::JsonLines, None) => None,
         (_, Some(path)) => Some(path.clone()),
-        (_, None) => Some(beside(&args.file)),
+        (_, None) => Some(id_list_path(&args.file)),
     };
     // All files of one export come from one state, though the branch may change meanwhile.
-    let (records, written) = target.with(Access::Read, |branch| match &ids {
+    let (records, written) = target.with_branch(Access::Read, |branch| match &ids {
         None => {
             let StateExports { readers, records } = branch.exports(&[Export::Records])?;
             write_all(readers, &[(&args.file, format)])?;
@@ -92,7 +92,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 
 /// Dumps a branch. Whoever can read the store's own folder can do that, beside a server too.
 fn run_all(target: &Target, folder: &Path, out: &mut Output) -> Result<Exit, CommandError> {
-    let (store, name_path) = target.in_store()?;
+    let (store, name_path) = target.store_and_path()?;
     let memory = open_store(&store, OpenMode::ReadOnly)?;
     let report = export_all(&memory, memory.resolve(&name_path)?, folder)?;
     if !out.is_json() {
@@ -130,7 +130,7 @@ fn count_lines(path: &Path) -> Result<u64, CommandError> {
 }
 
 /// Returns the path of the list of ids that is written beside FILE: FILE.ids.
-fn beside(file: &Path) -> PathBuf {
+fn id_list_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".ids");
     name.into()
@@ -185,6 +185,6 @@ mod tests {
         let path = dir.path().join("a.jsonl");
         write_file(&mut &b"{}\n"[..], &path, Format::JsonLines).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"{}\n");
-        assert_eq!(beside(&path).extension().unwrap(), "ids");
+        assert_eq!(id_list_path(&path).extension().unwrap(), "ids");
     }
 }

@@ -53,7 +53,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(VERDICT_DETAIL_BYTES_MAX / 4).collect();
     let line = format!("{word} {name} {plan} {said}: {}", describe_exit(status));
     let verb = Verb::parse(&line).ok_or_else(|| unreadable(&directory))?;
-    target_above(&directory)?.with(Access::Write, |parent| parent.run(&verb))?;
+    target_above(&directory)?.with_branch(Access::Write, |parent| parent.run(&verb))?;
     let answer = json!({
         "proposal": name, "plan": plan, "approved": status.success(), "exit": status.code(), "signal": status.signal(),
     });

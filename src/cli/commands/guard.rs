@@ -132,7 +132,7 @@ pub(super) fn describe_exit(status: ExitStatus) -> String {
 
 /// Takes the checkpoint, under a label that no other has.
 fn begin(target: &Target) -> Result<String, CommandError> {
-    target.with(Access::Write, |branch| {
+    target.with_branch(Access::Write, |branch| {
         let mut tries = 0;
         loop {
             let label = format!("{GUARD_PREFIX}{}", unique::tag(8));
@@ -150,7 +150,7 @@ fn end(target: &Target, label: &str, outcome: StepOutcome) -> Result<(), Command
         let message = format!("{label} is no label of a guard");
         return Err(CommandError::usage(message, "give the label that `engramfs guard --begin` printed"));
     }
-    target.with(Access::Write, |branch| {
+    target.with_branch(Access::Write, |branch| {
         if outcome == StepOutcome::Failed {
             ask(branch, &format!("rollback {label}"))?;
         }

@@ -70,7 +70,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let access = if args.create { Access::Create } else { Access::Write };
     let progress = ProgressLine::for_bytes(rows.total_bytes, out.is_json());
     let mut import = Import { args, progress, rows: 0, put_and_deleted: [0; 2], last_receipt: Value::Null };
-    target.with(access, |branch| import.run(branch, rows))?;
+    target.with_branch(access, |branch| import.run(branch, rows))?;
     let Import { progress, rows, put_and_deleted: [put, deleted], last_receipt, .. } = import;
     // What follows is not written into the line.
     drop(progress);

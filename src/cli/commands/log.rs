@@ -31,7 +31,7 @@ pub struct Args {
 /// branch that the user may read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
-    target.with(Access::Read, |branch| match (args.graph, out.is_json()) {
+    target.with_branch(Access::Read, |branch| match (args.graph, out.is_json()) {
         (true, true) => branch.lineage_below()?.iter().try_for_each(|line| out.line(line)),
         (true, false) => {
             let status: Value = serde_json::from_str(&branch.document(Document::Status)?).unwrap_or_default();
@@ -39,13 +39,13 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
             let entries: Vec<Value> = lines.iter().map(|line| entry_of(line)).collect();
             print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)
         }
-        (false, true) => branch.lineage()?.oldest_first(|line| match args.shows(branch, &entry_of(line))? {
+        (false, true) => branch.lineage()?.oldest_first(|line| match args.matches(branch, &entry_of(line))? {
             true => out.line(line),
             false => Ok(()),
         }),
         (false, false) => branch.lineage()?.newest_first(|line| {
             let entry = entry_of(line);
-            if args.shows(branch, &entry)? {
+            if args.matches(branch, &entry)? {
                 out.line(log_line::render(&entry, out.is_coloured()))?;
             }
             Ok(true)
@@ -55,7 +55,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 impl Args {
-    fn shows(&self, branch: &dyn BranchAccess, entry: &Value) -> Result<bool, CommandError> {
+    fn matches(&self, branch: &dyn BranchAccess, entry: &Value) -> Result<bool, CommandError> {
         let seq = entry.get("seq").and_then(Value::as_u64).unwrap_or_default();
         Ok(!self.kept || branch.keeps(seq)?)
     }

@@ -78,7 +78,7 @@ impl Args {
 /// not a branch that the user may read, and as the query does.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
-    target.with(Access::Read, |branch| {
+    target.with_branch(Access::Read, |branch| {
         let mut session = branch.open_session()?;
         match args.query.as_slice() {
             [dash] if dash == "-" => args.ask_all(&mut *session, out),

@@ -60,14 +60,14 @@ impl Site {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
         let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))?;
-        for warning in memory.warnings().iter().cloned().chain(self.doubts()) {
+        for warning in memory.warnings().iter().cloned().chain(self.warnings()) {
             remark(format_args!("engramfs: warning: {warning}"));
         }
         Ok(memory)
     }
 
     /// Returns what is not an error about where the store lies, and no good idea.
-    fn doubts(&self) -> impl Iterator<Item = String> {
+    fn warnings(&self) -> impl Iterator<Item = String> {
         let store = self.store.display();
         let outer = store_of(&self.store).ok().flatten().map(|outer| {
             let outer = outer.display();
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_store_of_another_user_is_warned_of() {
         let dir = tempfile::tempdir().unwrap();
-        let doubts = |store: &Path| Site::new(store, Path::new("/proc")).unwrap().doubts().collect::<Vec<_>>();
+        let doubts = |store: &Path| Site::new(store, Path::new("/proc")).unwrap().warnings().collect::<Vec<_>>();
         assert_eq!(doubts(dir.path()), Vec::<String>::new());
         if actor::current().uid == 0 {
             std::os::unix::fs::chown(dir.path(), Some(1001), None).unwrap();

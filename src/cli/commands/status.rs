@@ -20,7 +20,7 @@ pub struct Args {
 /// Prints the figures of a branch. [`Exit::Missing`] where there is none.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
-    let status = target.with(Access::Read, |branch| branch.document(Document::Status))?;
+    let status = target.with_branch(Access::Read, |branch| branch.document(Document::Status))?;
     if out.is_json() {
         out.line(status.trim_end())?;
     } else {

@@ -100,7 +100,7 @@ pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError
     let VerbCommand { spec, target, arguments } = command;
     let target: Target = target.parse()?;
     let access = if spec.changes { Access::Write } else { Access::Read };
-    let answer = target.with(access, |branch| {
+    let answer = target.with_branch(access, |branch| {
         // What is wrong with an argument is wrong use, as what clap refuses.
         let verb =
             Verb::new(spec, arguments.clone()).map_err(|error| CommandError::usage(error.to_string(), error.hint()))?;

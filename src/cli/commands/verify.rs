@@ -32,7 +32,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| CommandError::file("read", path, &e));
     let key = args.public_key.as_ref().map(read).transpose()?;
     let bar = ProgressLine::for_items("entries", out.is_json());
-    let progress = |done: u64, all: u64| bar.reach(done, all);
+    let progress = |done: u64, all: u64| bar.update(done, all);
     let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip, progress: Some(&progress) };
     let summary = memory::verify(&args.store, &options);
     drop(bar);

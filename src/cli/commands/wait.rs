@@ -49,7 +49,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut watch = Watch::begin(args)?;
     loop {
-        let found = watch.found()?;
+        let found = watch.read_signals()?;
         if found.len() as u64 >= args.count {
             print(&found, out)?;
             return Ok(Exit::Done);
@@ -133,7 +133,7 @@ impl Watch<'_> {
     }
 
     /// Returns the signals that are there and count, with their values.
-    fn found(&self) -> Result<BTreeMap<String, Vec<u8>>, CommandError> {
+    fn read_signals(&self) -> Result<BTreeMap<String, Vec<u8>>, CommandError> {
         let mut found = BTreeMap::new();
         for key in self.candidates()? {
             let value = match fs::read(self.folder.join(&key)) {

@@ -169,10 +169,7 @@ impl DumpManifest {
 
 /// Lets `fill` fill a new folder beside `place`, which gets that name when all is there: what broke off is never taken for
 /// whole. Nothing that is there already is touched.
-fn whole_or_not_at_all<T>(
-    place: &Path,
-    fill: impl FnOnce(&Path) -> Result<T, CommandError>,
-) -> Result<T, CommandError> {
+fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, CommandError>) -> Result<T, CommandError> {
     let mut part = place.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);

@@ -11,7 +11,7 @@ use super::lines::{for_each_line, refused};
 use super::shared::SignalsRead;
 use super::{
     AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, RECORDS,
-    SIGNALS, damaged, files, shared, whole_or_not_at_all,
+    SIGNALS, create_atomically, damaged, files, shared,
 };
 use crate::cli::actor;
 use crate::cli::exit::Exit;
@@ -33,7 +33,7 @@ pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
     let manifest: DumpManifest =
         serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
     manifest.check()?;
-    let mut report = whole_or_not_at_all(store, |part| make(&manifest, folder, part))?;
+    let mut report = create_atomically(store, |part| make(&manifest, folder, part))?;
     report["store"] = json!(store);
     Ok(report)
 }
@@ -183,7 +183,7 @@ impl DumpReader<'_> {
             }
             Ok(())
         })?;
-        let gone = gone(&before, &named)?;
+        let gone = find_removed(&before, &named)?;
         Ok(self.memory.put_stamped(&self.who, branch, batch, &gone)?)
     }
 
@@ -344,7 +344,7 @@ fn check_head(what: String, found: String, wanted: &str) -> Result<(), CommandEr
 }
 
 /// Returns the records of a state that a folder does not name.
-fn gone(before: &Snapshot, named: &HashSet<Arc<str>>) -> Result<Vec<Arc<str>>, CommandError> {
+fn find_removed(before: &Snapshot, named: &HashSet<Arc<str>>) -> Result<Vec<Arc<str>>, CommandError> {
     let (mut gone, mut after): (Vec<Arc<str>>, Option<Arc<str>>) = (Vec::new(), None);
     loop {
         let ids = before.ids_after(after.as_deref(), 4096)?;

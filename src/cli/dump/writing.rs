@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedCheckpoint, DumpedClosedLog, DumpedLog,
-    DumpedProposal, FORMAT, LOG, MANIFEST, PROPOSAL, RECORDS, SIGNALS, VERSION, files, shared, whole_or_not_at_all,
+    DumpedProposal, FORMAT, LOG, MANIFEST, PROPOSAL, RECORDS, SIGNALS, VERSION, create_atomically, files, shared,
 };
 use crate::cli::failure::CommandError;
 use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// `folder` is used already or an earlier try left `folder.part`; fails also where it can't be written, and where what
 /// is in the store can't be read.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
-    let mut report = whole_or_not_at_all(folder, |part| write(memory, top, part))?;
+    let mut report = create_atomically(folder, |part| write(memory, top, part))?;
     report["folder"] = json!(folder);
     Ok(report)
 }

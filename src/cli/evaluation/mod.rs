@@ -52,7 +52,7 @@ pub fn evaluate(
             let Some(query) = question.query(mode, k) else { continue };
             let answer = session.ask(&query).map_err(|failure| question.failed(failure))?;
             let Some(hits) = hits_of(&answer, mode) else { continue };
-            let (score, missing) = judge(question, &hits, k);
+            let (score, missing) = score_question(question, &hits, k);
             asked += 1;
             sum.add(score);
             missed.extend(missing);
@@ -77,7 +77,7 @@ fn name_of(hit: &Value) -> Option<String> {
     hit["id"].as_str().or_else(|| hit["path"].as_str()).map(str::to_owned)
 }
 
-fn judge(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Option<MissedQuestion>) {
+fn score_question(question: &Question, hits: &[String], k: usize) -> (RetrievalScore, Option<MissedQuestion>) {
     let mut seen = BTreeSet::new();
     // Several passages of a file count once.
     let hits: Vec<&str> = hits.iter().map(String::as_str).filter(|hit| seen.insert(*hit)).take(k).collect();

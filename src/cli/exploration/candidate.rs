@@ -42,12 +42,12 @@ impl Exploration<'_> {
         let ended = self.ask(&mut supervisor, &name, explored.number, self.score);
         (explored.outcome, explored.detail) = match failure_of(ended.as_ref(), Outcome::NoScore) {
             Some(out) => out,
-            None => self.judge(explored, &ended.map(|ended| ended.output).unwrap_or_default()),
+            None => self.evaluate(explored, &ended.map(|ended| ended.output).unwrap_or_default()),
         };
         Ok(())
     }
 
-    fn judge(&self, explored: &mut CandidateResult, output: &str) -> (Outcome, String) {
+    fn evaluate(&self, explored: &mut CandidateResult, output: &str) -> (Outcome, String) {
         let Some(score) = score_in(output) else {
             return (Outcome::NoScore, "the last line of its output is no finite number".to_owned());
         };

@@ -62,7 +62,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Returns the places in `explored` of those that are good enough, the best first.
-    pub fn good(&self) -> Vec<usize> {
+    pub fn eligible(&self) -> Vec<usize> {
         let good = self.0.iter().filter(|(_, candidate)| candidate.outcome == Outcome::NotChosen);
         good.map(|(_, candidate)| candidate.number).collect()
     }
@@ -96,7 +96,7 @@ impl<'a> Ranking<'a> {
             if !candidate.detail.is_empty() {
                 line["detail"] = candidate.detail.as_str().into();
             }
-            if let Some(branch) = kept(exploration, candidate) {
+            if let Some(branch) = kept_branch(exploration, candidate) {
                 line["branch"] = branch.into();
             }
             line
@@ -150,13 +150,13 @@ impl<'a> Ranking<'a> {
 }
 
 /// Returns the branch of a candidate that stays.
-fn kept<'a>(exploration: &Exploration<'_>, candidate: &'a CandidateResult) -> Option<&'a str> {
+fn kept_branch<'a>(exploration: &Exploration<'_>, candidate: &'a CandidateResult) -> Option<&'a str> {
     let branch = candidate.branch.as_ref().filter(|_| exploration.keep && candidate.outcome != Outcome::Promoted);
     branch.map(|branch| &*branch.name)
 }
 
 fn describe(exploration: &Exploration<'_>, candidate: &CandidateResult) -> String {
-    match kept(exploration, candidate) {
+    match kept_branch(exploration, candidate) {
         Some(branch) if candidate.detail.is_empty() => format!("in branches/{branch}"),
         Some(branch) => format!("{}, in branches/{branch}", candidate.detail),
         None => candidate.detail.clone(),
@@ -181,7 +181,7 @@ mod tests {
             explored(4, Some(7.0), Outcome::NotChosen),
         ];
         let ranking = Ranking::new(&all);
-        assert_eq!(ranking.good(), [3, 2, 4]);
+        assert_eq!(ranking.eligible(), [3, 2, 4]);
         let ranks: Vec<_> = ranking.0.iter().map(|(rank, candidate)| (*rank, candidate.number)).collect();
         assert_eq!(ranks, [(Some(1), 3), (Some(2), 2), (Some(3), 4), (Some(4), 0), (None, 1)]);
     }

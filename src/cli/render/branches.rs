@@ -9,7 +9,7 @@ use crate::cli::output::{Paint, paint};
 pub fn render(lines: &[Value], now: Timestamp, coloured: bool) -> String {
     let path = |line: &Value| line["name"].as_str().unwrap_or_default().to_owned();
     let top = lines.iter().map(|line| path(line).matches('/').count()).min().unwrap_or(0);
-    let names: Vec<String> = lines.iter().map(|line| indented(&path(line), top)).collect();
+    let names: Vec<String> = lines.iter().map(|line| indent(&path(line), top)).collect();
     let wide = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let agents: Vec<&str> = lines.iter().map(|line| line["agent"].as_str().unwrap_or("-")).collect();
     let wide_agent = agents.iter().map(|agent| agent.chars().count()).max().unwrap_or(0);
@@ -22,7 +22,7 @@ pub fn render(lines: &[Value], now: Timestamp, coloured: bool) -> String {
     out
 }
 
-fn indented(path: &str, top: usize) -> String {
+fn indent(path: &str, top: usize) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     format!("{}{name}", "  ".repeat(path.matches('/').count().saturating_sub(top)))
 }

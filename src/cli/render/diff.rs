@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{counted, text};
+use super::{pluralize, text};
 use crate::cli::output::{Paint, paint};
 
 /// How often each change occurs.
@@ -34,7 +34,7 @@ impl DiffCounts {
     fn line(self, word: &str) -> String {
         let total = self.added + self.modified + self.deleted;
         let sum = format!("{} added, {} modified, {} deleted", self.added, self.modified, self.deleted);
-        format!("{}: {sum}\n", counted(total, word))
+        format!("{}: {sum}\n", pluralize(total, word))
     }
 }
 

@@ -22,7 +22,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next().unwrap_or_default();
     let hits: Vec<Value> = lines.collect();
-    let width = hits.iter().map(|hit| place(hit).chars().count()).max().unwrap_or(0);
+    let width = hits.iter().map(|hit| location(hit).chars().count()).max().unwrap_or(0);
     let mut remarks = Vec::new();
     if !text(&header, "reason").is_empty() {
         remarks.push(format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason")));
@@ -33,7 +33,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
     let line = |hit: &Value| {
         let rank = hit.get("rank").and_then(Value::as_u64).unwrap_or(0);
         let score = hit.get("score").and_then(Value::as_f64).unwrap_or(0.0);
-        let id = paint(coloured, Paint::Yellow, &format!("{:width$}", place(hit)));
+        let id = paint(coloured, Paint::Yellow, &format!("{:width$}", location(hit)));
         let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_CHARS_MAX));
         format!("{}\n", line.trim_end())
     };
@@ -41,7 +41,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
 }
 
 /// Returns a record's id, an entry's number, or where the passage of a file is, in the form that editors open.
-fn place(hit: &Value) -> String {
+fn location(hit: &Value) -> String {
     let number = |key: &str| hit.get(key).and_then(Value::as_u64);
     match (text(hit, "path"), number("line"), number("entry_id")) {
         (path, Some(line), _) => format!("{path}:{line}"),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{first_words, short, text};
+use super::{first_words, short_hash, text};
 use crate::cli::output::{Paint, paint};
 
 /// Characters of a checkpoint's text, a setting's value or a refusal's reason.
@@ -10,7 +10,7 @@ const NOTE_CHARS_MAX: usize = 60;
 
 /// Returns the line: short hash, time, what was done, to which branch, by whom, and how much changed.
 pub fn render(entry: &Value, coloured: bool) -> String {
-    let hash = paint(coloured, Paint::Yellow, short(text(entry, "entry")));
+    let hash = paint(coloured, Paint::Yellow, short_hash(text(entry, "entry")));
     let time = paint(coloured, Paint::Dim, &readable_time(text(entry, "time")));
     let fields = [subject(entry), text(entry, "agent").to_owned(), counts(entry), note(entry)];
     let rest: Vec<String> = fields.into_iter().filter(|field| !field.is_empty()).collect();
@@ -38,7 +38,7 @@ fn counts(entry: &Value) -> String {
     let shown =
         parts.iter().filter(|(_, count, _)| *count > 0).map(|(sign, count, word)| format!("{sign}{count}{word}"));
     let conflicts = entry.get("conflicts").and_then(Value::as_array).map_or(0, Vec::len) as u64;
-    let conflicts = (conflicts > 0).then(|| super::counted(conflicts, "conflict"));
+    let conflicts = (conflicts > 0).then(|| super::pluralize(conflicts, "conflict"));
     shown.chain(conflicts).collect::<Vec<_>>().join(" ")
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 const SHORT_HASH_DIGITS: usize = 10;
 
 /// Returns the first 10 digits; what is no longer than that as it is.
-pub fn short(hash: &str) -> &str {
+pub fn short_hash(hash: &str) -> &str {
     hash.get(..SHORT_HASH_DIGITS).unwrap_or(hash)
 }
 
@@ -26,7 +26,7 @@ fn text<'a>(object: &'a Value, key: &str) -> &'a str {
 }
 
 /// Returns `count` with its word, which gets an s where it is not one.
-fn counted(count: u64, word: &str) -> String {
+fn pluralize(count: u64, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -62,6 +62,6 @@ mod tests {
 
     #[test]
     fn one_thing_is_singular() {
-        assert_eq!((counted(1, "record"), counted(0, "record")), ("1 record".into(), "0 records".into()));
+        assert_eq!((pluralize(1, "record"), pluralize(0, "record")), ("1 record".into(), "0 records".into()));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{counted, short, text};
+use super::{pluralize, short_hash, text};
 
 /// Returns the result in a few lines: what it did, and how to take that back from `receiver`; then conflicts and what
 /// is in the way.
@@ -21,10 +21,10 @@ pub fn render(outcome: &Value, receiver: &str) -> String {
     }
     lines.push_str(&format!(": {} put, {} deleted", count("put"), count("deleted")));
     if count("files") > 0 {
-        lines.push_str(&format!(", {}", counted(count("files"), "file")));
+        lines.push_str(&format!(", {}", pluralize(count("files"), "file")));
     }
     if !conflicts.is_empty() {
-        let conflicts = counted(conflicts.len() as u64, "conflict");
+        let conflicts = pluralize(conflicts.len() as u64, "conflict");
         lines.push_str(&format!(", {conflicts} decided by {}", text(outcome, "strategy")));
     }
     if outcome.get("undo").is_some() {
@@ -67,9 +67,9 @@ pub fn conflict_line(conflict: &Value) -> String {
     let item = if text(conflict, "kind") == "file" { text(conflict, "path") } else { text(conflict, "id") };
     let version = |side: &str| match conflict.get(side) {
         // In `conflicts` a record's version may come with its text, as an object.
-        Some(Value::String(hash)) => short(hash).to_owned(),
+        Some(Value::String(hash)) => short_hash(hash).to_owned(),
         Some(Value::Object(version)) => {
-            version.get("hash").and_then(Value::as_str).map_or_else(|| "changed".into(), |h| short(h).to_owned())
+            version.get("hash").and_then(Value::as_str).map_or_else(|| "changed".into(), |h| short_hash(h).to_owned())
         }
         _ => "deleted".to_owned(),
     };

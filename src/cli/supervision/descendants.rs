@@ -67,7 +67,7 @@ fn reap() -> bool {
 fn kill_trees(roots: &[Pid], end: Instant) {
     let mut stopped = HashSet::new();
     loop {
-        let found: Vec<Pid> = below(roots).into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        let found: Vec<Pid> = find_descendants(roots).into_iter().filter(|pid| stopped.insert(*pid)).collect();
         for pid in &found {
             let _ = kill_process(*pid, Signal::STOP);
         }
@@ -86,7 +86,7 @@ fn children(of: Pid) -> Vec<Pid> {
 }
 
 /// Returns all below some processes, without these.
-fn below(roots: &[Pid]) -> Vec<Pid> {
+fn find_descendants(roots: &[Pid]) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for (pid, parent) in parents() {
         children.entry(parent).or_default().push(pid);
@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn this_process_is_below_its_parent() {
         let parent = rustix::process::getppid().unwrap();
-        assert!(below(&[parent]).contains(&rustix::process::getpid()));
+        assert!(find_descendants(&[parent]).contains(&rustix::process::getpid()));
     }
 }

@@ -156,7 +156,7 @@ impl Target {
 
     /// Opens the branch, lets `act` work with it and closes it again. An error of `act` comes before one of closing.
     /// Fails as opening the store does, where it is not mounted.
-    pub fn with<T>(
+    pub fn with_branch<T>(
         &self,
         access: Access,
         act: impl FnOnce(&dyn BranchAccess) -> Result<T, CommandError>,
@@ -176,7 +176,7 @@ impl Target {
 
     /// Returns the store that the branch is in, and its name path there. Fails where the directory is on no mount any
     /// more, or its status can't be read.
-    pub fn in_store(&self) -> Result<(PathBuf, String), CommandError> {
+    pub fn store_and_path(&self) -> Result<(PathBuf, String), CommandError> {
         match self {
             Target::Closed { store, name_path } => Ok((store.clone(), name_path.clone())),
             Target::Mounted(directory) => {

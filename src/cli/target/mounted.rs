@@ -116,7 +116,7 @@ impl<'a> Mounted<'a> {
     fn discard(&self) -> Result<(), CommandError> {
         let mut attempt = self.attempt(".", "discarding");
         if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
-            attempt.or_in(parent, format!("branches/{}", name.display()));
+            attempt.add_branch(parent, format!("branches/{}", name.display()));
         }
         fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
     }
@@ -155,7 +155,7 @@ impl<'a> Mounted<'a> {
     }
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
-    fn beside(&self) -> Result<Closed, CommandError> {
+    fn open_store(&self) -> Result<Closed, CommandError> {
         let attempt = self.attempt(".", "finding the store of");
         let store = store_of(self.directory).map_err(|e| attempt.failed(&e))?;
         let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
@@ -163,7 +163,7 @@ impl<'a> Mounted<'a> {
     }
 
     /// Adds the lines that `lineage` shows here and in the branches below, by their numbers.
-    fn gather(&self, found: &mut BTreeMap<u64, String>) -> Result<(), CommandError> {
+    fn collect_lineage(&self, found: &mut BTreeMap<u64, String>) -> Result<(), CommandError> {
         for line in self.read("lineage")?.lines() {
             let entry: Value = serde_json::from_str(line).map_err(|e| not_json("lineage", &e))?;
             found.insert(entry["seq"].as_u64().unwrap_or_default(), line.to_owned());
@@ -171,7 +171,7 @@ impl<'a> Mounted<'a> {
         let children = fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten();
         for child in children {
             // A branch that goes away meanwhile, or is not ours to read, is not a reason to show nothing.
-            let _ = Mounted::new(&child.path()).gather(found);
+            let _ = Mounted::new(&child.path()).collect_lineage(found);
         }
         Ok(())
     }
@@ -231,13 +231,13 @@ impl BranchAccess for Mounted<'_> {
     }
 
     fn lineage_below(&self) -> Result<Vec<String>, CommandError> {
-        self.beside().and_then(|store| store.lineage_below()).or_else(|failure| {
+        self.open_store().and_then(|store| store.lineage_below()).or_else(|failure| {
             log::info!(
                 "the store can't be read beside its mount ({}); discarded branches are left out",
                 failure.message
             );
             let mut found = BTreeMap::new();
-            self.gather(&mut found)?;
+            self.collect_lineage(&mut found)?;
             Ok(found.into_values().collect())
         })
     }

@@ -31,7 +31,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Adds a branch whose `errors` may hold the reason, too.
-    pub fn or_in(&mut self, branch: &'a Path, path: String) {
+    pub fn add_branch(&mut self, branch: &'a Path, path: String) {
         self.error_logs.push((branch, path));
     }
 

@@ -35,7 +35,7 @@ fn an_answer_that_is_no_result_is_told_as_such() {
 fn entries_of_a_subtree_are_gathered_in_order_without_repeats() {
     let dir = branch();
     let mut found = BTreeMap::new();
-    Mounted::new(dir.path()).gather(&mut found).unwrap();
+    Mounted::new(dir.path()).collect_lineage(&mut found).unwrap();
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
 }
 
