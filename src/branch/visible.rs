@@ -93,7 +93,7 @@ impl Visible {
                 VisibleChunk::All => return Some(from),
                 VisibleChunk::None => {}
                 VisibleChunk::Some(words) => {
-                    if let Some(found) = next_in(words, from % CHUNK_ROWS) {
+                    if let Some(found) = next_set_bit(words, from % CHUNK_ROWS) {
                         let row = from - from % CHUNK_ROWS + found;
                         // A chunk that was `All` before its first change has the bits behind the last row set, too.
                         return (row < self.rows).then_some(row);
@@ -203,7 +203,7 @@ fn bit_of(row: u32) -> u64 {
     1 << (row % 64)
 }
 
-fn next_in(words: &[u64; WORDS], from: u32) -> Option<u32> {
+fn next_set_bit(words: &[u64; WORDS], from: u32) -> Option<u32> {
     let first = (from / 64) as usize;
     let mut mask = u64::MAX << (from % 64);
     for (word, index) in words[first..].iter().zip(first as u32..) {

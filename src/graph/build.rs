@@ -80,7 +80,7 @@ impl<'a> GraphBuilder<'a> {
         let nodes = self.growing.nodes();
         let end = self.step_count().min(self.steps_done.saturating_add(steps));
         while self.steps_done < end {
-            let node = scattered(self.steps_done % nodes, nodes);
+            let node = scattered_number(self.steps_done % nodes, nodes);
             match self.steps_done / nodes {
                 pass if pass < self.params.passes => self.link(node, pass),
                 // All lists are shortened before the first is checked, so that a check sees the links that the finished
@@ -151,7 +151,7 @@ impl<'a> GraphBuilder<'a> {
 ///
 /// Rows come sorted by id, and neighbours in that order are often neighbours in space; a graph
 /// that grows everywhere at once has better links than one that grows from one end.
-fn scattered(place: usize, all: usize) -> u32 {
+fn scattered_number(place: usize, all: usize) -> u32 {
     let all = all as u64;
     // Steps of the golden ratio scatter most evenly; without a common divisor they miss nobody.
     let mut stride = (all as f64 * 0.618_033_988_749_895) as u64 | 1;

@@ -57,7 +57,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 impl Args {
     fn matches(&self, branch: &dyn BranchAccess, entry: &Value) -> Result<bool, CommandError> {
         let seq = entry.get("seq").and_then(Value::as_u64).unwrap_or_default();
-        Ok(!self.kept || branch.keeps(seq)?)
+        Ok(!self.kept || branch.has_state(seq)?)
     }
 }
 

@@ -100,7 +100,7 @@ impl BranchAccess for Closed {
         Lineage::from_store(&self.memory, self.branch)
     }
 
-    fn keeps(&self, entry: u64) -> Result<bool, CommandError> {
+    fn has_state(&self, entry: u64) -> Result<bool, CommandError> {
         match self.memory.find_state(self.branch, &Revision::parse(&entry.to_string()).map_err(Error::from)?) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == Kind::NotFound => Ok(false),

@@ -72,7 +72,7 @@ pub trait BranchAccess {
     fn lineage(&self) -> Result<Lineage, CommandError>;
     /// Tells whether what it was behind an entry can still be looked at. False for what is past `config/keep` and for
     /// no entry of the lineage; fails where that can't be looked up.
-    fn keeps(&self, entry: u64) -> Result<bool, CommandError>;
+    fn has_state(&self, entry: u64) -> Result<bool, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first. Fails
     /// where an archive is damaged; in a mount, where neither the store beside it nor its file `lineage` can be read.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;

@@ -222,7 +222,7 @@ impl BranchAccess for Mounted<'_> {
         File::open(self.directory.join("lineage")).and_then(Lineage::from_file).map_err(|e| attempt.failed(&e))
     }
 
-    fn keeps(&self, entry: u64) -> Result<bool, CommandError> {
+    fn has_state(&self, entry: u64) -> Result<bool, CommandError> {
         match self.directory.join("at").join(entry.to_string()).symlink_metadata() {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -31,7 +31,7 @@ impl SimulatedFile {
     }
 
     /// Returns the bytes that a read finds, synced or not.
-    pub(super) fn live(&self) -> &[u8] {
+    pub(super) fn live_bytes(&self) -> &[u8] {
         &self.live
     }
 

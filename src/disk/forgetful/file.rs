@@ -70,7 +70,7 @@ impl ForgetfulFile {
     /// Returns how many of `count` bytes at `offset` there is room for.
     fn fits(&self, offset: u64, count: u64) -> usize {
         let names = self.disk.read();
-        let length = guard(&self.node).live().len() as u64;
+        let length = guard(&self.node).live_bytes().len() as u64;
         let Some(left) = self.disk.space.free_bytes(&names) else { return count as usize };
         let room = left.saturating_add(blocks(length));
         count.min(room.saturating_sub(offset)) as usize
@@ -89,7 +89,7 @@ impl Drop for ForgetfulFile {
 
 impl DiskFile for ForgetfulFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.content(|content| content.live().len() as u64))
+        Ok(self.content(|content| content.live_bytes().len() as u64))
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -127,6 +127,6 @@ impl DiskFile for ForgetfulFile {
     }
 
     fn map(&self) -> io::Result<Mapped> {
-        Ok(self.content(|content| Mapped::from_bytes(content.live())))
+        Ok(self.content(|content| Mapped::from_bytes(content.live_bytes())))
     }
 }

@@ -104,14 +104,14 @@ impl ForgetfulDisk {
     /// Returns path and length in bytes of every live file, sorted by path.
     pub fn files(&self) -> Vec<(String, u64)> {
         let names = self.shared.read();
-        let len = |node: &SimulatedNode| guard(node).live().len() as u64;
+        let len = |node: &SimulatedNode| guard(node).live_bytes().len() as u64;
         names.files().map(|(path, node)| (path.to_owned(), len(node))).collect()
     }
 
     /// Returns the live bytes of a file. `NotFound` where there is none, `IsADirectory` for a folder.
     pub fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         let names = self.shared.read();
-        Ok(guard(names.file(path)?).live().to_vec())
+        Ok(guard(names.file(path)?).live_bytes().to_vec())
     }
 
     /// Puts a file with these bytes there, name and bytes durable, in place of one that may be there.

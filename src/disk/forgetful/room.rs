@@ -72,7 +72,7 @@ impl SimulatedSpace {
     pub(super) fn space(&self, names: &Names) -> DiskSpace {
         let (mut bytes, mut files) = (0, 0);
         let mut add = |node: &SimulatedNode| {
-            bytes += blocks(guard(node).live().len() as u64);
+            bytes += blocks(guard(node).live_bytes().len() as u64);
             files += 1;
         };
         names.files().for_each(|(_, node)| add(node));

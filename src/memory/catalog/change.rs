@@ -115,7 +115,7 @@ impl Catalog {
             }
             self.step(step, seq, time);
         }
-        self.touch(branch, seq, |_| ());
+        self.change_branch(branch, seq, |_| ());
         for id in changed {
             let Some(branch) = self.branches.get_mut(&id) else { continue };
             branch.make_mut().state_entry = seq;
@@ -127,8 +127,8 @@ impl Catalog {
     /// changes.
     ///
     /// A change of a branch's state or base has to count anew how much memory its files take: through
-    /// [`Catalog::touch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
-    /// through [`Catalog::touch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
+    /// [`Catalog::change_branch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
+    /// through [`Catalog::change_branch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
     /// one that rewrites earlier states raises `rewrites` instead.
     pub(super) fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
@@ -137,16 +137,16 @@ impl Catalog {
             CatalogChange::User(uid, name) => {
                 self.users.insert(uid, name);
             }
-            CatalogChange::State(id, state) => self.touch_counted(id, seq, |branch| {
+            CatalogChange::State(id, state) => self.change_branch_counted(id, seq, |branch| {
                 branch.state = state;
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
             CatalogChange::Base(id, base) => self.rebase(id, base, seq),
-            CatalogChange::Checkpoint(id, label, checkpoint) => self.touch(id, seq, |branch| {
+            CatalogChange::Checkpoint(id, label, checkpoint) => self.change_branch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
-            CatalogChange::Uncheckpoint(id, label) => self.touch(id, seq, |branch| {
+            CatalogChange::Uncheckpoint(id, label) => self.change_branch(id, seq, |branch| {
                 branch.checkpoints.remove(&label);
             }),
             CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
@@ -164,37 +164,37 @@ impl Catalog {
                 if let (Setting::Session, Some(branch)) = (setting, before) {
                     self.end_session(&branch);
                 }
-                self.touch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, &value));
+                self.change_branch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, &value));
             }
             // Ends no session, as a new one that is set would: signals are imported after all settings.
-            CatalogChange::Settings(id, settings) => self.touch(id, seq, |branch| branch.settings = settings),
-            CatalogChange::CloseLog(id, name) => self.touch(id, seq, |branch| {
+            CatalogChange::Settings(id, settings) => self.change_branch(id, seq, |branch| branch.settings = settings),
+            CatalogChange::CloseLog(id, name) => self.change_branch(id, seq, |branch| {
                 if let Some(log) = branch.log.take() {
                     branch.closed_logs.insert(name, log);
                 }
             }),
-            CatalogChange::LogAtBase(id, entry) => self.touch(id, seq, |branch| branch.log_at_base = entry),
-            CatalogChange::Log(id, totals) => self.touch(id, seq, |branch| branch.log_totals = Some(totals)),
-            CatalogChange::Lease(id, lease) => self.touch(id, seq, |branch| branch.lease = lease),
-            CatalogChange::Agent(root, name, holder) => self.touch(root, seq, |root| {
+            CatalogChange::LogAtBase(id, entry) => self.change_branch(id, seq, |branch| branch.log_at_base = entry),
+            CatalogChange::Log(id, totals) => self.change_branch(id, seq, |branch| branch.log_totals = Some(totals)),
+            CatalogChange::Lease(id, lease) => self.change_branch(id, seq, |branch| branch.lease = lease),
+            CatalogChange::Agent(root, name, holder) => self.change_branch(root, seq, |root| {
                 match holder {
                     Some(holder) => root.agents.insert(name, holder),
                     None => root.agents.remove(&name),
                 };
             }),
-            CatalogChange::Proposal(id, frozen) => self.touch(id, seq, |branch| {
+            CatalogChange::Proposal(id, frozen) => self.change_branch(id, seq, |branch| {
                 branch.proposal = frozen.map(|frozen| Arc::new(Proposal::new(Checkpoint { seq, ..frozen })));
             }),
-            CatalogChange::Review(id, uid, review) => self.touch(id, seq, |branch| {
+            CatalogChange::Review(id, uid, review) => self.change_branch(id, seq, |branch| {
                 if let Some(proposal) = &mut branch.proposal {
                     Arc::make_mut(proposal).reviews.insert(uid, review);
                 }
             }),
-            CatalogChange::Cursor(id, cursor) => self.touch(id, seq, |branch| branch.cursor = cursor),
-            CatalogChange::Fix(id) => self.touch(id, seq, |branch| branch.vectors_fixed = true),
-            CatalogChange::Mode(id, mode) => self.touch(id, seq, |branch| branch.mode = mode),
+            CatalogChange::Cursor(id, cursor) => self.change_branch(id, seq, |branch| branch.cursor = cursor),
+            CatalogChange::Fix(id) => self.change_branch(id, seq, |branch| branch.vectors_fixed = true),
+            CatalogChange::Mode(id, mode) => self.change_branch(id, seq, |branch| branch.mode = mode),
             CatalogChange::Owner(id, uid) => self.change_owner(id, uid, seq),
-            CatalogChange::Resolve(id, item, resolution) => self.touch(id, seq, |branch| {
+            CatalogChange::Resolve(id, item, resolution) => self.change_branch(id, seq, |branch| {
                 branch.resolutions.insert(item, resolution);
             }),
         }
@@ -202,7 +202,7 @@ impl Catalog {
 
     fn rebase(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
         let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
-        self.touch_counted(id, seq, |branch| {
+        self.change_branch_counted(id, seq, |branch| {
             (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
             // What was resolved was resolved against the base before; a rollback may bring the same two versions back.
             branch.resolutions = OrdMap::new();
@@ -219,7 +219,7 @@ impl Catalog {
 
     /// Puts a branch in the place of itself. Nothing that was worked out for it before holds any longer.
     fn purge(&mut self, purged: BranchRef, seq: u64, time: Time) {
-        self.touch_counted(purged.id, seq, |branch| {
+        self.change_branch_counted(purged.id, seq, |branch| {
             if !Arc::ptr_eq(&branch.state, &purged.state) {
                 branch.changed = time;
             }
@@ -241,7 +241,7 @@ impl Catalog {
         });
     }
 
-    fn touch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+    fn change_branch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {
             let branch = branch.make_mut();
             branch.stamp = seq;
@@ -249,10 +249,10 @@ impl Catalog {
         }
     }
 
-    /// As `touch`, for what may change how much memory a branch's files take: the owner's sum follows.
-    fn touch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
+    /// As `change_branch`, for what may change how much memory a branch's files take: the owner's sum follows.
+    fn change_branch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
-        self.touch(id, seq, change);
+        self.change_branch(id, seq, change);
         if let Some(branch) = self.branches.get(&id) {
             self.held.replace(branch.uid, before, files_held(branch));
         }
@@ -266,8 +266,10 @@ impl Catalog {
             None => {
                 self.roots.insert(branch.name.clone(), branch.id);
             }
-            Some(parent) if branch.log_totals.is_some() => self.touch(parent, seq, |owner| owner.log = Some(branch.id)),
-            Some(parent) => self.touch(parent, seq, |parent| {
+            Some(parent) if branch.log_totals.is_some() => {
+                self.change_branch(parent, seq, |owner| owner.log = Some(branch.id))
+            }
+            Some(parent) => self.change_branch(parent, seq, |parent| {
                 parent.children.insert(branch.name.clone(), branch.id);
             }),
         }
@@ -287,7 +289,7 @@ impl Catalog {
             None => {
                 self.roots.remove(&branch.name);
             }
-            Some(parent) => self.touch(parent, seq, |parent| {
+            Some(parent) => self.change_branch(parent, seq, |parent| {
                 parent.children.remove(&branch.name);
             }),
         }
@@ -301,7 +303,7 @@ impl Catalog {
         branch.proposal = None;
         branch.stamp = seq;
         if let Some(parent) = branch.parent {
-            self.touch(parent, seq, |parent| {
+            self.change_branch(parent, seq, |parent| {
                 parent.children.remove(&old);
                 parent.children.insert(name, id);
             });

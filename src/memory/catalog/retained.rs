@@ -257,11 +257,11 @@ impl RetainedStates {
     /// file of states. Fails where a file of states can't be read or is damaged.
     pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
-        let mut newest = recent.into_iter().find(|info| self.stays(info));
+        let mut newest = recent.into_iter().find(|info| self.is_retained(info));
         for file in self.files.iter() {
             let mut found = file.last_up_to(branch.0, entry)?;
             while let Some(info) = found
-                && !self.stays(&info)
+                && !self.is_retained(&info)
             {
                 // An outdated state is in its file until the next seal, so the one before it is looked for.
                 found = file.last_up_to(branch.0, info.key.1 - 1)?;
@@ -275,12 +275,13 @@ impl RetainedStates {
     /// of states. Fails where a file of states can't be read or is damaged.
     pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
-        let recent = recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time && self.stays(info));
+        let recent =
+            recent.map(|(key, recent)| recent.info(*key)).find(|info| info.time <= time && self.is_retained(info));
         let mut newest = recent;
         for file in self.files.iter() {
             let mut found = file.newest_at(branch.0, time)?;
             while let Some(info) = found
-                && !self.stays(&info)
+                && !self.is_retained(&info)
             {
                 found = file.last_up_to(branch.0, info.key.1 - 1)?;
             }
@@ -292,11 +293,11 @@ impl RetainedStates {
     /// Returns the oldest state of a branch, if one is kept. Fails where a file of states can't be read or is damaged.
     pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
         let mut recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).map(|(key, recent)| recent.info(*key));
-        let mut oldest = recent.find(|info| self.stays(info));
+        let mut oldest = recent.find(|info| self.is_retained(info));
         for file in self.files.iter() {
             let mut found = file.oldest(branch.0)?;
             while let Some(info) = found
-                && !self.stays(&info)
+                && !self.is_retained(&info)
             {
                 found = file.first_after(branch.0, info.key.1)?;
             }
@@ -305,7 +306,7 @@ impl RetainedStates {
         Ok(oldest)
     }
 
-    fn stays(&self, info: &StateInfo) -> bool {
+    fn is_retained(&self, info: &StateInfo) -> bool {
         !self.outdated.contains(&info.key)
     }
 
@@ -318,7 +319,7 @@ impl RetainedStates {
     ) -> Result<Option<T>, Error> {
         let mut before = Arc::new(BranchVersion::default());
         for (key, recent) in self.recent.range((branch, 0)..=(branch, u64::MAX)) {
-            if !self.stays(&recent.info(*key)) {
+            if !self.is_retained(&recent.info(*key)) {
                 continue;
             }
             if let Some(found) = look(&recent.retained.state, &before)? {
@@ -327,7 +328,7 @@ impl RetainedStates {
             before = recent.retained.state.clone();
         }
         for file in self.files.iter().rev() {
-            for info in file.infos()?.into_iter().filter(|info| info.key.0 == branch.0 && self.stays(info)) {
+            for info in file.infos()?.into_iter().filter(|info| info.key.0 == branch.0 && self.is_retained(info)) {
                 let Some(retained) = file.state(info.key)? else { continue };
                 if let Some(found) = look(&retained.state, &before)? {
                     return Ok(Some(found));

@@ -122,13 +122,13 @@ impl Timeline {
         }
     }
 
-    fn turn(&self, at: usize) -> &TimelineTurn {
+    fn turn_at(&self, at: usize) -> &TimelineTurn {
         let after = self.turns.partition_point(|turn| turn.first_step as usize <= at);
         &self.turns[after.max(1) - 1]
     }
 
     fn timeline_point(&self, at: usize) -> TimelinePoint {
-        let turn = self.turn(at);
+        let turn = self.turn_at(at);
         let (own_bytes, events_bytes) =
             (turn.own_bytes + u64::from(self.own_bytes[at]), turn.event_bytes + u64::from(self.event_bytes[at]));
         let totals = LineTotals {

@@ -69,7 +69,7 @@ impl SignalContext<'_> {
     }
 
     /// Returns a signal that has ended and was not removed yet. Whoever gives its key away tells its end before.
-    fn ended(&self, key: &str) -> Option<&Arc<Signal>> {
+    fn find_ended(&self, key: &str) -> Option<&Arc<Signal>> {
         self.owner.signals.get(key).filter(|signal| !self.memory.is_live(signal, self.time))
     }
 
@@ -169,7 +169,7 @@ impl Memory {
             context.check(key)?;
             let claimed = context.claim(key, mode)?;
             made = Some(Arc::new(claimed.clone()));
-            let ended = context.ended(key).map(|ended| remove(key, end_reason(ended)));
+            let ended = context.find_ended(key).map(|ended| remove(key, end_reason(ended)));
             Ok(ended.into_iter().chain([set(key, claimed, SignalEvent::Claimed)]).collect())
         })?;
         made.ok_or(Error::Internal("a claim of a signal"))
@@ -294,7 +294,7 @@ impl Memory {
             if from == to {
                 return Ok(Vec::new());
             }
-            let ended = context.ended(to).map(|ended| remove(to, end_reason(ended)));
+            let ended = context.find_ended(to).map(|ended| remove(to, end_reason(ended)));
             let moved = [remove(from, "renamed"), set(to, renamed, SignalEvent::Written)];
             Ok(ended.into_iter().chain(moved).collect())
         })

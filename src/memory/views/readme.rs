@@ -47,7 +47,7 @@ pub(in crate::memory) fn render(
         branch.children.len(),
         branch.checkpoints.len(),
     );
-    let _ = writeln!(out, "{}\n", meaning(&memory.embedding_of(catalog, branch)?));
+    let _ = writeln!(out, "{}\n", describe_embedding(&memory.embedding_of(catalog, branch)?));
     // An id that is there: the first example works when it is typed.
     let first = resolved.state.rows(None)?.next().transpose()?;
     let first = first.as_ref().map(|row| row.id()).transpose()?;
@@ -72,7 +72,7 @@ const LONG_LOG_BYTES: u64 = 1 << 20;
 const LONG_LOG: &str = "The shared log has more than 1 MiB: its owner takes old entries out of queries with echo 'archive-log ID' > ctl.\n\n";
 
 /// Says in one line whether queries in words find what means the same.
-fn meaning(status: &EmbeddingStatus) -> String {
+fn describe_embedding(status: &EmbeddingStatus) -> String {
     match (&status.obstacle, &status.record) {
         (None, Some(record)) => {
             format!(

@@ -1,7 +1,7 @@
 //! AVX2: eight lanes of f32 at a time, sixteen of int8.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, pad_block,
     rows_to_prefetch,
 };
 use std::arch::x86_64::*;
@@ -28,7 +28,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
         add_products(&mut lanes, x, y);
     }
     if !a_rest.is_empty() {
-        add_products(&mut lanes, &padded(a_rest), &padded(b_rest));
+        add_products(&mut lanes, &pad_block(a_rest), &pad_block(b_rest));
     }
     fold(lanes)
 }
@@ -41,7 +41,7 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
         add_squares(&mut lanes, x, y);
     }
     if !a_rest.is_empty() {
-        add_squares(&mut lanes, &padded(a_rest), &padded(b_rest));
+        add_squares(&mut lanes, &pad_block(a_rest), &pad_block(b_rest));
     }
     fold(lanes)
 }
@@ -97,7 +97,7 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
         add_codes(&mut sums, x, y);
     }
     if !a_rest.is_empty() {
-        add_codes(&mut sums, &padded(a_rest), &padded(b_rest));
+        add_codes(&mut sums, &pad_block(a_rest), &pad_block(b_rest));
     }
     fold_whole(_mm256_add_epi32(_mm256_add_epi32(sums[0], sums[1]), _mm256_add_epi32(sums[2], sums[3])))
 }

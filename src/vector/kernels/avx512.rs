@@ -1,7 +1,7 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, pad_block,
     rows_to_prefetch,
 };
 use std::arch::x86_64::*;
@@ -28,7 +28,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
         add_products(&mut lanes, x, y);
     }
     if !a_rest.is_empty() {
-        add_products(&mut lanes, &padded(a_rest), &padded(b_rest));
+        add_products(&mut lanes, &pad_block(a_rest), &pad_block(b_rest));
     }
     fold(lanes)
 }
@@ -41,7 +41,7 @@ fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
         add_squares(&mut lanes, x, y);
     }
     if !a_rest.is_empty() {
-        add_squares(&mut lanes, &padded(a_rest), &padded(b_rest));
+        add_squares(&mut lanes, &pad_block(a_rest), &pad_block(b_rest));
     }
     fold(lanes)
 }
@@ -94,7 +94,7 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
         add_codes(&mut sums, x, y);
     }
     if !a_rest.is_empty() {
-        add_codes(&mut sums, &padded(a_rest), &padded(b_rest));
+        add_codes(&mut sums, &pad_block(a_rest), &pad_block(b_rest));
     }
     _mm512_reduce_add_epi32(_mm512_sub_epi32(sums[0], sums[1]))
 }
@@ -119,7 +119,7 @@ const SIDE_BY_SIDE: usize = 4;
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     let shift = _mm512_set1_epi8(i8::MIN);
     let (whole, a_rest) = a.as_chunks::<BLOCK_VALUES>();
-    let a_rest = (!a_rest.is_empty()).then(|| padded(a_rest));
+    let a_rest = (!a_rest.is_empty()).then(|| pad_block(a_rest));
     let zero = _mm512_setzero_si512();
     let excess = whole.iter().chain(&a_rest).fold(zero, |sum, x| _mm512_dpbusd_epi32(sum, shift, load_code(x)));
     fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
@@ -135,7 +135,7 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
                 *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(y), shift), load_code(x));
             }
             if let Some(x) = &a_rest {
-                *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(&padded(b_rest)), shift), load_code(x));
+                *sum = _mm512_dpbusd_epi32(*sum, _mm512_xor_si512(load_code(&pad_block(b_rest)), shift), load_code(x));
             }
             // A row that is not there gives an empty code; its sum is still the start value.
             if code.len() < a.len() {

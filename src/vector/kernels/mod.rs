@@ -144,7 +144,7 @@ pub(super) fn best() -> &'static Kernels {
 }
 
 /// Returns a partial block filled up with zeros, which change neither a product nor a distance.
-fn padded<T: Copy + Default>(rest: &[T]) -> [T; BLOCK_VALUES] {
+fn pad_block<T: Copy + Default>(rest: &[T]) -> [T; BLOCK_VALUES] {
     let mut block = [T::default(); BLOCK_VALUES];
     block[..rest.len()].copy_from_slice(rest);
     block

@@ -1,7 +1,7 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, padded,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, pad_block,
     rows_to_prefetch,
 };
 
@@ -30,7 +30,7 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
         add(x, y);
     }
     if !a_rest.is_empty() {
-        add(&padded(a_rest), &padded(b_rest));
+        add(&pad_block(a_rest), &pad_block(b_rest));
     }
     let mut width = BLOCK_VALUES;
     // Halves are added pairwise, as registers are: any other order would round otherwise than the other variants do.
