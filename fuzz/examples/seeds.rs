@@ -401,7 +401,7 @@ fn entries(corpus: &Corpus) -> Outcome {
         let detail = engramfs::lineage::Detail {
             label: Some("label".into()),
             text: (number > 1).then(|| "text".into()),
-            strategy: is_merge.then_some("manual"),
+            strategy: is_merge.then_some(engramfs::lineage::Strategy::Manual),
             conflicts: if is_merge { conflicts.clone() } else { Vec::new() },
             merge: is_merge.then(|| MergeDetail {
                 child_head: hash,
