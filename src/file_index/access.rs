@@ -74,18 +74,60 @@ impl<'a> AccessCheck<'a> {
 
     /// Returns whether the reader may reach what is in a directory, by its path.
     pub fn may_search(&mut self, directory: u64) -> bool {
-        if let Some(known) = self.directories.get(&directory) {
-            return *known;
+        let tree = self.tree;
+        // Up to the first that is known, then down again, and not by recursion: nothing limits how deep directories lie.
+        let (mut unknown, mut at) = (Vec::new(), directory);
+        let mut may = loop {
+            if let Some(known) = self.directories.get(&at) {
+                break *known;
+            }
+            let Ok(node) = tree.node(at) else { break false };
+            unknown.push((at, node));
+            match node.names().next() {
+                Some((above, _)) => at = above,
+                None => break at == ROOT,
+            }
+        };
+        while let Some((directory, node)) = unknown.pop() {
+            may = may && self.has_right(SEARCH, node);
+            self.directories.insert(directory, may);
         }
-        let Ok(node) = self.tree.node(directory) else { return false };
-        let above = node.names().next().map(|(above, _)| above);
-        let is_reached = directory == ROOT || above.is_some_and(|above| self.may_search(above));
-        let may = is_reached && self.has_right(SEARCH, node);
-        self.directories.insert(directory, may);
         may
     }
 
     fn has_right(&self, right: u32, node: &FileNode) -> bool {
         self.reader.may_open(self.tree, node, right)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::workspace::{FileName, FileOp, Make, NoPacks};
+
+    fn make_directory(tree: &mut Tree, parent: u64, name: &str, mode: u32) -> u64 {
+        let (name, make) = (FileName::new(name.as_bytes()).unwrap(), Make::Directory);
+        tree.apply(&FileOp::Create { parent, name, make, mode, uid: 1, gid: 1 }, Time(1), &NoPacks).unwrap().inode
+    }
+
+    #[test]
+    fn a_directory_is_reached_through_all_above_it_however_many_they_are() {
+        let (mut tree, mut inode) = (Tree::default(), ROOT);
+        for _ in 0..3_000 {
+            inode = make_directory(&mut tree, inode, "d", 0o755);
+        }
+        let closed = make_directory(&mut tree, inode, "closed", 0o700);
+        let below = make_directory(&mut tree, closed, "below", 0o755);
+        let look = move || {
+            let reader = FileReader { uid: 2, groups: vec![2], knows_all_groups: true };
+            let mut access = AccessCheck::new(&tree, &reader);
+            // The deepest first, so that nothing above it is known.
+            [below, closed, inode].map(|directory| access.may_search(directory))
+        };
+        // A quarter of the stack that threads of the server have.
+        let looked = std::thread::Builder::new().stack_size(512 << 10).spawn(look).unwrap().join().unwrap();
+        assert_eq!(looked, [false, false, true]);
     }
 }

@@ -77,18 +77,30 @@ impl<'a> UnitFinder<'a> {
 
     /// Returns the outermost unit that a directory is or is in.
     fn directory_root(&mut self, directory: u64) -> Option<UnitRoot> {
-        if let Some(known) = self.directories.get(&directory) {
-            return *known;
+        let tree = self.tree;
+        // Up to the first that is known, then down again, and not by recursion: nothing limits how deep directories lie.
+        let (mut unknown, mut at) = (Vec::new(), directory);
+        let mut root = loop {
+            if let Some(known) = self.directories.get(&at) {
+                break *known;
+            }
+            let node = tree.node(at).ok()?;
+            unknown.push(at);
+            match node.names().next() {
+                Some((above, _)) => at = above,
+                None if at == ROOT => break None,
+                None => return None,
+            }
+        };
+        while let Some(directory) = unknown.pop() {
+            // What Chroma does not use of its directory may be a unit of its own.
+            let outer =
+                root.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, directory));
+            root =
+                outer.or_else(|| self.directory_layout(directory).map(|layout| UnitRoot { inode: directory, layout }));
+            self.directories.insert(directory, root);
         }
-        let node = self.tree.node(directory).ok()?;
-        let above = if directory == ROOT { None } else { Some(node.names().next()?.0) };
-        let outer = above.and_then(|above| self.directory_root(above));
-        // What Chroma does not use of its directory may be a unit of its own.
-        let outer = outer.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, directory));
-        let found =
-            outer.or_else(|| self.directory_layout(directory).map(|layout| UnitRoot { inode: directory, layout }));
-        self.directories.insert(directory, found);
-        found
+        root
     }
 
     fn directory_layout(&self, directory: u64) -> Option<UnitLayout> {

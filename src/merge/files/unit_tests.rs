@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::tree_tests::{conflicts, plan_by};
+use super::unit::UnitFinder;
 use super::{FileLoser, FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
-use crate::workspace::{FileOp, NoPacks};
+use crate::object::Time;
+use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT, Tree};
 
 const RULES: &str = "**/pg/never never\n** text";
 
@@ -347,4 +349,27 @@ fn a_renamed_unit_replaces_no_file_of_the_parent_unasked() {
         assert_eq!(listing(&taken.tree), listing(&sides[1].tree));
         assert_eq!(taken.losers, [FileLoser { path: name.into(), what: Loser::File(Side::Parent) }]);
     }
+}
+
+/// A process that makes a directory in a directory without end must not end the server: a look at a file there takes no
+/// more stack than at any other.
+#[test]
+fn a_unit_is_looked_for_however_deep_a_file_lies() {
+    let (mut tree, mut inode) = (Tree::default(), ROOT);
+    let mut make = |parent: u64, name: &str, make: Make| {
+        let name = FileName::new(name.as_bytes()).unwrap();
+        tree.apply(&FileOp::Create { parent, name, make, mode: 0o755, uid: 1, gid: 1 }, Time(1), &NoPacks)
+            .unwrap()
+            .inode
+    };
+    for _ in 0..3_000 {
+        inode = make(inode, "d", Make::Directory);
+    }
+    let file = make(inode, "f", Make::File);
+    let look = move || {
+        let rules = Rules::parse(RULES).unwrap();
+        UnitFinder::new(&tree, &rules, &NoPacks).root(file, true).unwrap().is_none()
+    };
+    // A quarter of the stack that threads of the server have.
+    assert!(std::thread::Builder::new().stack_size(512 << 10).spawn(look).unwrap().join().unwrap());
 }
