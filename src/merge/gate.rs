@@ -11,6 +11,8 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub const OPEN: &str = "open";
 /// Conditions of one gate at most.
 const CONDITIONS_MAX: usize = 64;
+/// How deep braces nest in a pattern at most, since the matcher follows them by recursion.
+const BRACES_MAX: usize = 500;
 
 /// The conditions of a gate, at most 64. All have to hold.
 ///
@@ -211,10 +213,28 @@ fn patterns_of(patterns: &[&str]) -> Option<GlobSet> {
     for pattern in patterns {
         // What matches nothing that is ever changed is a mistake.
         let known = pattern.starts_with("files/") || pattern.starts_with("vectors/") || pattern.starts_with("**");
+        // Before it is parsed: too deep a pattern would end the process.
+        if brace_depth(pattern) > BRACES_MAX {
+            return None;
+        }
         let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build().ok()?;
         known.then(|| set.add(glob))?;
     }
     set.build().ok()
+}
+
+/// Returns how deep braces nest at most; an escaped one counts, too.
+fn brace_depth(pattern: &str) -> usize {
+    let (mut depth, mut most) = (0usize, 0);
+    for byte in pattern.bytes() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(depth);
+    }
+    most
 }
 
 #[cfg(test)]
@@ -276,5 +296,15 @@ mod tests {
             assert!(Gate::parse(bad).is_none_or(|gate| gate.is_open() && bad.is_empty()), "{bad}");
         }
         assert!(Gate::parse("approval 1\nnonsense").is_none(), "no line is passed over");
+    }
+
+    /// The matcher follows braces by recursion, and what owners write must not end the server.
+    #[test]
+    fn braces_nest_to_a_limit() {
+        let gate = |depth: usize| format!("only files/{}a{}", "{".repeat(depth), "}".repeat(depth));
+        assert!(Gate::parse(&gate(100)).is_some());
+        assert!(Gate::parse(&gate(BRACES_MAX + 1)).is_none());
+        assert!(Gate::parse(&gate(32_000)).is_none());
+        assert!(Gate::parse(&format!("only files/{}", "{a,b}".repeat(600))).is_some(), "side by side is not deep");
     }
 }
