@@ -62,6 +62,30 @@ fn a_rollback_of_one_file_takes_what_belongs_to_it_along() {
     verify(&disk).unwrap();
 }
 
+/// A blank of several bytes once kept the main file out of the rollback of its log, and the database was torn.
+#[test]
+fn a_unit_goes_back_as_a_whole_whatever_blanks_are_in_its_name() {
+    for name in ["a b.db", "a\u{a0}b.db", "a\u{3000}b.db"] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        let log = format!("{name}-wal");
+        let write_both = |text: &str| {
+            write(&memory, main, name, &format!("{HEADER}{text}"));
+            write(&memory, main, &log, text);
+        };
+        let both = || (read(&memory, main, name).unwrap(), read(&memory, main, &log).unwrap());
+        for pattern in ["files/*.db-wal".to_owned(), format!("files/{log}")] {
+            write_both("before");
+            let before = both();
+            memory.checkpoint(&who(), main, "v1", None).unwrap();
+            write_both("after");
+            memory.rollback_files(&who(), main, "v1", std::slice::from_ref(&pattern)).unwrap();
+            assert_eq!(both(), before, "{pattern}");
+            memory.delete_checkpoint(&who(), main, "v1").unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_again() {
     for (merge, side) in [(MergeKind::Pull, Side::Parent), (MergeKind::Promote, Side::Child)] {

@@ -293,10 +293,16 @@ fn of_files(
 fn text_of(patterns: &[Arc<str>]) -> Result<String, Error> {
     let mut text = String::new();
     for pattern in patterns {
-        // Blanks end a word in rules, so `?` is written for them.
         let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty());
         let inside = inside.ok_or_else(|| MergeError::Pattern(pattern.to_string()))?;
-        add_pattern(&mut text, &inside.trim_end_matches('/').replace(char::is_whitespace, "?"));
+        let mut without_blanks = String::new();
+        for character in inside.trim_end_matches('/').chars() {
+            match character.is_whitespace() {
+                true => push_blank(&mut without_blanks, character),
+                false => without_blanks.push(character),
+            }
+        }
+        add_pattern(&mut text, &without_blanks);
     }
     Ok(text)
 }
@@ -310,13 +316,18 @@ fn rules_for_paths(lines: &str) -> String {
     format!("{lines}** never")
 }
 
+/// Appends what matches a blank, which would end a word in rules. A blank may have several bytes, and `?` matches one.
+fn push_blank(pattern: &mut String, blank: char) {
+    pattern.extend(std::iter::repeat_n('?', blank.len_utf8()));
+}
+
 /// Returns the pattern that names a path: `?` is written for what a pattern can't hold.
 fn escape_pattern(path: &[u8]) -> String {
     let mut pattern = String::new();
     for chunk in path.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
-                character if character.is_whitespace() => pattern.push('?'),
+                blank if blank.is_whitespace() => push_blank(&mut pattern, blank),
                 '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!' => pattern.extend(['\\', character]),
                 character => pattern.push(character),
             }
