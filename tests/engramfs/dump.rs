@@ -273,6 +273,38 @@ fn a_branch_below_is_dumped_with_its_base() {
     assert_eq!(lines(&text).pop().unwrap()["records"], 1, "what is above has the base");
 }
 
+/// Once the second name of a pipe ended the export: a pipe has no file in the dump that could be linked.
+#[test]
+fn pipes_and_sockets_with_several_names_come_back() {
+    let (_folder, [store, dump, back]) = dumped();
+    let memory = open(Path::new(&store), OpenMode::Existing);
+    let main = main_of(&memory);
+    let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).ok().unwrap().inode;
+    let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
+    let kinds = [("p", Make::Fifo), ("s", Make::Socket), ("d", Make::CharDevice(7)), ("l", Make::Symlink(b"p".into()))];
+    for (first, make) in kinds {
+        let inode =
+            edit(FileOp::Create { parent: FILES_ROOT, name: name(first), make, mode: 0o644, uid: 1000, gid: 1000 });
+        edit(FileOp::Link { inode, parent: FILES_ROOT, name: name(&format!("{first}2")) });
+    }
+    let head = picture(&memory);
+    memory.close().unwrap();
+    drop(memory);
+    fs::remove_dir_all(&dump).unwrap();
+    let (code, _, error) = run(&["export", "--all", &format!("{store}:main"), &dump]);
+    assert_eq!(code, 0, "{error}");
+    let (code, _, error) = run(&["import", "--all", &dump, &back]);
+    assert_eq!(code, 0, "{error}");
+    let memory = open(Path::new(&back), OpenMode::Existing);
+    assert_eq!(picture(&memory), head);
+    let tree = memory.files(&View::Branch(main_of(&memory))).unwrap();
+    for first in ["p", "s", "d", "l"] {
+        let inode = |name: &str| tree.resolve(name.as_bytes()).unwrap();
+        assert_eq!(inode(first), inode(&format!("{first}2")), "{first}");
+    }
+    memory.close().unwrap();
+}
+
 #[test]
 fn a_mounted_branch_is_dumped_beside_its_server() {
     let mount = Mounted::new();

@@ -157,10 +157,13 @@ pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), C
 fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder: &Path) -> Result<(), CommandError> {
     let place = place(folder, &entry.path)?;
     let failed = |error: std::io::Error| CommandError::file("written", &place, &error);
-    if let Some(other) = &entry.link_to {
+    let kind = entry.kind.as_str();
+    // Pipes, sockets and devices are lines of the index and have no file in the dump, under none of their names.
+    let has_place = matches!(kind, "directory" | "symlink" | "file");
+    if let Some(other) = entry.link_to.as_ref().filter(|_| has_place) {
         return fs::hard_link(self::place(folder, other)?, &place).map_err(failed);
     }
-    match entry.kind.as_str() {
+    match kind {
         "directory" => fs::create_dir(&place).map_err(failed),
         "symlink" => {
             let target = entry.target.as_ref().map(JsonBytes::bytes).transpose()?.unwrap_or_default();
@@ -176,7 +179,6 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
             }
             file.sync_all().map_err(failed)
         }
-        // Pipes, sockets and devices are lines of the index and have no file in the dump.
         _ => Ok(()),
     }
 }
