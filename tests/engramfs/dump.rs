@@ -254,8 +254,12 @@ fn a_dump_that_was_changed_is_refused_and_leaves_no_store() {
         assert_eq!(left, ["dump", "store"], "{at}");
     }
     // The control: one that nobody changed is taken, once, and neither is written over.
-    let (_folder, [store, dump, back]) = dumped();
-    assert_eq!(run(&["import", "--all", &dump, &back]).0, 0);
+    let (folder, [store, dump, back]) = dumped();
+    // With a slash behind it, as shells complete names.
+    let (again, slash) = (folder.path().join("again").display().to_string() + "/", dump.clone() + "/");
+    assert_eq!(run(&["export", "--all", &format!("{store}:main"), &again]).0, 0);
+    assert_eq!(run(&["import", "--all", &slash, &(back.clone() + "/")]).0, 0);
+    assert_eq!(run(&["export", "--all", &format!("{store}:main"), "."]).0, 2, "it is there");
     assert_eq!(run(&["import", "--all", &dump, &back]).0, 2);
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), &dump]).0, 2);
 }

@@ -170,9 +170,15 @@ impl DumpManifest {
 /// Lets `fill` fill a new folder beside `place`, which gets that name when all is there: what broke off is never taken for
 /// whole. Nothing that is there already is touched.
 fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, CommandError>) -> Result<T, CommandError> {
-    let mut part = place.as_os_str().to_owned();
+    // Without a slash behind it: the other name is beside it, and not in it.
+    let place = &place.components().collect::<PathBuf>();
+    let Some(name) = place.file_name() else {
+        let message = format!("{} is no name for a new folder", place.display());
+        return Err(CommandError::usage(message, "name a folder that is not there"));
+    };
+    let mut part = name.to_owned();
     part.push(".part");
-    let part = PathBuf::from(part);
+    let part = place.with_file_name(part);
     let is_used = fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_some());
     let found =
         [(place, is_used || place.is_file()), (&part, part.exists())].into_iter().find(|(_, is_there)| *is_there);
