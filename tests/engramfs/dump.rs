@@ -4,6 +4,7 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -259,6 +260,10 @@ fn a_dump_that_was_changed_is_refused_and_leaves_no_store() {
     let (again, slash) = (folder.path().join("again").display().to_string() + "/", dump.clone() + "/");
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), &again]).0, 0);
     assert_eq!(run(&["import", "--all", &slash, &(back.clone() + "/")]).0, 0);
+    // What is closed to others in the store is so in these.
+    for folder in [&dump, &again, &back] {
+        assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder}");
+    }
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), "."]).0, 2, "it is there");
     assert_eq!(run(&["import", "--all", &dump, &back]).0, 2);
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), &dump]).0, 2);

@@ -7,7 +7,9 @@ mod shared;
 mod writing;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -168,7 +170,7 @@ impl DumpManifest {
 }
 
 /// Lets `fill` fill a new folder beside `place`, which gets that name when all is there: what broke off is never taken for
-/// whole. Nothing that is there already is touched.
+/// whole. Nobody but its maker may enter it. Nothing that is there already is touched.
 fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, CommandError>) -> Result<T, CommandError> {
     // Without a slash behind it: the other name is beside it, and not in it.
     let place = &place.components().collect::<PathBuf>();
@@ -187,7 +189,7 @@ fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Comm
         let hint = "name a folder that is not there, or remove what is left of an earlier try";
         return Err(CommandError::usage(message, hint));
     }
-    fs::create_dir_all(&part).map_err(|error| CommandError::file("made", &part, &error))?;
+    make_private(&part).map_err(|error| CommandError::file("made", &part, &error))?;
     let filled = fill(&part).and_then(|value| {
         // A folder that is empty may be there; rename(2) puts the new one in its place.
         fs::rename(&part, place).map_err(|error| CommandError::file("made", place, &error))?;
@@ -197,6 +199,15 @@ fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Comm
         let _ = fs::remove_dir_all(&part);
     }
     filled
+}
+
+/// Makes a folder that is its maker's alone, and those above it where they are missing: what is in branches and files that
+/// are closed to others lies open in it, whatever the umask lets through.
+fn make_private(folder: &Path) -> io::Result<()> {
+    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
+        fs::create_dir_all(above)?;
+    }
+    DirBuilder::new().mode(0o700).create(folder)
 }
 
 /// Returns the failure of a dump that is not as it was written.
