@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ use crate::memory::{BranchId, Export, Memory, OwnLog, Snapshot, View};
 
 /// Bytes of an export that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
+/// How the line begins of what a log remembers of an event.
+const EVENT_BEGINS: &[u8] = b"{\"id\":\"@";
 
 /// Writes a branch and all below it into a new folder, whole or not at all; returns what was written. Exit code 2 where
 /// `folder` is used already or an earlier try left `folder.part`; fails also where it can't be written, and where what
@@ -172,7 +174,7 @@ impl DumpWriter<'_> {
 
     /// Writes the entries of a log. What it remembers of events follows from them.
     fn log(&self, log: &OwnLog, path: &Path) -> Result<DumpedLog, CommandError> {
-        let is_entry = |line: &[u8]| !line.starts_with(b"{\"id\":\"@");
+        let is_entry = |line: &[u8]| !line.starts_with(EVENT_BEGINS);
         export(&log.records, &self.out.join(path), is_entry)?;
         Ok(DumpedLog { entries: log.entries, archived: log.archived, head: log.records.head().to_string() })
     }
@@ -192,23 +194,55 @@ impl DumpWriter<'_> {
 fn export(snapshot: &Snapshot, path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::file("written", path, &error);
     let mut lines = BufWriter::new(File::create(path).map_err(failed)?);
-    let (mut offset, mut piece, mut is_written) = (0, vec![0; PIECE_BYTES], None);
+    let (mut offset, mut piece) = (0, vec![0; PIECE_BYTES]);
+    let mut wanted = WantedLines { is_wanted, beginning: Vec::new(), is_written: None };
     loop {
         let read = snapshot.export_read(Export::Records, offset, &mut piece)?;
         if read == 0 {
             break;
         }
-        for part in piece[..read].split_inclusive(|byte| *byte == b'\n') {
-            if *is_written.get_or_insert_with(|| is_wanted(part)) {
-                lines.write_all(part).map_err(failed)?;
-            }
-            // The rest of a line that breaks off goes the way of its beginning.
-            is_written = is_written.filter(|_| !part.ends_with(b"\n"));
-        }
+        wanted.write(&piece[..read], &mut lines).map_err(failed)?;
         offset += read as u64;
     }
     lines.flush().map_err(failed)?;
     lines.get_ref().sync_all().map_err(failed)
+}
+
+/// Passes on those lines of what comes in pieces that are wanted, by as many bytes of their beginning as [`EVENT_BEGINS`] has.
+struct WantedLines<F> {
+    is_wanted: F,
+    /// What has come of a line of which too little is known yet.
+    beginning: Vec<u8>,
+    /// Whether the line that goes on is wanted; none at the beginning of one.
+    is_written: Option<bool>,
+}
+
+impl<F: Fn(&[u8]) -> bool> WantedLines<F> {
+    /// Takes the next piece, which may begin and end anywhere in a line.
+    fn write(&mut self, piece: &[u8], out: &mut impl Write) -> io::Result<()> {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let is_end = part.ends_with(b"\n");
+            match self.is_written {
+                Some(true) => out.write_all(part)?,
+                Some(false) => {}
+                None => {
+                    self.beginning.extend_from_slice(part);
+                    if self.beginning.len() >= EVENT_BEGINS.len() || is_end {
+                        let is_wanted = (self.is_wanted)(&self.beginning);
+                        if is_wanted {
+                            out.write_all(&self.beginning)?;
+                        }
+                        self.beginning.clear();
+                        self.is_written = Some(is_wanted);
+                    }
+                }
+            }
+            if is_end {
+                self.is_written = None;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn make_dir(path: &Path) -> Result<(), CommandError> {
@@ -222,4 +256,24 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
         file.sync_all()
     };
     write().map_err(|error| CommandError::file("written", path, &error))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    /// An event once stood among the entries of a dump where a piece ended in its first bytes.
+    #[test]
+    fn lines_are_told_apart_wherever_pieces_end() {
+        let text = b"{\"id\":\"1\"}\n{\"id\":\"@1\",\"n\":1}\n{}\n{\"id\":\"@2\"}\n{\"id\":\"2\"}\n";
+        for end in 0..=text.len() {
+            let is_wanted = |line: &[u8]| !line.starts_with(EVENT_BEGINS);
+            let mut wanted = WantedLines { is_wanted, beginning: Vec::new(), is_written: None };
+            let mut out = Vec::new();
+            wanted.write(&text[..end], &mut out).unwrap();
+            wanted.write(&text[end..], &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), "{\"id\":\"1\"}\n{}\n{\"id\":\"2\"}\n", "{end}");
+        }
+    }
 }
