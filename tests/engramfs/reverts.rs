@@ -302,6 +302,15 @@ fn only_what_changed_the_content_can_be_taken_back() {
     for seq in [1, checkpoint, 99] {
         assert_eq!(rig.revert(rig.main, seq).unwrap_err().code(), "not_revertible", "{seq}");
     }
+    // Nor what merges and promotes did to other branches.
+    let [other, child] = ["other", "child"].map(|name| rig.memory.fork(&who(), rig.main, name, None).unwrap());
+    for merge in [MergeKind::Promote, MergeKind::Merge] {
+        rig.set(child, "c", &format!("{merge:?}"));
+        rig.memory.merge(&who(), child, merge, false).unwrap();
+        let seq = rig.newest();
+        assert_eq!(rig.revert(other, seq).unwrap_err().code(), "not_revertible", "{merge:?}");
+        rig.revert(rig.main, seq).unwrap();
+    }
     rig.memory.set(&who(), rig.main, Setting::Keep, "0s").unwrap();
     let after = rig.set(rig.main, "b", "two");
     rig.memory.gc(&who(), None, false).unwrap();

@@ -227,6 +227,8 @@ impl<'a> StateSearch<'a> {
     /// Tells whether an entry gave the branch another state, by its operation: a merge does so to the parent alone.
     pub fn changes(&self, entry: &Entry) -> bool {
         let is_own = entry.branch_id == self.branch.id.0;
+        // That of a child into this branch, and not of any branch into any other.
+        let is_from_child = entry.parent_id == self.branch.id.0;
         match entry.op {
             EntryOp::Root
             | EntryOp::Fork
@@ -236,8 +238,8 @@ impl<'a> StateSearch<'a> {
             | EntryOp::Revert
             | EntryOp::Pull => is_own,
             // A merge changes the parent and ends the branch, while a promote leaves both with another state.
-            EntryOp::Merge => !is_own,
-            EntryOp::Promote => true,
+            EntryOp::Merge => is_from_child,
+            EntryOp::Promote => is_own || is_from_child,
             _ => false,
         }
     }
