@@ -4,7 +4,7 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -311,6 +311,34 @@ fn pipes_and_sockets_with_several_names_come_back() {
         let inode = |name: &str| tree.resolve(name.as_bytes()).unwrap();
         assert_eq!(inode(first), inode(&format!("{first}2")), "{first}");
     }
+    memory.close().unwrap();
+}
+
+/// Once a file of 1 TiB with a few bytes filled the disk of its dump.
+#[test]
+fn holes_are_holes_in_a_dump() {
+    let (_folder, [store, dump, back]) = dumped();
+    let memory = open(Path::new(&store), OpenMode::Existing);
+    let main = main_of(&memory);
+    let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).ok().unwrap().inode;
+    let (name, size) = (FileName::new(b"sparse").unwrap(), 64u64 << 20);
+    let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 });
+    for offset in [0, (30 << 20) + 77, size - 1] {
+        edit(FileOp::Write { inode, offset, bytes: b"x"[..].into() });
+    }
+    edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(size + (1 << 20)), ..Attrs::default() } });
+    let heads = picture(&memory);
+    memory.close().unwrap();
+    drop(memory);
+    fs::remove_dir_all(&dump).unwrap();
+    let (code, _, error) = run(&["export", "--all", &format!("{store}:main"), &dump]);
+    assert_eq!(code, 0, "{error}");
+    let found = fs::metadata(format!("{dump}/main/files/sparse")).unwrap();
+    assert_eq!(found.len(), size + (1 << 20));
+    assert!(found.blocks() * 512 <= 8 << 20, "{} blocks", found.blocks());
+    assert_eq!(run(&["import", "--all", &dump, &back]).0, 0);
+    let memory = open(Path::new(&back), OpenMode::Existing);
+    assert_eq!(picture(&memory), heads);
     memory.close().unwrap();
 }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -170,13 +170,18 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
             symlink(OsStr::from_bytes(&target), &place).map_err(failed)
         }
         "file" => {
-            let mut file = File::create_new(&place).map_err(failed)?;
-            let (size, mut offset) = (entry.size.unwrap_or(0), 0);
-            while offset < size {
-                let bytes = tree.read(inode, offset, PIECE_BYTES, memory.packs()).map_err(tree_error)?;
-                file.write_all(&bytes).map_err(failed)?;
-                offset += bytes.len().max(1) as u64;
+            let file = File::create_new(&place).map_err(failed)?;
+            let content = tree.node(inode).map_err(tree_error)?.content();
+            let mut offset = 0;
+            // Holes stay holes: a file may be far larger than the disk.
+            while let Some(at) = content.and_then(|content| content.next_data(offset)) {
+                let bytes = tree.read(inode, at, PIECE_BYTES, memory.packs()).map_err(tree_error)?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(&bytes, at).map_err(failed)?;
+                }
+                offset = at + bytes.len().max(1) as u64;
             }
+            file.set_len(entry.size.unwrap_or(0)).map_err(failed)?;
             file.sync_all().map_err(failed)
         }
         _ => Ok(()),
