@@ -127,14 +127,24 @@ impl ConflictAcks {
 
     /// Notes what somebody was shown and wrote between two states of the files.
     pub(in crate::memory) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
+        // Called for each commit of files under the writer lock, so a branch of which nothing was shown costs one look-up.
+        let Some(shown) = self.with_acks(|all| all.get(&branch).map(|acks| acks.shown.len())) else { return };
+        // Whichever is less: a merge may have shown very many conflicts, and a commit may have changed very much.
+        let differences = before.differences_at_most(after, shown);
         self.with_acks(|all| {
-            // Called for each commit of files under the writer lock, so a branch of which nothing was shown costs one
-            // look-up.
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
-            for (id, showing) in shown {
-                let path = id.strip_prefix("files/").unwrap_or_default().as_bytes();
-                if showing.uids.contains(&uid) && is_written(path, before, after) {
+            let mut note = |id: &Arc<str>, showing: &ConflictAck, path: &str| {
+                if showing.uids.contains(&uid) && is_written(path.as_bytes(), before, after) {
                     written.push(Arc::new(WrittenSince { uid, id: id.clone(), ack: showing.clone() }));
+                }
+            };
+            let Some(differences) = differences else {
+                let all = shown.iter();
+                return all.for_each(|(id, showing)| note(id, showing, id.strip_prefix("files/").unwrap_or_default()));
+            };
+            for path in differences.iter().filter_map(|it| std::str::from_utf8(&it.path).ok()) {
+                if let Some((id, showing)) = shown.get_key_value(&*format!("files/{path}")) {
+                    note(id, showing, path);
                 }
             }
         });
@@ -152,5 +162,44 @@ fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
         _ if is_folder(old) || is_folder(new) => false,
         (Some(old), Some(new)) => !same_body(old, new),
         (old, new) => old.is_some() != new.is_some(),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT};
+
+    fn write(tree: &mut Tree, name: &str, text: &'static [u8]) {
+        let inode = tree.resolve(name.as_bytes()).unwrap_or_else(|_| {
+            let name = FileName::new(name.as_bytes()).unwrap();
+            let make = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 1, gid: 1 };
+            tree.apply(&make, Time(1), &NoPacks).unwrap().inode
+        });
+        tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.into() }, Time(2), &NoPacks).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_is_noted_whether_more_was_shown_or_changed() {
+        let (branch, who) = (BranchId(7), Actor { uid: 1, gid: 1, name: "ann".into() });
+        let mut before = Tree::default();
+        for name in ["a", "b", "c", "d", "e"] {
+            write(&mut before, name, b"before");
+        }
+        for (shown, changed) in [(&["a", "b", "c", "d"][..], &["b", "e"][..]), (&["b"], &["a", "b", "c", "d", "e"])] {
+            let acks = ConflictAcks::default();
+            let open = |name: &&str| Decision { id: format!("files/{name}").into(), ..Decision::default() };
+            let items: Vec<Decision> = shown.iter().map(open).collect();
+            acks.note((branch, MergeKind::Merge), &who, items.iter());
+            let mut after = before.clone();
+            changed.iter().for_each(|name| write(&mut after, name, b"behind"));
+            acks.note_written(branch, 2, &before, &after);
+            assert!(acks.written_since_shown(branch).is_empty(), "to whom it was not shown");
+            acks.note_written(branch, 1, &before, &after);
+            let written: Vec<_> = acks.written_since_shown(branch).iter().map(|it| it.id.to_string()).collect();
+            assert_eq!(written, ["files/b"]);
+        }
     }
 }
