@@ -60,9 +60,19 @@ fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
             let verified = verify(dest, &VerifyOptions::default());
             return verified.map(|verified| (bytes, verified));
         }
-        fs::remove_dir_all(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
+        remove_content(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
     }
     Err(CopyError::Busy.into())
+}
+
+/// Removes all that is in a folder, which held nothing before a copy was begun in it. The folder stays: a mount point can't be
+/// removed, and of a symbolic link to a folder the link would go and not what is in there.
+fn remove_content(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+    }
+    Ok(())
 }
 
 /// Refuses anything but a store, and a place for a copy that is not free.
@@ -215,6 +225,20 @@ mod tests {
         assert!(!dir.path().join("none").exists());
         verify(&store, &VerifyOptions::default()).unwrap();
         backup(&store, &dir.path().join("new/copy")).unwrap();
+    }
+
+    #[test]
+    fn a_copy_that_is_begun_again_leaves_nothing_of_the_one_before_also_behind_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, real, link) = (store_in(dir.path()), dir.path().join("real"), dir.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        copy(&RealDisk::new(&store), &link).unwrap().unwrap();
+        assert!(real.join("key").exists() && real.join("journal").is_dir());
+        remove_content(&link).unwrap();
+        assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
+        backup(&store, &link).unwrap();
+        verify(&real, &VerifyOptions::default()).unwrap();
     }
 
     #[test]
