@@ -25,6 +25,11 @@ impl FileReader {
         self.has_right(rights, (tree.owner(node), node.gid, node.mode))
     }
 
+    /// Returns whether the reader may read a file of a tree by one of its paths. False where it has none.
+    pub fn reaches(&self, tree: &Tree, inode: u64) -> bool {
+        AccessCheck::new(tree, self).may_find(inode, &HiddenPaths { rules: "".into(), hides: None })
+    }
+
     /// Returns whether permission bits give the reader a right in what somebody owns.
     fn has_right(&self, right: u32, (uid, gid, mode): (u32, u32, u32)) -> bool {
         let bits = if self.uid == uid {

@@ -8,7 +8,7 @@ use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::{Caller, MountContext, OpenContext};
 use super::refusal::{InputRefusal, ShapeRefusal};
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchId, BranchInfo, View, Viewer};
+use crate::memory::{BranchId, BranchInfo, FileReader, View, Viewer};
 use crate::sync::Mutex;
 use crate::verb::{self, BranchRight, ParentRight, Rights, Verb, VerbContext};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const SHOWN_BYTES_MAX: u64 = 16 << 20;
 pub(super) struct Ctl {
     /// To see whether a branch that a merge ends still has unwritten bytes.
     pub handles: Arc<HandleTable>,
+    /// Who opened the file, by whose rights `show` prints files.
+    pub reader: FileReader,
 }
 
 impl LineProtocol for Ctl {
@@ -42,7 +44,7 @@ impl LineProtocol for Ctl {
         let (memory, branch) = (context.memory(), context.branch());
         let may_read = |info: BranchInfo| context.mount.permits(context.caller, &info, READ | SEARCH);
         let reads = |branch| memory.info(branch).is_ok_and(may_read);
-        let viewer = Viewer { reads: &reads, bytes_max: SHOWN_BYTES_MAX };
+        let viewer = Viewer { reads: &reads, reader: Some(&self.reader), bytes_max: SHOWN_BYTES_MAX };
         let parent = memory.info(branch)?.parent.filter(|_| verb.ends_branch());
         let line = verb.run(&VerbContext { memory, actor: &context.actor(), branch, viewer })?.to_line();
         if verb.ends_branch() {

@@ -323,7 +323,7 @@ fn what_lost_a_promote_is_read_by_who_may_not_read_the_parent() {
     write(&memory, fork, "s", "of the child");
     let outcome = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
     assert_eq!(read(&memory, main, "s").unwrap(), "of the child");
-    let closed = Viewer { reads: &|_| false, bytes_max: u64::MAX };
+    let closed = Viewer { reads: &|_| false, ..Viewer::OF_STORE };
     let shown = memory.show(fork, ShowTarget::Hash(outcome.conflicts[0].parent.unwrap()), closed).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
 }

@@ -276,7 +276,7 @@ fn a_hash_is_looked_up_in_all_that_a_branch_was_its_merged_children_and_its_pare
         |branch, id: &str, text: &str| memory.commit(&who(), branch, vec![put(id, None, Some(text))]).unwrap().head;
     let base = commit(main, "r", "base");
     let fork = memory.fork(&who(), main, "x", None).unwrap();
-    let closed = Viewer { reads: &|_| false, bytes_max: u64::MAX };
+    let closed = Viewer { reads: &|_| false, ..Viewer::OF_STORE };
     let is_shown =
         |head, viewer| memory.show(fork, ShowTarget::Hash(head), viewer).map(|shown| shown.to_line()).is_ok();
     memory.set(&who(), fork, Setting::Keep, "0s").unwrap();

@@ -224,7 +224,8 @@ fn open_ctl(context: &OpenContext, handles: &Arc<HandleTable>, flags: OpenFlags)
     if flags.write {
         check_changeable(&context.view)?;
     }
-    Ok(Box::new(LineSession::new(context.clone(), Ctl { handles: handles.clone() })))
+    let ctl = Ctl { handles: handles.clone(), reader: context.file_reader() };
+    Ok(Box::new(LineSession::new(context.clone(), ctl)))
 }
 
 fn open_ingest(context: &OpenContext, flags: OpenFlags) -> Result<Box<dyn File>, Failure> {

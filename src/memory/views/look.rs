@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::status;
 use crate::branch::BranchVersion;
+use crate::file_index::FileReader;
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, EndedBranch, Revision, StateSource, View};
@@ -89,13 +90,21 @@ impl std::fmt::Display for ShowTarget {
 pub struct Viewer<'a> {
     /// Tells whether they may read a branch, at the moment of the look-up.
     pub reads: &'a dyn Fn(BranchId) -> bool,
+    /// Whose rights files are held against: one that they could not read by its path is not shown. None for whoever has
+    /// the store.
+    pub reader: Option<&'a FileReader>,
     /// Bytes of the largest file that they are shown; a larger one is [`Error::TooLargeToShow`].
     pub bytes_max: u64,
 }
 
 impl Viewer<'_> {
     /// Whoever has the store's folder itself: every branch, files of any length.
-    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, bytes_max: u64::MAX };
+    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, reader: None, bytes_max: u64::MAX };
+
+    /// Tells whether a file of a tree may be shown.
+    fn opens(&self, tree: &Tree, inode: u64) -> bool {
+        self.reader.is_none_or(|reader| reader.reaches(tree, inode))
+    }
 
     /// An entry shows a step of its branch, and of the parent that it reached.
     fn sees(&self, signed: &SignedEntry, from: BranchId) -> bool {
@@ -267,7 +276,7 @@ impl Memory {
             if state.head() == *hash {
                 return Ok(shown_head(&state));
             }
-            if let Some(file) = self.file_of(&state, hash, viewer.bytes_max)? {
+            if let Some(file) = self.file_of(&state, hash, viewer)? {
                 return Ok(file);
             }
             if let Some(version) = version_of(&state, hash)? {
@@ -281,8 +290,7 @@ impl Memory {
     /// decided against in the parent.
     fn show_earlier(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let catalog = self.catalog().clone();
-        let mut look =
-            |state: &BranchVersion, before: &BranchVersion| self.find_object(state, before, hash, viewer.bytes_max);
+        let mut look = |state: &BranchVersion, before: &BranchVersion| self.find_object(state, before, hash, viewer);
         if let Some(found) = catalog.retained.find_in(branch, &mut look)? {
             return Ok(Some(found));
         }
@@ -322,7 +330,7 @@ impl Memory {
         state: &BranchVersion,
         before: &BranchVersion,
         hash: &Hash,
-        bytes_max: u64,
+        viewer: Viewer<'_>,
     ) -> Result<Option<ShownObject>, Error> {
         if state.head() == *hash {
             return Ok(Some(shown_head(state)));
@@ -340,7 +348,10 @@ impl Memory {
         let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
         for changed in before.files().changed_nodes(state.files()) {
             let Some(node) = changed.new.filter(|node| is_it(node)) else { continue };
-            if node.size() > bytes_max {
+            if !viewer.opens(state.files(), changed.inode) {
+                continue;
+            }
+            if node.size() > viewer.bytes_max {
                 return Err(Error::TooLargeToShow(node.size()));
             }
             if let Some((directory, name)) = node.names().next() {
@@ -356,7 +367,7 @@ impl Memory {
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn file_of(&self, state: &BranchVersion, hash: &Hash, bytes_max: u64) -> Result<Option<ShownObject>, Error> {
+    fn file_of(&self, state: &BranchVersion, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let tree = state.files();
         let mut directories = vec![ROOT];
         while let Some(directory) = directories.pop() {
@@ -364,8 +375,11 @@ impl Memory {
                 let node = tree.node(inode).map_err(tree_error)?;
                 if node.directory().is_some() {
                     directories.push(inode);
-                } else if node.hash() == Some(*hash) || node.content_hash() == Some(*hash) {
-                    if node.size() > bytes_max {
+                } else if (node.hash() == Some(*hash) || node.content_hash() == Some(*hash))
+                    // As for a path: another file with the same bytes may be open to the viewer.
+                    && viewer.opens(tree, inode)
+                {
+                    if node.size() > viewer.bytes_max {
                         return Err(Error::TooLargeToShow(node.size()));
                     }
                     return self.shown_file(tree, directory, name, node).map(Some);

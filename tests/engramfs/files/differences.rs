@@ -1,7 +1,7 @@
 //! What `diff` lists of files, and what comparisons show of them.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, FILES_ROOT, FileName, FileOp, Make, RenameHow, View, Viewer};
+use engramfs::memory::{Actor, FILES_ROOT, FileName, FileOp, FileReader, Make, RenameHow, ShowTarget, View, Viewer};
 use serde_json::Value;
 
 use super::{folders, write};
@@ -51,4 +51,39 @@ fn a_comparison_shows_the_text_of_ones_own_files_up_to_64_kib() {
     for (uid, text) in [(who().uid, Some(limit)), (0, Some(limit)), (4711, None)] {
         assert_eq!(shown(uid), expected([text, None]), "{uid}");
     }
+}
+
+/// `diff` tells everybody who reads the branch the hash of a file, which is no key to its bytes.
+#[test]
+fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for (name, make, mode) in [("shut", Make::File, 0o600), ("closed", Make::Directory, 0o700)] {
+        let name = FileName::new(name.as_bytes()).unwrap();
+        let op = FileOp::Create { parent: FILES_ROOT, name, make, mode, uid: who().uid, gid: who().gid };
+        memory.edit(&who(), main, op).unwrap();
+    }
+    let paths = [("shut", "a secret"), ("closed/inside", "another secret")];
+    paths.iter().for_each(|(path, text)| write(&memory, main, path, text));
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let node = |path: &str| tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
+    let hashes = paths.map(|(path, _)| node(path).content_hash().unwrap());
+    let shown = |uid: u32, hash| {
+        let reader = FileReader { uid, groups: vec![uid], knows_all_groups: true };
+        let viewer = Viewer { reader: Some(&reader), ..Viewer::OF_STORE };
+        memory.show(main, ShowTarget::Hash(hash), viewer).ok().and_then(|shown| shown.content)
+    };
+    let check = || {
+        for (hash, (path, text)) in hashes.iter().zip(paths) {
+            assert_eq!(shown(who().uid, *hash).as_deref(), Some(text.as_bytes()), "{path}");
+            assert_eq!(shown(4711, *hash), None, "{path}");
+        }
+    };
+    check();
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    paths.iter().for_each(|(path, _)| write(&memory, main, path, "later"));
+    check();
+    // The same bytes where everybody may read them.
+    write(&memory, main, "open", "a secret");
+    assert_eq!(shown(4711, hashes[0]).as_deref(), Some(&b"a secret"[..]));
 }
