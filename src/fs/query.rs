@@ -47,6 +47,10 @@ impl LineProtocol for QueryFile {
 
 /// Refuses to search a root branch that the caller can't reach by its path.
 fn check_scope(context: &OpenContext, name: &str) -> Result<(), Failure> {
+    // They mean this branch, its log and its files also where a root branch is called so.
+    if ["branch", "log", "files"].contains(&name) || name.starts_with("log:") {
+        return Ok(());
+    }
     // Whether it is a root branch is checked by `Memory`.
     let Some(root) = context.memory().root(name) else { return Ok(()) };
     let reached = match context.mount.root() {

@@ -396,3 +396,25 @@ fn behind_a_gate_a_branchs_owner_merges_without_write_permission_and_nobody_else
     assert_eq!(ask(&mut rig, ANN, "merge"), Ok(()));
     assert_eq!(rig.list("main/branches"), ["x"]);
 }
+
+/// The default scope names `branch` and `log`: of the branch that is asked, and no root branches.
+#[test]
+fn root_branches_that_are_called_like_a_scope_are_in_the_way_of_no_query() {
+    let mut rig = with_fork();
+    for name in ["log", "branch", "log:x"] {
+        let closed = AttrChanges { mode: Some(0o700), ..AttrChanges::default() };
+        rig.fs.setattr(ROOT, rig.mkdir(name).unwrap(), closed, None).unwrap();
+    }
+    let main = rig.memory.root("main");
+    rig.who = ANN;
+    rig.write("main/query", "old\n").unwrap();
+    assert_eq!(
+        rig.write("main/query", "{\"text\":\"old\",\"scope\":[\"log:x\"]}\n"),
+        Err(Errno::EINVAL),
+        "none was closed"
+    );
+    let alone = rig.view(FsOptions { branch: main, ..FsOptions::default() });
+    let query = alone.lookup(ROOT, 1, OsStr::new("query")).unwrap().attr.ino;
+    let handle = alone.open(ROOT, query, libc::O_RDWR).unwrap();
+    alone.write(handle, 0, b"old\n").unwrap();
+}
