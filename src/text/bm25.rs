@@ -9,7 +9,7 @@
 //! idf    = ln(1 + (N − df + 0.5) / (df + 0.5))
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How soon further occurrences of a word stop counting: with 0 at once, and the later the larger it is.
 pub const K1: f64 = 1.2;
@@ -126,21 +126,25 @@ impl Scorer {
     ///
     /// However often a document holds it, a group adds less than `K1 + 1` times its idf.
     pub fn clauses(&self) -> Vec<Clause> {
-        let mut clauses: Vec<Clause> = Vec::new();
-        for (idf, members) in &self.groups {
-            let mut clause = Clause { bound: idf * (K1 + 1.0), terms: members.iter().copied().collect() };
-            clauses.retain_mut(|other| {
-                // A term in two groups adds to both. Weighed apart, its rows would be passed over by the bound of one
-                // of them alone.
-                let is_apart = other.terms.is_disjoint(&clause.terms);
-                if !is_apart {
-                    clause.bound += other.bound;
-                    clause.terms.append(&mut other.terms);
-                }
-                is_apart
-            });
-            clauses.push(clause);
+        // A term in two groups adds to both. Weighed apart, its rows would be passed over by the bound of one of them
+        // alone, so groups are one clause where terms join them, be it through others.
+        let (mut joined, mut held_by): (Vec<usize>, HashMap<usize, usize>) =
+            ((0..self.groups.len()).collect(), HashMap::new());
+        for (group, (_, members)) in self.groups.iter().enumerate() {
+            for term in members {
+                let (one, other) =
+                    (first_of(&mut joined, *held_by.entry(*term).or_insert(group)), first_of(&mut joined, group));
+                joined[one.max(other)] = one.min(other);
+            }
         }
+        let mut clauses: BTreeMap<usize, Clause> = BTreeMap::new();
+        for (group, (idf, members)) in self.groups.iter().enumerate() {
+            let none = || Clause { bound: 0.0, terms: BTreeSet::new() };
+            let clause = clauses.entry(first_of(&mut joined, group)).or_insert_with(none);
+            clause.bound += idf * (K1 + 1.0);
+            clause.terms.extend(members);
+        }
+        let mut clauses: Vec<Clause> = clauses.into_values().collect();
         clauses.sort_by(|a, b| a.bound.total_cmp(&b.bound));
         clauses
     }
@@ -156,9 +160,56 @@ impl Scorer {
     }
 }
 
+/// Returns the first of the groups that one is joined to: each is joined to one before it, the first to itself. The way
+/// gets shorter with each call.
+fn first_of(joined: &mut [usize], group: usize) -> usize {
+    let mut at = group;
+    while joined[at] != at {
+        joined[at] = joined[joined[at]];
+        at = joined[at];
+    }
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_that_terms_join_are_one_clause() {
+        let mut collection = Collection::default();
+        (0..10).for_each(|_| collection.add(8));
+        let group = |weight: f64, members: &[usize]| TermGroup { weight, members: members.to_vec() };
+        // 0 and 1 are joined by the third group, 3 and 4 by none, and the last has no terms.
+        let groups = vec![
+            group(1.0, &[0]),
+            group(1.0, &[1, 2]),
+            group(0.5, &[2, 0]),
+            group(1.0, &[3]),
+            group(2.0, &[4]),
+            group(1.0, &[]),
+        ];
+        let clauses = Scorer::new(collection, groups, &[1; 5]).clauses();
+        let terms: Vec<Vec<usize>> = clauses.iter().map(|clause| clause.terms.iter().copied().collect()).collect();
+        assert!(clauses.windows(2).all(|pair| pair[0].bound <= pair[1].bound));
+        let bound =
+            |terms: &[usize]| clauses.iter().find(|clause| clause.terms.iter().eq(terms)).map(|clause| clause.bound);
+        let most = |weight: f64, held| weight * idf(10, held) * (K1 + 1.0);
+        let joined = most(1.0, 1) + most(1.0, 2) + most(0.5, 2);
+        assert!(bound(&[0, 1, 2]).is_some_and(|bound| (bound - joined).abs() < 1e-12), "{terms:?}");
+        assert_eq!((bound(&[3]), bound(&[4])), (Some(most(1.0, 1)), Some(most(2.0, 1))));
+        assert_eq!(terms.len(), 4);
+    }
+
+    /// A record of some megabytes is a query, too, with a word and a stem for each of its words.
+    #[test]
+    fn clauses_of_very_many_words_take_no_time() {
+        let words = 200_000;
+        let mut groups = TermGroup::single_terms(words);
+        groups.extend((0..words / 2).map(|stem| TermGroup { weight: 0.5, members: vec![2 * stem, 2 * stem + 1] }));
+        let scorer = Scorer::new(Collection { documents: 10, length: 10 }, groups, &vec![1; words]);
+        assert_eq!(scorer.clauses().len(), words / 2);
+    }
 
     #[test]
     fn idf_is_the_published_formula_and_stays_above_zero() {
