@@ -1,5 +1,6 @@
 //! The object of a query, key by key.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -90,10 +91,10 @@ impl Fields {
         let wrong =
             || type_error("scope", &value, "a list of names out of \"branch\", \"log\", \"files\" and root branches");
         let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(wrong)?;
-        let mut scope: Vec<String> = Vec::with_capacity(items.len());
+        let (mut scope, mut known): (Vec<String>, HashSet<&str>) = (Vec::new(), HashSet::new());
         for item in items {
             let name = item.as_str().filter(|name| !name.is_empty()).ok_or_else(wrong)?;
-            if scope.iter().all(|known| known != name) {
+            if known.insert(name) {
                 scope.push(name.to_owned());
             }
         }

@@ -132,3 +132,10 @@ fn the_keys_are_those_of_the_page() {
     keys.sort_unstable();
     assert_eq!(keys, on_page);
 }
+
+/// As many as a line of 4 MiB holds.
+#[test]
+fn a_scope_of_very_many_names_takes_no_time() {
+    let names: Vec<String> = (0..400_000).map(|n| format!("{n:x}")).collect();
+    assert_eq!(parse(&json!({ "text": "x", "scope": names }).to_string()).scope, names);
+}
