@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, Query, Setting, View,
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, Query, Setting, View, Viewer,
 };
 
 use crate::support::{delete, main_of, open, put, who};
@@ -105,4 +105,20 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     taken.store(0, Ordering::Relaxed);
     commit("c").unwrap();
     assert_eq!(found(&memory), (1, None));
+}
+
+#[test]
+fn a_comparison_holds_no_more_than_there_is_memory_for() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.checkpoint(&who(), main, "empty", None).unwrap();
+    for n in 0..100 {
+        memory.commit(&who(), main, vec![put(&format!("r{n}"), None, Some(&"word ".repeat(1_000)))]).unwrap();
+    }
+    let compare =
+        || memory.compare(&who(), main, [Some("empty"), None], Viewer::OF_STORE).map(|shown| shown.line.len());
+    assert!(compare().unwrap() > 500_000);
+    assert_eq!(memory.limit_memory(256 << 10, false, Box::new(|_| 0)), None);
+    let refused = compare().unwrap_err();
+    assert!(matches!(refused.kind(), Kind::Full | Kind::Quota), "{refused}");
 }

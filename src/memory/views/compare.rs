@@ -11,6 +11,7 @@ use crate::memory::merging::find_state::StateSearch;
 use crate::memory::views::look::{ShowTarget, ShownObject, Viewer};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::segment::Row;
+use crate::sync::Reservation;
 use crate::workspace::{InodeNode, Tree};
 
 /// Most records and paths of one comparison; more are [`Error::TooManyChanges`].
@@ -23,7 +24,8 @@ impl Memory {
     ///
     /// A state is a label, an entry or a time, or `/` and the path of another branch, as it is now; nothing stands for the present
     /// one. Files carry their text where it is the caller's own, UTF-8 and at most 64 KiB. Fails as [`Memory::find_state`], and for
-    /// a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond 1,048,576 changes.
+    /// a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond 1,048,576 changes, and kind
+    /// `Quota` or `Full` where the lines need more memory than there is for the caller.
     pub fn compare(
         &self,
         who: &Actor,
@@ -80,14 +82,13 @@ impl Memory {
 
     fn changes(&self, who: &Actor, old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
         let too_many = || Error::TooManyChanges(CHANGES_MAX);
-        let mut out = String::new();
+        // Both versions of each record may have texts of megabytes: they count for who asks while they are gathered.
+        let (mut out, mut held) = (String::new(), self.admission.budget.account(who.uid));
         for change in differences_at_most(old, new, CHANGES_MAX)?.ok_or_else(too_many)? {
             let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
             let word = word(change.old.is_some(), change.new.is_some());
-            add(
-                &mut out,
-                json!({ "kind": "record", "id": &*change.id, "change": word, "before": before, "after": after }),
-            );
+            let line = json!({ "kind": "record", "id": &*change.id, "change": word, "before": before, "after": after });
+            add(&mut out, &mut held, &line)?;
         }
         let (old, new) = (old.files(), new.files());
         for change in old.differences_at_most(new, CHANGES_MAX).ok_or_else(too_many)? {
@@ -95,7 +96,8 @@ impl Memory {
             let word = word(change.old.is_some(), change.new.is_some());
             let before = self.file(who, old, change.old.as_ref());
             let after = self.file(who, new, change.new.as_ref());
-            add(&mut out, json!({ "kind": "file", "path": path, "change": word, "before": before, "after": after }));
+            let line = json!({ "kind": "file", "path": path, "change": word, "before": before, "after": after });
+            add(&mut out, &mut held, &line)?;
         }
         Ok(out)
     }
@@ -125,7 +127,10 @@ fn word(is_before: bool, is_after: bool) -> &'static str {
     }
 }
 
-fn add(out: &mut String, line: Value) {
-    out.push_str(&line.to_string());
+fn add(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(), Error> {
+    let line = line.to_string();
+    held.grow(line.len() as u64 + 1)?;
+    out.push_str(&line);
     out.push('\n');
+    Ok(())
 }
