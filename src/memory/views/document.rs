@@ -31,12 +31,37 @@ pub enum Document {
 
 /// Documents that were rendered; one whose stamp is not that of the present is rendered again.
 #[derive(Default)]
-pub(in crate::memory) struct DocumentCache(HashMap<(View, Document), RenderedDocument>);
+pub(in crate::memory) struct DocumentCache {
+    documents: HashMap<(View, Document), RenderedDocument>,
+    /// How many bytes these have together.
+    bytes: usize,
+}
 
 impl DocumentCache {
     /// Forgets the documents of a branch that has ended, or from which something was purged.
     pub(in crate::memory) fn forget(&mut self, branch: BranchId) {
-        self.0.retain(|(view, _), _| view.branch() != branch);
+        self.documents.retain(|(view, _), _| view.branch() != branch);
+        self.bytes = self.documents.values().map(|(_, bytes)| bytes.len()).sum();
+    }
+
+    fn get(&self, key: &(View, Document), of: &CacheKey) -> Option<Arc<[u8]>> {
+        self.documents.get(key).filter(|(stamp, _)| stamp == of).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// Keeps a document unless it is too long; what went for it is returned, to be dropped with no lock held.
+    fn put(&mut self, key: (View, Document), (stamp, bytes): RenderedDocument) -> Option<DocumentCache> {
+        let before = self.documents.get(&key).map_or(0, |(_, bytes)| bytes.len());
+        if bytes.len() > DOCUMENT_BYTES_MAX {
+            self.documents.remove(&key);
+            self.bytes -= before;
+            return None;
+        }
+        let is_full = self.documents.len() >= CACHED_MAX || self.bytes + bytes.len() > CACHED_BYTES_MAX;
+        let gone = is_full.then(|| std::mem::take(self));
+        self.bytes += bytes.len();
+        self.bytes -= if gone.is_none() { before } else { 0 };
+        self.documents.insert(key, (stamp, bytes));
+        gone
     }
 }
 
@@ -55,6 +80,10 @@ struct CacheKey {
 
 /// How many documents are kept; when there are more, all go.
 const CACHED_MAX: usize = 4096;
+/// Bytes of all of them; beyond that all go, too. Nobody's share of memory counts them.
+const CACHED_BYTES_MAX: usize = 32 << 20;
+/// Bytes of the longest that is kept: `diff` and `conflicts` have a line for each record. No stat(2) asks for those.
+const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 impl Memory {
     /// Returns a document's bytes. They are kept until something in them changes, so
@@ -69,18 +98,12 @@ impl Memory {
         let seen = ResolvedView::new(&catalog, view)?;
         let stamp = self.stamp(&catalog, &seen, document);
         let key = (view.clone(), document);
-        {
-            let cache = self.documents.lock();
-            if let Some((_, bytes)) = cache.0.get(&key).filter(|(of, _)| *of == stamp) {
-                return Ok(bytes.clone());
-            }
+        if let Some(bytes) = self.documents.lock().get(&key, &stamp) {
+            return Ok(bytes);
         }
         let bytes: Arc<[u8]> = self.render(&catalog, view, &seen, document)?.into();
-        let mut cache = self.documents.lock();
-        if cache.0.len() >= CACHED_MAX {
-            cache.0.clear();
-        }
-        cache.0.insert(key, (stamp, bytes.clone()));
+        let gone = self.documents.lock().put(key, (stamp, bytes.clone()));
+        drop(gone);
         Ok(bytes)
     }
 
@@ -231,5 +254,30 @@ mod tests {
         assert!(title().contains("main/x/a/b/d"), "{}", title());
         memory.rename_branch(&who, below[2], "c").unwrap();
         assert!(title().contains("main/x/c/b/d"), "{}", title());
+    }
+
+    #[test]
+    fn few_bytes_are_kept_however_many_and_long_the_documents_are() {
+        let stamp = || CacheKey {
+            counters: [0; 6],
+            path: "main".into(),
+            cursor: SharedLogCursor::default(),
+            lease_since: None,
+        };
+        let mut cache = DocumentCache::default();
+        let key = |number: usize| (View::At(BranchId(1), number as u64), Document::Diff);
+        let mut put = |number: usize, length: usize| {
+            cache.put(key(number), (stamp(), vec![0; length].into()));
+            let kept: usize = cache.documents.values().map(|(_, bytes)| bytes.len()).sum();
+            assert_eq!(cache.bytes, kept, "{number}");
+            (cache.get(&key(number), &stamp()).is_some(), cache.documents.len())
+        };
+        assert_eq!([put(0, 100), put(1, DOCUMENT_BYTES_MAX), put(1, 7)], [(true, 1), (true, 2), (true, 2)]);
+        assert_eq!(put(1, DOCUMENT_BYTES_MAX + 1), (false, 1), "and the shorter one before it is none of the present");
+        let most = CACHED_BYTES_MAX / DOCUMENT_BYTES_MAX;
+        let counts: Vec<usize> = (2..2 * most).map(|number| put(number, DOCUMENT_BYTES_MAX).1).collect();
+        assert_eq!(counts.iter().max(), Some(&most));
+        cache.forget(BranchId(1));
+        assert_eq!((cache.bytes, cache.documents.len()), (0, 0));
     }
 }
