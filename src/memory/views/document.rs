@@ -119,6 +119,8 @@ impl Memory {
                     + self.maintenance.embedding.steps()
                     + self.maintenance.scrubber.steps()
                     + self.storage.file_index.set().version
+                    // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
+                    + self.file_views.changes()
                     + self.admission.room.reserve.steps()
                     + self.maintenance.retained.steps()
             }

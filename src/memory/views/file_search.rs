@@ -32,6 +32,8 @@ struct KeptViews {
     views: HashMap<View, (Arc<VisibleFiles>, u64)>,
     /// Grows with each use of any view, by which the one that was used longest ago is found.
     uses: u64,
+    /// Grows with each change of what is kept.
+    changes: u64,
 }
 
 impl FileViews {
@@ -45,9 +47,15 @@ impl FileViews {
         Some(files.clone())
     }
 
+    /// Returns a number that is another one once something else is kept.
+    pub fn changes(&self) -> u64 {
+        self.0.lock().changes
+    }
+
     fn put(&self, view: &View, files: Arc<VisibleFiles>) {
         let mut kept = self.0.lock();
         kept.uses += 1;
+        kept.changes += 1;
         let uses = kept.uses;
         if kept.views.len() >= VIEWS_MAX && !kept.views.contains_key(view) {
             let oldest = kept.views.iter().min_by_key(|(_, (_, used))| *used).map(|(view, _)| view.clone());
@@ -61,7 +69,10 @@ impl FileViews {
 
     /// Lets go of all views, as after a purge: the next query of each looks at all of its files.
     pub fn clear(&self) {
-        let was = std::mem::take(&mut self.0.lock().views);
+        let mut kept = self.0.lock();
+        kept.changes += 1;
+        let was = std::mem::take(&mut kept.views);
+        drop(kept);
         drop(was);
     }
 
@@ -225,5 +236,24 @@ mod tests {
         let [of_main, of_fork] =
             [main, fork].map(|branch| memory.visible_files(&View::Branch(branch)).unwrap().unwrap());
         assert!(Arc::ptr_eq(&of_main, &of_fork));
+    }
+
+    #[test]
+    fn a_status_that_was_read_before_a_query_counts_the_files_after_it() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let name = FileName::new(b"a").unwrap();
+        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        memory.edit(&who, main, op).unwrap();
+        let query = crate::memory::Query::from_text("words").unwrap();
+        memory.ask(&View::Branch(main), &query).unwrap();
+        // What the fork shows is indexed already, so that its first query adds nothing to the index.
+        let fork = View::Branch(memory.fork(&who, main, "x", None).unwrap());
+        let files = || memory.status(&fork).unwrap()["index"]["files"].clone();
+        assert_eq!(files(), serde_json::Value::Null);
+        memory.ask(&fork, &query).unwrap();
+        assert_eq!(files(), 1);
     }
 }
