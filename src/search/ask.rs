@@ -27,6 +27,7 @@ const FUSED_MIN: usize = 100;
 const FUSED_PER_K: usize = 4;
 
 /// One source of records that is searched, as it was when the query began.
+#[derive(Clone)]
 pub struct SearchSource {
     /// What hits from there name as their source.
     pub source: Arc<str>,
@@ -57,16 +58,15 @@ struct ResolvedQuery {
     reason: Option<String>,
 }
 
-/// Answers a query from one or more sources and files, ranked as one. The first source is the branch that is asked; a
-/// record named by id is looked for there.
+/// Answers a query to a branch, which comes first, from sources and files, ranked as one. A record named by id is looked
+/// for in that branch, whether or not it is one of the sources.
 ///
 /// `no_vector` says why a text has none, with what to do; `late` is asked now and then whether to give up, and its
 /// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
-/// [`SearchError::NoRecord`] where the first source has not got the record, [`SearchError::Dimension`] where a source's
+/// [`SearchError::NoRecord`] where the branch has not got the record, [`SearchError::Dimension`] where a source's
 /// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
 pub fn ask(
-    sources: &[SearchSource],
-    files: Option<&FileSource<'_>>,
+    (asked, sources, files): (&SearchSource, &[SearchSource], Option<&FileSource<'_>>),
     metric: Metric,
     language: Option<&Language>,
     query: &Query,
@@ -74,7 +74,7 @@ pub fn ask(
     late: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
     let timer = QueryTimer::new(late);
-    let resolved = resolve_query(sources, metric, query, no_vector)?;
+    let resolved = resolve_query(asked, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
     for (number, source) in sources.iter().enumerate() {
         // All sources are compared with one vector, so one of another dimension refuses the query; leaving that source
@@ -97,16 +97,15 @@ pub fn ask(
 
 /// Works out what to compare with, and in which mode; a mode that can't be had is said with a reason.
 fn resolve_query(
-    sources: &[SearchSource],
+    asked: &SearchSource,
     metric: Metric,
     query: &Query,
     no_vector: &str,
 ) -> Result<ResolvedQuery, SearchError> {
     let (mut vector, mut text) = (query.vector.clone(), query.text.clone());
     if let Some(id) = &query.id {
-        let row = sources.first().map(|source| source.state.find(id)).transpose()?.flatten();
-        let row = row.ok_or_else(|| SearchError::NoRecord(id.clone()))?;
-        let (version, derived) = (row.version()?, sources.first().and_then(|source| source.derived.as_ref()));
+        let row = asked.state.find(id)?.ok_or_else(|| SearchError::NoRecord(id.clone()))?;
+        let (version, derived) = (row.version()?, asked.derived.as_ref());
         // A record has a derived vector only where it has none of its own, or one that is older than its text, so the
         // derived one is asked for first.
         vector = derived.map(|derived| derived.for_row(&row)).transpose()?.flatten();

@@ -242,3 +242,22 @@ fn answers_have_the_fields_of_the_page() {
     assert_eq!(headers, fields_of_the_page("header field"));
     assert_eq!(hits, fields_of_the_page("hit field"));
 }
+
+/// The record that a query names is that of the branch that is asked, wherever it looks for others.
+#[test]
+fn a_query_by_id_compares_with_the_record_of_the_branch_that_is_asked() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let other = memory.create_root(&who(), "other").unwrap();
+    memory.commit(&who(), main, vec![put("a", Some(vec![1.0, 0.0]), Some("heron"))]).unwrap();
+    let far_and_near = [put("a", Some(vec![0.0, 1.0]), None), put("near", Some(vec![1.0, 0.1]), None)];
+    memory.commit(&who(), other, far_and_near.to_vec()).unwrap();
+    write(&memory, main, "notes.md", "a heron stands\n");
+    let found = |scope: Value| ids(&memory, main, &json!({ "id": "a", "scope": scope }));
+    assert_eq!(found(json!(["other"])), ["near", "a"]);
+    assert_eq!(found(json!(["branch", "other"])), ["a", "near", "a"]);
+    let words = Query::parse(r#"{"id":"a","mode":"text","scope":["files"]}"#).unwrap();
+    assert_eq!(memory.ask(&View::Branch(main), &words).unwrap().hits.len(), 1);
+    let missing = Query::parse(r#"{"id":"near","scope":["other"]}"#).unwrap();
+    assert_eq!(memory.ask(&View::Branch(main), &missing).unwrap_err().kind(), Kind::NotFound);
+}

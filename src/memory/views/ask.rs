@@ -45,21 +45,20 @@ impl Memory {
         self.ask_once(caller, view, query)
     }
 
-    /// Returns the sources that a query looks at; files are none of them, since they are no records.
+    /// Returns what is asked, and the sources that a query looks at; files are none of them, since they are no records.
     fn sources(
         &self,
         catalog: &Catalog,
         resolved: &ResolvedView<'_>,
         status: &EmbeddingStatus,
         (view, query): (&View, &Query),
-    ) -> Result<Vec<SearchSource>, Error> {
+    ) -> Result<(SearchSource, Vec<SearchSource>), Error> {
+        let (state, derived) = (resolved.state.clone(), status.vectors.clone());
+        let asked = SearchSource { source: "branch".into(), state, derived, is_log: false };
         let mut sources = Vec::new();
         for name in &query.scope {
             match name.as_str() {
-                "branch" => {
-                    let (state, derived) = (resolved.state.clone(), status.vectors.clone());
-                    sources.insert(0, SearchSource { source: "branch".into(), state, derived, is_log: false });
-                }
+                "branch" => sources.insert(0, asked.clone()),
                 // The log is that of the present, so an earlier state is searched without it.
                 "log" if matches!(view, View::Branch(_)) => {
                     let log = catalog.log_of(resolved.branch)?;
@@ -83,7 +82,7 @@ impl Memory {
                 }
             }
         }
-        Ok(sources)
+        Ok((asked, sources))
     }
 
     fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
@@ -92,14 +91,14 @@ impl Memory {
         let elapsed = || (self.environment.uptime)().saturating_sub(start);
         // Places hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
-        let (sources, metric, language, path, status, state) = {
+        let ((asked, sources), metric, language, path, status) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
             let status = self.embedding_of(&catalog, seen.branch)?;
             let sources = self.sources(&catalog, &seen, &status, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
             let (language, path) = (seen.branch.settings.language(), seen.branch.path.clone());
-            (sources, metric, language, path, status, seen.state)
+            (sources, metric, language, path, status)
         };
         let limit = Duration::from_millis(query.timeout_ms);
         let share = self.admission.shares.enter(caller.uid);
@@ -109,7 +108,7 @@ impl Memory {
         };
         // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
         // The state is the one that was searched, so that answer and head belong together.
-        let head = state.head();
+        let head = asked.state.head();
         let left = limit.saturating_sub(elapsed());
         let is_found = query.may_use_words() || status.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
@@ -132,9 +131,10 @@ impl Memory {
         // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
-        let asked = ask(&sources, file_source.as_ref(), metric, language, asking, embedded.no_vector(), &late)?;
-        let mut reason = if asked.reason.is_some() { asked.reason } else { embedded.reason };
-        if missing > 0 && asked.mode != Mode::Vector {
+        let places = (&asked, &sources[..], file_source.as_ref());
+        let answer = ask(places, metric, language, asking, embedded.no_vector(), &late)?;
+        let mut reason = if answer.reason.is_some() { answer.reason } else { embedded.reason };
+        if missing > 0 && answer.mode != Mode::Vector {
             let more = match missing {
                 1 => "1 file is not indexed yet".to_owned(),
                 _ => format!("{missing} files are not indexed yet"),
@@ -142,12 +142,12 @@ impl Memory {
             reason = Some(reason.map_or(more.clone(), |reason| format!("{reason}; {more}")));
         }
         Ok(Answer {
-            hits: asked.hits,
-            mode: asked.mode,
+            hits: answer.hits,
+            mode: answer.mode,
             reason,
             branch: path,
             head,
-            exact: asked.exact,
+            exact: answer.exact,
             micros: elapsed().as_micros() as u64,
             query: query.echo.clone(),
             tag: query.tag.clone(),
