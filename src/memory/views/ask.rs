@@ -134,7 +134,8 @@ impl Memory {
         let places = (&asked, &sources[..], file_source.as_ref());
         let answer = ask(places, metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if answer.reason.is_some() { answer.reason } else { embedded.reason };
-        if missing > 0 && answer.mode != Mode::Vector {
+        // Without an embedder no file has a vector, so that none is missing among those.
+        if missing > 0 && (answer.mode != Mode::Vector || status.vectors.is_some()) {
             let more = match missing {
                 1 => "1 file is not indexed yet".to_owned(),
                 _ => format!("{missing} files are not indexed yet"),

@@ -206,3 +206,18 @@ fn a_passage_that_is_not_embedded_yet_is_found_by_its_words_and_noindex_is_never
     let all = r#"{"text":"a beverage","mode":"vector","k":9}"#;
     assert_eq!(found(&memory, main, all), ["a", "files/brew.md"]);
 }
+
+#[test]
+fn a_file_that_is_not_indexed_yet_is_missed_by_its_meaning_too_and_that_is_told() {
+    let around = Environment { file_index_delay: Duration::from_secs(600), ..environment() };
+    let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+    embed(&memory, 0);
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("r", None, Some("green tea at four"))]).unwrap();
+    memory.wait_embedded();
+    write(&memory, main, "large.txt", &"a drink\n".repeat(200_000));
+    let answer = ask(&memory, &View::Branch(main), BEVERAGE);
+    assert_eq!((names(&answer), answer.mode.to_string()), (vec!["r".to_owned()], "vector".to_owned()));
+    let reason = answer.reason.unwrap_or_default();
+    assert!(reason.ends_with("1 file is not indexed yet"), "{reason:?}");
+}
