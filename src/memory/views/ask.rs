@@ -109,7 +109,6 @@ impl Memory {
         // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
         // The state is the one that was searched, so that answer and head belong together.
         let head = asked.state.head();
-        let left = limit.saturating_sub(elapsed());
         let is_found = query.may_use_words() || status.vectors.is_some();
         let wants_files = query.scope.iter().any(|name| name == "files") && is_found;
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
@@ -127,6 +126,8 @@ impl Memory {
             derived,
             read: &read,
         });
+        // Looked up only now: indexing files may have used up a part, and words are to answer in what the embedder leaves.
+        let left = limit.saturating_sub(elapsed());
         let embedded = embed_query(&status, (&sources, file_source.as_ref()), query, left)?;
         // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
