@@ -35,6 +35,10 @@ impl LineProtocol for Ctl {
         })
     }
 
+    fn changes(&self, verb: &Verb) -> bool {
+        verb.changes()
+    }
+
     fn refusal(&self, failure: &Failure) -> Option<String> {
         Some(failure.to_line())
     }

@@ -32,6 +32,12 @@ pub(super) trait LineProtocol: Send + Sync {
     /// requests from 0. Fails with the refusal of the request.
     fn perform(&self, context: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
+    /// Tells whether a request has changed something once it is done; it has not by default. Such a request is not
+    /// refused where its answer finds no room: who repeats it would do it twice.
+    fn changes(&self, _request: &Self::Request) -> bool {
+        false
+    }
+
     /// Returns what a handle reads after a refusal; nothing by default.
     fn refusal(&self, _failure: &Failure) -> Option<String> {
         None
@@ -158,9 +164,12 @@ impl<S: LineProtocol> LineSession<S> {
         let outcomes =
             room.map(|room| self.protocol.perform_all(&self.context, requests, first, room)).unwrap_or_default();
         let (mut done, mut failure) = (0, None);
-        for outcome in outcomes {
+        for (outcome, request) in outcomes.into_iter().zip(requests) {
             match outcome {
-                Ok(lines) => failure = answer.lock().extend(lines.as_bytes()).err(),
+                Ok(lines) => {
+                    let lost = answer.lock().extend(lines.as_bytes()).err();
+                    failure = lost.filter(|_| !self.protocol.changes(request));
+                }
                 Err(why) => failure = Some(why),
             }
             if failure.is_some() {

@@ -29,6 +29,10 @@ impl LineProtocol for AppendFile {
         Ok(SharedLogEntryInput::parse(line)?)
     }
 
+    fn changes(&self, _entry: &SharedLogEntryInput) -> bool {
+        true
+    }
+
     fn perform(&self, context: &OpenContext, entry: &SharedLogEntryInput, _number: usize) -> RequestOutcome {
         append(context, std::slice::from_ref(entry))
     }

@@ -173,3 +173,16 @@ fn signals_count_in_their_owners_share_of_memory() {
     rig.rm("main/shared/signals/s0").unwrap();
     assert_eq!(write(refused), Ok(()));
 }
+
+/// Who has used up his memory is told so by what answers alone, and not by what was done all the same.
+#[test]
+fn what_was_done_is_not_refused_because_its_answer_finds_no_room() {
+    let rig = Rig::new();
+    rig.memory.budget().limit(1, 1);
+    assert!(rig.write("main/ctl", "discarded\n").is_err(), "its answer is all there is");
+    rig.write("main/ctl", "checkpoint v1\n").unwrap();
+    rig.write("main/shared/log/append", "one\n").unwrap();
+    rig.memory.budget().limit(u64::MAX, u64::MAX);
+    assert_eq!(rig.list("main/checkpoints"), ["v1"]);
+    assert_eq!(rig.read("main/shared/log/entries.jsonl").unwrap().lines().count(), 1);
+}
