@@ -73,9 +73,19 @@ impl OpenContext {
         self.count_buffer(match node {
             SharedNode::Unread => log.lines_after(self.memory().cursor(self.branch())?, ENTRIES_AT_ONCE)?,
             SharedNode::After(entry) => log.lines_after(*entry, ENTRIES_AT_ONCE)?,
-            SharedNode::Last(count) => log.lines_after(log.entries().saturating_sub(*count), *count)?,
+            SharedNode::Last(count) => return self.last_lines(&log, *count),
             _ => Vec::new(),
         })
+    }
+
+    /// Gathers the last entries some at a time, so that no more are read than the caller may hold.
+    fn last_lines(&self, log: &SharedLog, count: u64) -> Result<CountedBuffer, Failure> {
+        let (mut lines, mut read) = (self.buffer(), log.entries().saturating_sub(count));
+        while read < log.entries() {
+            lines.extend(&log.lines_after(read, ENTRIES_AT_ONCE)?)?;
+            read += ENTRIES_AT_ONCE;
+        }
+        Ok(lines)
     }
 }
 

@@ -186,3 +186,20 @@ fn what_was_done_is_not_refused_because_its_answer_finds_no_room() {
     assert_eq!(rig.list("main/checkpoints"), ["v1"]);
     assert_eq!(rig.read("main/shared/log/entries.jsonl").unwrap().lines().count(), 1);
 }
+
+#[test]
+fn the_last_entries_of_a_log_are_as_many_as_are_asked_for() {
+    let rig = Rig::new();
+    let entries: Vec<String> = (1..=2_500).map(|n| format!("entry {n}\n")).collect();
+    entries.chunks(1_000).for_each(|chunk| rig.write("main/shared/log/append", &chunk.concat()).unwrap());
+    let all = rig.read("main/shared/log/entries.jsonl").unwrap();
+    let all: Vec<&str> = all.lines().collect();
+    for count in [1, 999, 1_000, 1_001, 2_400, 2_500, 9_999_999] {
+        let last = rig.read(&format!("main/shared/log/last/{count}")).unwrap();
+        assert_eq!(last.lines().collect::<Vec<_>>(), all[2_500_usize.saturating_sub(count)..], "{count}");
+    }
+    let most = rig.memory.budget().held() + 100_000;
+    rig.memory.budget().limit(most, most);
+    assert_eq!(rig.read("main/shared/log/last/2500"), Err(Errno::EDQUOT));
+    rig.read("main/shared/log/last/100").unwrap();
+}
