@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::touched::TouchedNames;
 use super::tree::ROOT;
-use super::{ChangedNode, Directory, FileName, FileNode, Tree};
+use super::{ChangedNode, Directory, FileName, FileNode, Tree, TreeTotals};
 use crate::object::Hash;
 
 /// An inode and its node.
@@ -120,6 +120,15 @@ impl Tree {
         }
         found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Some(found)
+    }
+
+    /// Returns at how many paths a newer tree differs where this one holds nothing, without a look at each. None where it
+    /// holds something.
+    pub fn differences_from_empty(&self, newer: &Tree) -> Option<u64> {
+        let root = |tree: &Tree| tree.node(ROOT).ok().map(|node| node.own_hash());
+        let TreeTotals { files, directories, hard_links, .. } = newer.totals();
+        let differs = u64::from(root(self) != root(newer));
+        (self.totals() == TreeTotals::default()).then(|| files + directories + hard_links + differs)
     }
 
     /// Returns whether a newer tree has another node for at most `limit` inodes.

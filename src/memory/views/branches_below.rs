@@ -10,7 +10,6 @@ use crate::branch::{BranchVersion, differences};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::{Error, Memory};
-use crate::workspace::TreeTotals;
 
 /// What everybody may know of a branch who may enter its parent: what ls(1) shows.
 #[derive(Serialize)]
@@ -61,12 +60,8 @@ fn changes(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Error> {
         0 => new.totals().records,
         _ => differences(old, new)?.len() as u64,
     };
-    let files = new.files().totals();
-    let paths = if old.files().totals() == TreeTotals::default() {
-        files.files + files.directories
-    } else {
-        old.files().differences(new.files()).len() as u64
-    };
+    let (old, new) = (old.files(), new.files());
+    let paths = old.differences_from_empty(new).unwrap_or_else(|| old.differences(new).len() as u64);
     Ok(records + paths)
 }
 

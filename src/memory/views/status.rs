@@ -265,9 +265,8 @@ fn own_records(resolved: &ResolvedView<'_>) -> Result<OwnEdits, Error> {
 /// The same of files and directories, as `diff` lists them. What shares chunks with the base counts whole.
 fn own_files(resolved: &ResolvedView<'_>) -> OwnEdits {
     let (base, files) = (resolved.base.files(), resolved.state.files());
-    let totals = files.totals();
-    if base.totals() == crate::workspace::TreeTotals::default() {
-        return OwnEdits { edits: totals.files + totals.directories, deleted: 0, bytes: totals.bytes };
+    if let Some(edits) = base.differences_from_empty(files) {
+        return OwnEdits { edits, deleted: 0, bytes: files.totals().bytes };
     }
     let mut own = OwnEdits::default();
     for difference in base.differences(files) {

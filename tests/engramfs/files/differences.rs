@@ -1,7 +1,9 @@
 //! What `diff` lists of files, and what comparisons show of them.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, FILES_ROOT, FileName, FileOp, FileReader, Make, RenameHow, ShowTarget, View, Viewer};
+use engramfs::memory::{
+    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Make, RenameHow, ShowTarget, View, Viewer,
+};
 use serde_json::Value;
 
 use super::{folders, write};
@@ -86,4 +88,25 @@ fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     // The same bytes where everybody may read them.
     write(&memory, main, "open", "a secret");
     assert_eq!(shown(4711, hashes[0]).as_deref(), Some(&b"a secret"[..]));
+}
+
+/// A branch without a base is not compared with it path by path, and counts the same.
+#[test]
+fn own_edits_are_the_lines_of_diff_where_there_was_nothing_before() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for branch in [main, fork] {
+        write(&memory, branch, "notes/a", "one");
+        let inode = memory.files(&View::Branch(branch)).unwrap().resolve(b"notes/a").unwrap();
+        let name = FileName::new(b"another name").unwrap();
+        memory.edit(&who(), branch, FileOp::Link { inode, parent: FILES_ROOT, name }).unwrap();
+        let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+        memory.edit(&who(), branch, FileOp::SetAttr { inode: FILES_ROOT, attrs }).unwrap();
+        let lines = memory.diff(&View::Branch(branch)).unwrap().iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!((lines, memory.status(&View::Branch(branch)).unwrap()["own_edits"].clone()), (4, Value::from(4)));
+    }
+    let below = memory.branches_below(main, &|_| true).unwrap();
+    let below: Value = serde_json::from_slice(&below).unwrap();
+    assert_eq!((&below["own_edits"], &below["behind"]), (&Value::from(4), &Value::from(4)));
 }
