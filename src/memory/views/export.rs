@@ -1,5 +1,6 @@
 //! The files of `export/`: lengths by arithmetic, reading at any offset, nothing held in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::branch::BranchVersion;
@@ -8,7 +9,7 @@ use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
 use crate::segment::{Blocks, Row, SegmentError};
 
 /// One file in which a view is exported; its bytes are made as they are read.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Export {
     /// `vectors.npy`: (records with a vector × dimension) little-endian f32 in C order.
     Vectors,
@@ -19,12 +20,24 @@ pub enum Export {
 }
 
 /// Where in an export a row begins: which export, the offset, and the id of the row before.
+#[derive(Clone)]
 pub struct ExportCursor {
     export: Export,
     offset: u64,
     previous_id: Option<Arc<str>>,
 }
 
+/// Places in the exports of a snapshot that reads went by, so that others begin near where they want to be.
+#[derive(Default)]
+pub struct ExportCursors {
+    /// Where the last read ended.
+    last: Option<ExportCursor>,
+    /// The first row to begin in each [`MARK_BYTES`], by its export and offset, with the id of the row before.
+    marks: BTreeMap<(Export, u64), Arc<str>>,
+}
+
+/// How far marks lie apart.
+const MARK_BYTES: u64 = 1 << 20;
 /// Rows per look at the state; bounds what one read holds.
 const ROWS_AT_ONCE: usize = 512;
 
@@ -46,12 +59,13 @@ impl Snapshot {
 
     /// Fills `buf` from `offset` on and returns how much; less than asked only at the end.
     ///
-    /// Reading on from where the last read ended is cheap. A jump elsewhere goes through the lengths of the rows before
-    /// it. 0 means the end. Fails where a row can't be read, or is not what was written.
+    /// Reading on from where the last read ended is cheap. The first jump behind all that was read goes through the
+    /// lengths of the rows on the way, and any other through those of a mebibyte. 0 means the end. Fails where a row
+    /// can't be read, or is not what was written.
     pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);
-        let mut place = self.take_place(export, offset, header.len() as u64);
+        let mut place = self.place_before(export, offset, header.len() as u64);
         let (mut line, mut blocks) = (Vec::new(), Blocks::default());
         while filled < buf.len() {
             let mut seen = 0;
@@ -70,7 +84,11 @@ impl Snapshot {
                         return Ok(filled);
                     }
                 }
-                place = ExportCursor { export, offset: end, previous_id: Some(Arc::from(&*row.id()?)) };
+                let id = Arc::<str>::from(&*row.id()?);
+                if place.offset / MARK_BYTES != end / MARK_BYTES {
+                    self.places.lock().marks.insert((export, end), id.clone());
+                }
+                place = ExportCursor { export, offset: end, previous_id: Some(id) };
             }
             if seen < ROWS_AT_ONCE {
                 break;
@@ -84,14 +102,18 @@ impl Snapshot {
         dim_of(&self.state)
     }
 
-    fn take_place(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
-        let kept = self.place.lock().take();
-        let fits = kept.filter(|place| place.export == export && place.offset <= offset);
-        fits.unwrap_or(ExportCursor { export, offset: start, previous_id: None })
+    /// Returns the nearest place before an offset that is known; the rows begin at `start`.
+    fn place_before(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
+        let places = self.places.lock();
+        let mark = places.marks.range(..=(export, offset)).next_back().filter(|((of, _), _)| *of == export);
+        let mark = mark.map(|((_, at), id)| ExportCursor { export, offset: *at, previous_id: Some(id.clone()) });
+        let last = places.last.clone().filter(|place| place.export == export && place.offset <= offset);
+        let nearest = [mark, last].into_iter().flatten().max_by_key(|place| place.offset);
+        nearest.unwrap_or(ExportCursor { export, offset: start, previous_id: None })
     }
 
     fn put_place(&self, place: ExportCursor) {
-        *self.place.lock() = Some(place);
+        self.places.lock().last = Some(place);
     }
 }
 
@@ -145,4 +167,45 @@ fn copy(from: &[u8], offset: u64, to: &mut [u8]) -> usize {
     let count = from.len().min(to.len());
     to[..count].copy_from_slice(&from[..count]);
     count
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, Memory, OpenMode, RecordEdit, RecordInput, View};
+
+    #[test]
+    fn a_jump_goes_through_few_rows_once_they_were_passed() {
+        let who = Actor { uid: 1, gid: 1, name: "u1".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let put = |n: usize| {
+            let (vector, text) = (Some(vec![1.0, n as f32].into()), Some("word ".repeat(200).into()));
+            RecordEdit::Put {
+                id: format!("r{n:04}").into(),
+                input: RecordInput { vector, text, metadata: "{}".into() },
+            }
+        };
+        memory.commit(&who, main, (0..3_000).map(put).collect()).unwrap();
+        let snapshot = memory.snapshot(&View::Branch(main)).unwrap();
+        let mut seed = 7_u64;
+        for export in [Export::Records, Export::Ids, Export::Vectors] {
+            let mut all = vec![0; snapshot.export_length(export) as usize];
+            assert_eq!(snapshot.export_read(export, 0, &mut all).unwrap(), all.len());
+            for _ in 0..50 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let offset = (seed >> 33) % all.len() as u64;
+                let near = snapshot.place_before(export, offset, 0);
+                assert!(near.export == export && offset - near.offset <= MARK_BYTES + 4096, "{export:?} {offset}");
+                let mut part = [0; 3_000];
+                let read = snapshot.export_read(export, offset, &mut part).unwrap();
+                assert_eq!(part[..read], all[offset as usize..][..read], "{export:?} {offset}");
+                assert!(read == part.len() || offset as usize + read == all.len());
+            }
+        }
+        assert!(snapshot.places.lock().marks.len() >= 3);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::export::ExportCursor;
+use super::export::ExportCursors;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::{Error, Memory, View};
@@ -15,8 +15,8 @@ use crate::sync::Mutex;
 #[derive(Clone)]
 pub struct Snapshot {
     pub(in crate::memory) state: Arc<BranchVersion>,
-    /// Where the last export read ended, so that reading on costs no search.
-    pub(in crate::memory) place: Arc<Mutex<Option<ExportCursor>>>,
+    /// Where reads of exports went by, so that reading on costs no search, and a jump a short one.
+    pub(in crate::memory) places: Arc<Mutex<ExportCursors>>,
 }
 
 /// One stored version of a record, whose bytes were checked when it was read.
@@ -80,7 +80,7 @@ pub struct RecordStat {
 impl Snapshot {
     /// Takes a state, by reference: nothing is copied.
     pub(in crate::memory) fn new(state: Arc<BranchVersion>) -> Snapshot {
-        Snapshot { state, place: Arc::default() }
+        Snapshot { state, places: Arc::default() }
     }
 
     /// Returns the number of records, which is kept and need not be counted.
