@@ -205,12 +205,7 @@ impl BranchAccess for Mounted<'_> {
     }
 
     fn document(&self, document: Document) -> Result<String, CommandError> {
-        self.read(match document {
-            Document::Readme => "README.md",
-            Document::Status => "status",
-            Document::Diff => "diff",
-            Document::Conflicts => "conflicts",
-        })
+        self.read(document.file_name())
     }
 
     fn branches(&self) -> Result<String, CommandError> {

@@ -29,6 +29,18 @@ pub enum Document {
     Conflicts,
 }
 
+impl Document {
+    /// Returns the name of its file in the directory of a branch.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Document::Readme => "README.md",
+            Document::Status => "status",
+            Document::Diff => "diff",
+            Document::Conflicts => "conflicts",
+        }
+    }
+}
+
 /// Documents that were rendered; one whose stamp is not that of the present is rendered again.
 #[derive(Default)]
 pub(in crate::memory) struct DocumentCache {
