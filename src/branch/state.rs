@@ -130,8 +130,8 @@ impl BranchVersion {
         self.deletions.get(id).copied()
     }
 
-    /// Returns how many deleted records the time of the delete is known of.
-    pub fn deletes(&self) -> usize {
+    /// Returns how many deleted records are known with the time of their delete.
+    pub fn timed_deletes(&self) -> usize {
         self.deletions.len()
     }
 

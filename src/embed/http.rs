@@ -141,7 +141,7 @@ impl Embedder for HttpEmbedder {
         self.name.as_bytes()
     }
 
-    fn batch(&self) -> usize {
+    fn batch_texts_max(&self) -> usize {
         BATCH_TEXTS
     }
 

@@ -97,7 +97,7 @@ pub trait Embedder: Send + Sync {
     fn description(&self) -> &[u8];
 
     /// Returns how many texts one call should take.
-    fn batch(&self) -> usize;
+    fn batch_texts_max(&self) -> usize;
 
     /// Returns one vector for each text, in their order, all of one length and finite, within a time limit.
     ///

@@ -21,7 +21,7 @@ const LOG_LINE_BYTES_MAX: u64 = 4096;
 /// Bytes of an answer at most.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
-type Vectors = Result<Vec<Vec<f32>>, EmbedError>;
+type EmbedResult = Result<Vec<Vec<f32>>, EmbedError>;
 
 /// A command that stays, and is started with the first job; one thread speaks with it.
 pub struct ProcessEmbedder {
@@ -59,7 +59,7 @@ struct Job {
     number: u64,
     line: Vec<u8>,
     text_count: usize,
-    reply: Sender<Vectors>,
+    reply: Sender<EmbedResult>,
 }
 
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl ProcessEmbedder {
     }
 
     /// Puts a job into the queue, one of a query before all others, and returns its number and where its answer comes.
-    fn submit(&self, kind: TextKind, texts: &[&str]) -> Result<(u64, Receiver<Vectors>), EmbedError> {
+    fn submit(&self, kind: TextKind, texts: &[&str]) -> Result<(u64, Receiver<EmbedResult>), EmbedError> {
         let mut line = serde_json::to_vec(&EmbedRequest { kind: kind.name(), texts }).unwrap_or_default();
         line.push(b'\n');
         let (reply, answer) = channel();
@@ -128,12 +128,12 @@ impl Embedder for ProcessEmbedder {
         &self.description
     }
 
-    fn batch(&self) -> usize {
+    fn batch_texts_max(&self) -> usize {
         BATCH_TEXTS
     }
 
     /// A child that takes too long over documents is killed. Over a query it is not: it may be reading its model still.
-    fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> Vectors {
+    fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> EmbedResult {
         let (number, answer) = self.submit(kind, texts)?;
         match answer.recv_timeout(limit) {
             Ok(vectors) => vectors,
@@ -209,7 +209,7 @@ impl ProcessQueue {
 
     /// Has the child do a job, and starts it where there is none. One that fails is ended: what it would write next
     /// would be taken for the answer to the next line.
-    fn embed_in_child(&self, running: &mut Option<RunningChild>, job: &Job) -> Vectors {
+    fn embed_in_child(&self, running: &mut Option<RunningChild>, job: &Job) -> EmbedResult {
         // Taken out, and put back only after an answer in step: every other way out ends the child.
         let mut child = match running.take() {
             Some(child) => child,

@@ -156,7 +156,7 @@ pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, F
 /// `log/cursor` opened for writing. What was written counts with its line end, or when the handle is closed or flushed.
 pub(super) struct CursorFile {
     context: OpenContext,
-    /// Nothing while nothing was written that does not count yet.
+    /// Bytes of a line that has not ended yet; none once what was written counts.
     written: Mutex<Option<Vec<u8>>>,
     /// Read without the lock, which a commit holds.
     is_pending: AtomicBool,

@@ -38,7 +38,7 @@ impl Embedder for Topics {
         if self.turn == 0 { b"topics" } else { b"topics, turned" }
     }
 
-    fn batch(&self) -> usize {
+    fn batch_texts_max(&self) -> usize {
         4
     }
 

@@ -61,7 +61,8 @@ impl Question {
         Ok(Question { line: number, text: text.to_owned(), vector, filter_and_scope: keys, evidence })
     }
 
-    /// Returns the query in a mode, where what it needs is at hand. By vector, a text is one where an embedder is.
+    /// Returns the query's line of JSON for a mode (`text`, `vector` or `hybrid`) and `k` hits; none for `text` where the question
+    /// has no text. With mode `vector` a question without a vector leaves its text to the branch's embedder.
     pub fn query(&self, mode: &str, k: usize) -> Option<String> {
         let mut query = self.filter_and_scope.clone();
         let is_text = !self.text.is_empty();

@@ -73,7 +73,7 @@ impl Embedder for ModelEmbedder {
         &self.description
     }
 
-    fn batch(&self) -> usize {
+    fn batch_texts_max(&self) -> usize {
         BATCH_TEXTS
     }
 

@@ -61,7 +61,7 @@ fn find_inside(
         (ControlDirectory::Vectors, _) => record(mount, view, name)?,
         (ControlDirectory::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
         (ControlDirectory::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
-        (ControlDirectory::At, View::Branch(branch)) => earlier(mount, *branch, name)?,
+        (ControlDirectory::At, View::Branch(branch)) => lookup_earlier_state(mount, *branch, name)?,
         (ControlDirectory::Proposals, View::Branch(branch)) => {
             mount.memory.proposal(*branch, name)?.map(|(branch, entry)| FsNode::Proposal { branch, entry })
         }
@@ -166,7 +166,7 @@ fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Opt
 }
 
 /// Returns what a branch was behind an entry, or at a time.
-fn earlier(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
+fn lookup_earlier_state(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
     let Ok(revision) = Revision::parse(name) else { return Ok(None) };
     match mount.memory.view_at(branch, &revision) {
         Ok(view) => Ok(Some(view_node(mount, &view))),

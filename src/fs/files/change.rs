@@ -81,14 +81,20 @@ impl FileOps<'_> {
             // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
             let still = |now: &Tree| found(now).is_ok_and(|there| there == inode);
             if let Some(done) = self.fs.mount.edit_while(caller, self.files, op(keep), still)? {
-                return done.unlinked.map_or(Ok(()), |unlinked| self.unlinked(caller, &tree, unlinked, leaving));
+                return done.unlinked.map_or(Ok(()), |unlinked| self.drop_unlinked(caller, &tree, unlinked, leaving));
             }
         }
         Err(Errno::EBUSY.into())
     }
 
     /// Sees to an inode that has lost its last name.
-    fn unlinked(&self, caller: Caller, before: &Tree, inode: u64, leaving: Option<Leaving<'_>>) -> Result<(), Failure> {
+    fn drop_unlinked(
+        &self,
+        caller: Caller,
+        before: &Tree,
+        inode: u64,
+        leaving: Option<Leaving<'_>>,
+    ) -> Result<(), Failure> {
         match leaving.filter(|leaving| leaving.is_open) {
             Some(leaving) if leaving.mark_orphaned() => {
                 self.edit(caller, FileOp::Drop { inode })?;

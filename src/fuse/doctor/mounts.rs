@@ -23,7 +23,7 @@ pub(super) fn check_mountpoint(mountpoint: &Path) -> Vec<Finding> {
         }
     };
     match topmost_at(&path) {
-        Ok(Some(entry)) if entry.is_fuse() => mounted(&path, &entry),
+        Ok(Some(entry)) if entry.is_fuse() => check_mount_entry(&path, &entry),
         Ok(Some(entry)) => vec![Finding::pass(NAME, format!("{} is mounted at {}", entry.describe(), path.display()))],
         Ok(None) => vec![check_directory(&path)],
         Err(e) => vec![Finding::fail(NAME, format!("/proc/self/mountinfo: {e}"), "mount /proc")],
@@ -42,7 +42,7 @@ fn check_directory(path: &Path) -> Finding {
     }
 }
 
-fn mounted(path: &Path, entry: &MountEntry) -> Vec<Finding> {
+fn check_mount_entry(path: &Path, entry: &MountEntry) -> Vec<Finding> {
     let (what, shown) = (entry.describe(), path.display());
     let remedy = if entry.is_engramfs() {
         format!("engramfs umount --lazy {shown}")
@@ -89,7 +89,11 @@ fn approvals(path: &Path) -> Option<Finding> {
 /// Returns the state of each engramfs mount that is there.
 pub(super) fn check_all() -> Vec<Finding> {
     let table = entries().unwrap_or_default();
-    table.iter().filter(|entry| entry.is_engramfs()).flat_map(|entry| mounted(&entry.mountpoint, entry)).collect()
+    table
+        .iter()
+        .filter(|entry| entry.is_engramfs())
+        .flat_map(|entry| check_mount_entry(&entry.mountpoint, entry))
+        .collect()
 }
 
 fn requests(entry: &MountEntry) -> Finding {

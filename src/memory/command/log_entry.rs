@@ -147,7 +147,8 @@ impl SharedLogEntryInput {
         vector + self.text.len() + self.metadata.len() * (LABEL_BYTES_MAX / 4)
     }
 
-    /// Returns what is stored of it; with how many bytes the lines before it have, where it is to hold that.
+    /// Returns the record that is stored for it. `offset` is the number of bytes that the lines of all entries
+    /// before it have; every few entries it is kept in the metadata, so that a reader can begin there.
     pub fn content(&self, offset: Option<u64>) -> RecordContent {
         let mut metadata = self.metadata.clone();
         if let Some(offset) = offset {

@@ -92,7 +92,7 @@ impl Embedder for Lengths {
         b"lengths"
     }
 
-    fn batch(&self) -> usize {
+    fn batch_texts_max(&self) -> usize {
         8
     }
 

@@ -83,7 +83,7 @@ impl<'a> OnnxGraph<'a> {
     }
 
     fn add_node(&mut self, mut node: OnnxNode<'a>) -> Result<(), String> {
-        self.count(1 + node.inputs.len() + node.outputs.len() + node.attributes.len())?;
+        self.add_parts(1 + node.inputs.len() + node.outputs.len() + node.attributes.len())?;
         let value = node.attributes.iter_mut().find(|attribute| attribute.name == "value");
         if let ("Constant", Some(tensor), [name]) =
             (node.operator, value.and_then(|value| value.tensor.take()), node.outputs.as_slice())
@@ -100,12 +100,12 @@ impl<'a> OnnxGraph<'a> {
     }
 
     fn add_tensor(&mut self, tensor: OnnxTensor<'a>) -> Result<(), String> {
-        self.count(1)?;
+        self.add_parts(1)?;
         let name = tensor.name;
         if self.tensors.insert(name, tensor).is_some() { Err(format!("{name} is there twice")) } else { Ok(()) }
     }
 
-    fn count(&mut self, parts: usize) -> Result<(), String> {
+    fn add_parts(&mut self, parts: usize) -> Result<(), String> {
         self.parts += parts;
         if self.parts > PARTS_MAX { Err(format!("it has more than {PARTS_MAX} nodes and names")) } else { Ok(()) }
     }

@@ -211,9 +211,9 @@ fn scaled(
     axis: Option<i64>,
 ) -> Result<Constant, String> {
     let columns = *values.tensor.shape.last().unwrap_or(&1);
-    let (row_step, column_step) = steps(&scale.tensor, &values.tensor.shape, axis)?;
+    let (row_step, column_step) = parameter_strides(&scale.tensor, &values.tensor.shape, axis)?;
     let zeros = match zero {
-        Some(zero) => Some((&zero.tensor.values, steps(&zero.tensor, &values.tensor.shape, axis)?)),
+        Some(zero) => Some((&zero.tensor.values, parameter_strides(&zero.tensor, &values.tensor.shape, axis)?)),
         None => None,
     };
     for (at, number) in values.tensor.values.iter_mut().enumerate() {
@@ -227,7 +227,7 @@ fn scaled(
 }
 
 /// Returns how far apart the parameters of neighbouring rows and of neighbouring columns lie.
-fn steps(parameters: &WeightTensor, shape: &[usize], axis: Option<i64>) -> Result<(usize, usize), String> {
+fn parameter_strides(parameters: &WeightTensor, shape: &[usize], axis: Option<i64>) -> Result<(usize, usize), String> {
     let (rows, columns) = match *shape {
         [] => (1, 1),
         [columns] => (1, columns),

@@ -118,7 +118,7 @@ impl EmbeddingWorker {
                 break;
             }
         }
-        self.name_files()
+        self.publish_files()
     }
 
     /// Embeds all texts for one set. New texts of other sets come in between at its end.
@@ -163,7 +163,7 @@ impl EmbeddingWorker {
         };
         let embedder = BatchEmbedder { slot: &self.slot, record: &goal.record, progress: &progress };
         let mut count = 0;
-        for batch in texts.chunks(self.slot.embedder.batch()) {
+        for batch in texts.chunks(self.slot.embedder.batch_texts_max()) {
             count += embedder.embed(batch).map_err(Interruption::Embedder)?;
             if self.slot.is_woken() || self.slot.is_stopping() {
                 break;
@@ -189,13 +189,13 @@ impl EmbeddingWorker {
             memory.write_derived(&self.slot, goal, segment)?;
             (self.unwritten, self.has_unpublished) = (None, true);
             drop(memory);
-            self.name_files()?;
+            self.publish_files()?;
         }
         Ok(())
     }
 
     /// Has a manifest name the files that were written, by a seal; no other opening would find them.
-    fn name_files(&mut self) -> Result<(), Interruption> {
+    fn publish_files(&mut self) -> Result<(), Interruption> {
         if self.has_unpublished
             && let Some(memory) = self.memory.upgrade().filter(|_| !self.slot.is_stopping())
         {

@@ -120,7 +120,7 @@ mod tests {
             b"same"
         }
 
-        fn batch(&self) -> usize {
+        fn batch_texts_max(&self) -> usize {
             4
         }
 
