@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Attrs, Environment, FileOp, Memory, MergeKind, OpenMode, Setting, Time, View};
+use engramfs::memory::{Actor, Attrs, Environment, FileOp, Memory, MergeKind, OpenMode, Setting, Time, View};
+
+use serde_json::Value;
 
 use super::{read, refused, try_write, write};
 use crate::support::{environment, main_of, who};
@@ -42,6 +44,21 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
     memory.ask_for_open_files(None);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
     assert!(!there("episodic/open"));
+}
+
+#[test]
+fn a_file_that_expires_is_deleted_in_the_name_of_the_owner_of_its_branch() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "episodic/** text ttl=1h\n** text").unwrap();
+    let owner = Actor { uid: 1001, gid: 1001, name: "bob".into() };
+    let theirs = memory.fork_from(&who(), main, "theirs", None, Some(owner.uid)).unwrap();
+    try_write(&memory, &owner, theirs, "episodic/old", "x").unwrap();
+    NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+    let line: Value = serde_json::from_str(memory.lineage_lines(theirs, false).unwrap().last().unwrap()).unwrap();
+    assert_eq!((&line["op"], &line["uid"]), (&"files".into(), &owner.uid.into()), "{line}");
 }
 
 #[test]
