@@ -97,6 +97,8 @@ impl<'a> Facets<'a> {
     }
 
     /// Returns the rows whose value under a path is one of `values`, or is a list with such an element.
+    ///
+    /// For a list or an object among them, all rows that may have it are to be looked at.
     pub fn rows_equal_to_any(&self, path: &str, values: &[Value]) -> RowSet {
         self.body(path).map_or_else(|| self.rows_unindexed(), |body| body.rows_equal_to_any(values))
     }

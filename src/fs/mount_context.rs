@@ -34,6 +34,7 @@ pub(super) struct MountContext {
     pub states: MountBranchStates,
     /// The last answer of each user, for handles that ask nothing.
     pub answers: LastAnswers,
+    /// Tells the kernel which names and attributes it has to ask for again.
     pub notifier: KernelNotifier,
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.

@@ -14,7 +14,7 @@ pub struct Sides<'a> {
     pub base: &'a BranchVersion,
     /// The branch that is merged, or that pulls.
     pub child: &'a BranchVersion,
-    /// The same of the branch that the child was forked from.
+    /// The present version of the branch that the child was forked from.
     pub parent: &'a BranchVersion,
     /// The child's name, which the new ids of records get of which both versions are kept.
     pub name: &'a str,

@@ -112,7 +112,8 @@ pub struct CoarseSource<'a> {
 }
 
 impl CoarseSource<'_> {
-    /// Returns what a step is worth, before the coarse code's own share, and the size.
+    /// Returns the weight with which the product of codes is multiplied, before the coarse code's own scale, and the row's size,
+    /// which is added. See [`Metric`].
     #[must_use]
     pub fn factors(&self, metric: Metric) -> (f64, f32) {
         metric.factors(self.scale, self.norm, self.missing)

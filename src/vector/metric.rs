@@ -175,10 +175,15 @@ impl Metric {
 
 /// What the product of codes, a row's residual, its length, and the square of that are multiplied with; and what is added.
 pub(super) struct SieveTerms {
+    /// Factor of the product of the codes.
     pub product: f32,
+    /// Factor of the length of what the row's code leaves out.
     pub residual: f64,
+    /// Factor of the row's euclidean length.
     pub norm: f64,
+    /// Factor of the square of that length.
     pub square: f64,
+    /// Added to the sum of all.
     pub rest: f64,
 }
 

@@ -159,8 +159,8 @@ impl Tree {
         Ok(range.map(|(name, inode)| (name, *inode)))
     }
 
-    /// Returns up to `length` bytes of a file from `offset`, fewer at its end. `IsDirectory`, or `Invalid` for what is
-    /// no file.
+    /// Returns up to `length` bytes of a file from `offset`, fewer at its end. `IsDirectory`, `Invalid` for what is no file,
+    /// `Stale` for an inode that has gone, and what `packs` fails with where content can't be read or is damaged.
     pub fn read(&self, inode: u64, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         self.node(inode)?.read(offset, length, packs)
     }
