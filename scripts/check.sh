@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one gate: format, lints, docs, messages of commits, all tests, and the attack on full disks where it can be mounted. Says how many seconds each step took. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
+# The one gate: format, lints, docs, messages of commits, all tests. Says how many seconds each step took. ENGRAMFS_ROUNDS=N runs the random tests N times as long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 step() {
@@ -14,7 +14,4 @@ RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' step cargo doc --
 step scripts/commits.sh
 step cargo test --locked --no-run
 step cargo test --locked
-if [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
-  step cargo test --quiet --locked --bench attack -- --quick full
-fi
 echo "check.sh: $SECONDS s in all" >&2
