@@ -83,3 +83,36 @@ impl CandidateSet {
         self.candidates
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(k: usize, bounds: &[(f32, f32)]) -> Vec<u32> {
+        let mut set = CandidateSet::new(k);
+        for (row, bounds) in bounds.iter().enumerate() {
+            set.offer(*bounds, RowLocation::Sealed(0, row as u32));
+        }
+        let row = |candidate: Candidate| match candidate.location {
+            RowLocation::Sealed(_, row) => Some(row),
+            _ => None,
+        };
+        let mut rows: Vec<u32> = set.into_candidates().into_iter().filter_map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    /// Ids decide among equal scores, so a row whose upper bound is just the worst lower bound may still be one of the best.
+    #[test]
+    fn a_row_whose_bound_ties_with_the_worst_stays_in_doubt_and_one_just_below_does_not() {
+        let below = 0.5_f32.next_down();
+        assert_eq!(offered(2, &[(0.9, 0.9), (0.5, 0.5), (0.2, 0.5), (0.2, below)]), [0, 1, 2]);
+        // In the other order the early rows are ruled out at the end.
+        assert_eq!(offered(2, &[(0.2, below), (0.2, 0.5), (0.5, 0.5), (0.9, 0.9)]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn all_rows_stay_until_there_are_k() {
+        assert_eq!(offered(3, &[(0.9, 0.9), (-0.1, 0.0)]), [0, 1]);
+    }
+}
