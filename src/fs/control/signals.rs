@@ -23,7 +23,7 @@ fn parse_key(name: &OsStr) -> Result<Arc<str>, Failure> {
 }
 
 /// What any file system answers has no reason beside its number.
-fn errno_only(error: Error) -> Failure {
+fn errno_failure(error: Error) -> Failure {
     match error {
         Error::Signal(SignalError::Exists(_)) => Errno::EEXIST.into(),
         Error::Signal(SignalError::Missing(_)) => Errno::ENOENT.into(),
@@ -55,7 +55,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
         match context.memory().claim_signal(&context.actor(), context.branch(), &key, mode) {
             Ok(signal) => return Ok(FsNode::Signal(context.view.clone(), key, signal.created)),
             Err(Error::Signal(SignalError::Exists(_))) if !flags.exclusive => {}
-            Err(error) => return Err(errno_only(error)),
+            Err(error) => return Err(errno_failure(error)),
         }
         // The other signal may have expired in between; then the key is claimed again.
         if let Some(signal) = context.memory().signal(context.branch(), &key)? {
@@ -71,7 +71,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
 /// Removes a signal. EROFS where nothing can be changed, ENOENT where there is none.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
-    context.memory().remove_signal(&context.actor(), context.branch(), &parse_key(name)?).map_err(errno_only)
+    context.memory().remove_signal(&context.actor(), context.branch(), &parse_key(name)?).map_err(errno_failure)
 }
 
 /// Gives a signal another key. EROFS where nothing can be changed, ENOENT where there is none, EEXIST where the key is
@@ -79,7 +79,7 @@ pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure>
 pub(super) fn rename(context: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
     let keys = (from, &parse_key(to)?);
-    context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(errno_only)
+    context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(errno_failure)
 }
 
 /// Returns the attributes of a signal. ENOENT where it has ended.

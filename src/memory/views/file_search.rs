@@ -196,7 +196,7 @@ impl Memory {
 /// Returns which paths the rules of a branch keep out of the index.
 fn hidden_paths(settings: &Settings) -> HiddenPaths {
     let rules = settings.get(Setting::Rules).clone();
-    if !settings.rules().restrict_index() {
+    if !settings.rules().has_noindex() {
         // Without a `noindex` the rest of the rules does not matter to the index.
         return HiddenPaths { rules: "".into(), hides: None };
     }
@@ -210,6 +210,17 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode};
+
+    fn store_with_a_file() -> (Arc<Memory>, Actor, BranchId) {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let name = FileName::new(b"a").unwrap();
+        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        memory.edit(&who, main, op).unwrap();
+        (memory, who, main)
+    }
 
     #[test]
     fn of_views_the_512_that_were_asked_last_are_kept() {
@@ -225,13 +236,7 @@ mod tests {
 
     #[test]
     fn a_fork_shares_what_is_kept_of_its_parent() {
-        let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
-        let main = memory.root("main").unwrap();
-        let name = FileName::new(b"a").unwrap();
-        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
-        memory.edit(&who, main, op).unwrap();
+        let (memory, who, main) = store_with_a_file();
         let fork = memory.fork(&who, main, "x", None).unwrap();
         let [of_main, of_fork] =
             [main, fork].map(|branch| memory.visible_files(&View::Branch(branch)).unwrap().unwrap());
@@ -240,13 +245,7 @@ mod tests {
 
     #[test]
     fn a_status_that_was_read_before_a_query_counts_the_files_after_it() {
-        let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
-        let main = memory.root("main").unwrap();
-        let name = FileName::new(b"a").unwrap();
-        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
-        memory.edit(&who, main, op).unwrap();
+        let (memory, who, main) = store_with_a_file();
         let query = crate::memory::Query::from_text("words").unwrap();
         memory.ask(&View::Branch(main), &query).unwrap();
         // What the fork shows is indexed already, so that its first query adds nothing to the index.

@@ -130,7 +130,7 @@ impl Rules {
     }
 
     /// Returns whether some rule keeps files out of what queries find.
-    pub fn restrict_index(&self) -> bool {
+    pub fn has_noindex(&self) -> bool {
         self.iter().any(|rule| rule.noindex)
     }
 
@@ -281,7 +281,7 @@ mod tests {
     fn a_rule_without_a_kind_is_text() {
         let rules =
             Rules::parse("logs/** append\npriv/** write=uid:1001 # his\nraw/** noindex\n* parent-wins").unwrap();
-        assert!(rules.rule_for(b"raw/x").noindex && !rules.rule_for(b"x").noindex && rules.restrict_index());
+        assert!(rules.rule_for(b"raw/x").noindex && !rules.rule_for(b"x").noindex && rules.has_noindex());
         assert!(["logs/x", "priv/x", "raw/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
         assert!(rules.rule_for(b"logs/x").append && !rules.rule_for(b"priv/x").allows(0, &[]));
         assert_eq!(rules.rule_for(b"x").strategy, Some(Strategy::ParentWins));

@@ -206,8 +206,8 @@ impl<'a, 'b> Units<'a, 'b> {
             plan.decisions.push(whole);
             return UnitOutcome::Parent;
         }
-        let times =
-            [(child.0.tree, &by_child), (parent.0.tree, &by_parent)].map(|(tree, changes)| last_written(tree, changes));
+        let times = [(child.0.tree, &by_child), (parent.0.tree, &by_parent)]
+            .map(|(tree, changes)| last_write_time(tree, changes));
         let layout = versions.iter().flatten().next().map_or(UnitLayout::Companions, |root| root.layout);
         whole.decision = winner(resolver, layout, &whole, times);
         let decided = whole.decision;
@@ -253,7 +253,7 @@ impl<'a, 'b> Units<'a, 'b> {
 }
 
 /// When a side last wrote what it changed.
-fn last_written(tree: &Tree, changes: &[MemberDifference]) -> Time {
+fn last_write_time(tree: &Tree, changes: &[MemberDifference]) -> Time {
     let nodes = changes.iter().filter(|change| change.is_change).filter_map(|change| tree.node(change.new?).ok());
     nodes.map(|node| node.mtime).max().unwrap_or_default()
 }
