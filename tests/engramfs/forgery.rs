@@ -388,6 +388,20 @@ fn behind_a_clean_end_stands_nothing_that_was_there_before_it_or_was_made_withou
         let frames = [&closed[..], &[(*kind, payload.clone())]].concat();
         damaged(&with_frames(&disk, &frames), &format!("{kind:?} behind the clean end"));
     }
+    // A clean end vouches for all before it, with a signature of the store's key over the tip and its own place.
+    let (signature, before) = closed.split_last().unwrap();
+    let with_end = |payload: Vec<u8>| with_frames(&disk, &[before, &[(FrameKind::End, payload)]].concat());
+    verify(&with_end(signature.1.clone()), &VerifyOptions::default()).unwrap();
+    for byte in [0, 31, 32, 63] {
+        let mut forged = signature.1.clone();
+        forged[byte] ^= 1;
+        damaged(&with_end(forged), &format!("a clean end with byte {byte} of its signature changed"));
+    }
+    damaged(&with_end(signature.1[1..].to_vec()), "a clean end whose signature is too short");
+    damaged(
+        &with_frames(&disk, &[&[(FrameKind::Mark, Vec::new())], &closed[..]].concat()),
+        "a clean end that was moved",
+    );
     // What the next process writes behind it is bound to it: without the end it is damage.
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Existing, None, environment()).unwrap();
     make_file(&memory, "later").unwrap();
