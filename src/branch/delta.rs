@@ -222,3 +222,29 @@ impl BranchVersion {
         Ok(Some(next))
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    /// A rollback notes a time for each record that it takes away, whether or not a delete did.
+    #[test]
+    fn the_time_of_a_delete_stays_where_the_record_was_not_there_before() {
+        let (mut before, mut after) = (BranchVersion::default(), BranchVersion::default());
+        before.note_deleted("later", Time(3));
+        before.note_deleted("forgotten", Time(4));
+        after.note_deleted("later", Time(5));
+        after.note_deleted("new", Time(6));
+        let (mut out, mut rows) = (Writer::new(), NeededRows::default());
+        assert_eq!(after.write_delta(&before, 2, &mut rows, &mut out).unwrap(), None);
+        assert!(out.as_slice().is_empty());
+        assert_eq!(after.write_delta(&before, 3, &mut rows, &mut out).unwrap(), Some(3));
+        let read = before.with_delta(&mut Reader::new(out.as_slice()), &VersionIndex::default()).unwrap();
+        let times = ["later", "forgotten", "new"].map(|id| read.deleted_at(id));
+        assert_eq!(times, [Some(Time(5)), None, Some(Time(6))]);
+        let mut input = Reader::new(out.as_slice());
+        BranchVersion::skip_delta(&mut input).unwrap();
+        assert!(input.is_empty());
+    }
+}
