@@ -142,7 +142,7 @@ fn store(corpus: &Corpus) -> Outcome {
 fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     let (path, length) = disk.files().into_iter().find(|(path, _)| path.starts_with("journal/")).ok_or("a journal")?;
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let number = Journal::number_of(path.trim_start_matches("journal/")).ok_or("a journal")?;
+    let number = Journal::parse_file_name(path.trim_start_matches("journal/")).ok_or("a journal")?;
     let (mut records, mut ops) = (Vec::new(), Vec::new());
     JournalFiles::list(&shared, number)?.replay::<JournalError>(false, |frame| {
         match frame.kind {
@@ -177,7 +177,7 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     second.append(FrameKind::Command, &[b"three"])?;
     second.sync(second.length())?;
     second.append(FrameKind::Content, &[&4u32.to_le_bytes(), b"head", b"content"])?;
-    corpus.put("journal", "two", &joined(&disk.bytes(&Journal::path_of(1))?, &disk.bytes(&Journal::path_of(2))?))
+    corpus.put("journal", "two", &joined(&disk.bytes(&Journal::file_path(1))?, &disk.bytes(&Journal::file_path(2))?))
 }
 
 /// What a seal left.

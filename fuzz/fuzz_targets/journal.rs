@@ -8,7 +8,7 @@ use engramfs::journal::{FrameKind, Journal, JournalError, JournalFiles, Replayed
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (first, second) = engramfs_fuzz::split(bytes);
-    let (one, two) = (Journal::path_of(1), Journal::path_of(2));
+    let (one, two) = (Journal::file_path(1), Journal::file_path(2));
     let files = [(one.as_str(), first), (two.as_str(), second)];
     let disk = engramfs_fuzz::disk_with(&files[..if second.is_empty() { 1 } else { 2 }]);
     let Ok((mut frames, replayed)) = replay(&disk) else { return };

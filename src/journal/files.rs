@@ -41,13 +41,13 @@ impl<'a> JournalFiles<'a> {
         let io = |path: String| move |source| JournalError::Io { path, what: "listed", source };
         let names = disk.list(FOLDER).map_err(io(FOLDER.to_owned()))?;
         let mut numbers: Vec<u64> =
-            names.iter().filter_map(|name| Journal::number_of(name)).filter(|number| *number >= first).collect();
+            names.iter().filter_map(|name| Journal::parse_file_name(name)).filter(|number| *number >= first).collect();
         numbers.sort_unstable();
         let mut unfinished = None;
         // A file has a durable header before anything is written behind it, so a last one without was never in use. The
         // first one has to be there in any case.
         if let [_, .., last] = numbers[..] {
-            let path = Journal::path_of(last);
+            let path = Journal::file_path(last);
             let length = disk.open(&path).and_then(|file| file.len()).map_err(io(path))?;
             if length <= FILE_HEADER_BYTES && Replay::open(disk, last).is_err() {
                 unfinished = numbers.pop();
@@ -151,7 +151,7 @@ impl Replayed {
         let io = |path: String| move |source| JournalError::Io { path, what: "removed", source };
         // Later files go before the tail is cut: behind a file that ends cleanly, their frames would seem to follow.
         for number in self.dropped.iter().rev() {
-            let path = Journal::path_of(*number);
+            let path = Journal::file_path(*number);
             disk.remove(&path).map_err(io(path))?;
         }
         // Synced before the tail is cut, for the same reason: a power cut could bring a file back that was removed.
@@ -165,7 +165,7 @@ impl Replayed {
 }
 
 fn damaged(number: u64, reason: &str) -> JournalError {
-    JournalError::Damaged { path: Journal::path_of(number), offset: 0, reason: reason.to_owned() }
+    JournalError::Damaged { path: Journal::file_path(number), offset: 0, reason: reason.to_owned() }
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
         let (old, new) = followed(&disk);
         new.sync(new.length()).unwrap();
         append(&new, "four");
-        let path = Journal::path_of(old.number());
+        let path = Journal::file_path(old.number());
         forgetful.flip(&path, old.length() - 1, 1).unwrap();
         assert!(matches!(read(&disk), Err(JournalError::Damaged { .. })));
         forgetful.flip(&path, old.length() - 1, 1).unwrap();
@@ -307,7 +307,7 @@ mod tests {
             let (forgetful, disk) = disk();
             let journal = Journal::create(&disk).unwrap();
             append(&journal, "one");
-            let path = Journal::path_of(journal.number());
+            let path = Journal::file_path(journal.number());
             let bytes = [&forgetful.bytes(&path).unwrap()[..], &vec![0xA5; length]].concat();
             forgetful.replace(&path, bytes).unwrap();
             let (texts, replayed) = read(&disk).unwrap();

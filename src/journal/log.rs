@@ -81,14 +81,14 @@ struct Flush {
 
 impl Journal {
     /// Returns the path of the journal file with that number, as `journal/` and 16 hex digits.
-    pub fn path_of(number: u64) -> String {
+    pub fn file_path(number: u64) -> String {
         format!("journal/{number:016x}")
     }
 
     /// Returns the number of the journal file with that name in the journal's folder, if it is one.
-    pub fn number_of(name: &str) -> Option<u64> {
+    pub fn parse_file_name(name: &str) -> Option<u64> {
         let number = u64::from_str_radix(name, 16).ok()?;
-        Journal::path_of(number).strip_prefix("journal/").is_some_and(|exact| exact == name).then_some(number)
+        Journal::file_path(number).strip_prefix("journal/").is_some_and(|exact| exact == name).then_some(number)
     }
 
     /// Makes the first file, empty and durable.
@@ -119,7 +119,7 @@ impl Journal {
     }
 
     fn create_numbered(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
-        let path = Journal::path_of(number);
+        let path = Journal::file_path(number);
         let make = || {
             let file = match disk.create(&path) {
                 // A panic left this file before it was in use, so nothing in it counts.

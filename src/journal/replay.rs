@@ -95,17 +95,17 @@ impl Replay {
     ///
     /// [`JournalError::Damaged`] where its first 16 bytes are not those of a journal file of that number.
     pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
-        Replay::new(number, disk.open(&Journal::path_of(number)))
+        Replay::new(number, disk.open(&Journal::file_path(number)))
     }
 
     /// Opens the file with that number to continue it after the replay. Fails as [`Replay::open`] does.
     pub fn open_to_continue(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
-        Replay::new(number, disk.open_write(&Journal::path_of(number)))
+        Replay::new(number, disk.open_write(&Journal::file_path(number)))
     }
 
     fn new(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
-        let path = Journal::path_of(number);
-        let io = |source| JournalError::Io { path: Journal::path_of(number), what: "opened", source };
+        let path = Journal::file_path(number);
+        let io = |source| JournalError::Io { path: Journal::file_path(number), what: "opened", source };
         let file: Arc<dyn DiskFile> = file.map_err(io)?.into();
         let length = file.len().map_err(io)?;
         let mut replay = Replay {

@@ -179,7 +179,7 @@ fn content(disk: &RealDisk, path: &str) -> io::Result<Vec<u8>> {
 fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(dest));
     let names = disk.list("journal")?;
-    let Some(first) = names.iter().filter_map(|name| Journal::number_of(name)).min() else { return Ok(()) };
+    let Some(first) = names.iter().filter_map(|name| Journal::parse_file_name(name)).min() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
         let files = JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
         // Whatever else is there, the check of the copy says what is wrong with it.

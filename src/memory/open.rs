@@ -281,7 +281,7 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
         for name in list("journal")? {
             journals += disk.open(&format!("journal/{name}"))?.len()?;
             // Only a seal begins a second file, and it needs a manifest.
-            if Journal::number_of(&name) != Some(1) {
+            if Journal::parse_file_name(&name) != Some(1) {
                 return Ok(true);
             }
         }
@@ -303,8 +303,8 @@ fn create_store(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), E
         replace_file(&**disk, "key.pub", key.public_key().to_text().as_bytes())?;
         disk.make_dir("journal")?;
         disk.make_dir(segment::FOLDER)?;
-        if disk.list("journal")?.iter().any(|name| Journal::path_of(1).ends_with(name.as_str())) {
-            disk.remove(&Journal::path_of(1))?;
+        if disk.list("journal")?.iter().any(|name| Journal::file_path(1).ends_with(name.as_str())) {
+            disk.remove(&Journal::file_path(1))?;
         }
         // The names are durable before the manifest is, which says that all of them are there.
         disk.sync_dir("")

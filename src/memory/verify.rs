@@ -415,7 +415,7 @@ fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
 fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
     let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
     for name in names {
-        let Some(number) = Journal::number_of(&name) else {
+        let Some(number) = Journal::parse_file_name(&name) else {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
         };
         if number < first
@@ -423,7 +423,7 @@ fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
         {
             let message = format!(
                 "{} is damaged at byte {}, and a later journal file follows it",
-                Journal::path_of(number),
+                Journal::file_path(number),
                 torn.offset
             );
             return Err(Error::damaged(message));

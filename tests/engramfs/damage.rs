@@ -170,7 +170,7 @@ fn a_wrong_byte_would_be_seen() {
 /// anyone could miss.
 fn last_command_end(disk: &ForgetfulDisk) -> (String, u64) {
     let (path, _) = files(disk).into_iter().find(|(path, _)| path.starts_with("journal/")).unwrap();
-    let number = engramfs::journal::Journal::number_of(path.trim_start_matches("journal/")).unwrap();
+    let number = engramfs::journal::Journal::parse_file_name(path.trim_start_matches("journal/")).unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut end = 0;
     let each = |frame: engramfs::journal::Frame<'_>| -> Result<bool, engramfs::journal::JournalError> {

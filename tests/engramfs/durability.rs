@@ -127,12 +127,12 @@ fn with_a_tail() -> (ForgetfulDisk, Story, u64, Vec<u64>) {
     for _ in 0..4 {
         story.step(Step::Commit).unwrap();
     }
-    let flushed = disk.bytes(&Journal::path_of(1)).unwrap().len() as u64;
+    let flushed = disk.bytes(&Journal::file_path(1)).unwrap().len() as u64;
     story.step(Step::Sync).unwrap();
-    let mut ends = vec![disk.bytes(&Journal::path_of(1)).unwrap().len() as u64];
+    let mut ends = vec![disk.bytes(&Journal::file_path(1)).unwrap().len() as u64];
     for step in [Step::Commit, Step::Fork, Step::Commit, Step::Checkpoint, Step::Commit, Step::Commit] {
         story.step(step).unwrap();
-        ends.push(disk.bytes(&Journal::path_of(1)).unwrap().len() as u64);
+        ends.push(disk.bytes(&Journal::file_path(1)).unwrap().len() as u64);
     }
     (disk, story, flushed, ends)
 }
@@ -140,10 +140,10 @@ fn with_a_tail() -> (ForgetfulDisk, Story, u64, Vec<u64>) {
 #[test]
 fn a_journal_cut_at_any_byte_gives_the_state_of_its_last_whole_frame() {
     let (disk, story, _, ends) = with_a_tail();
-    let bytes = disk.bytes(&Journal::path_of(1)).unwrap();
+    let bytes = disk.bytes(&Journal::file_path(1)).unwrap();
     for length in ends[0]..=bytes.len() as u64 {
         let cut = disk.power_cut_keep_all();
-        cut.replace(&Journal::path_of(1), bytes[..length as usize].to_vec()).unwrap();
+        cut.replace(&Journal::file_path(1), bytes[..length as usize].to_vec()).unwrap();
         let whole = ends[1..].iter().filter(|end| **end <= length).count() as u64;
         assert_eq!(recover(&cut, &story.log, story.log.synced).unwrap(), story.log.synced + whole, "length {length}");
     }
@@ -152,7 +152,7 @@ fn a_journal_cut_at_any_byte_gives_the_state_of_its_last_whole_frame() {
 #[test]
 fn lost_sectors_give_an_old_state_and_never_a_mix() {
     let (disk, story, _, ends) = with_a_tail();
-    let good = disk.bytes(&Journal::path_of(1)).unwrap();
+    let good = disk.bytes(&Journal::file_path(1)).unwrap();
     let first = ends[0] as usize;
     let sectors: Vec<_> = (first / 512..good.len().div_ceil(512))
         .map(|n| (n * 512).max(first)..((n + 1) * 512).min(good.len()))
@@ -163,7 +163,7 @@ fn lost_sectors_give_an_old_state_and_never_a_mix() {
         let zeroed = sectors.iter().enumerate().filter(|(at, _)| lost & (1 << at) != 0);
         zeroed.for_each(|(_, sector)| bytes[sector.clone()].fill(0));
         let cut = disk.power_cut_keep_all();
-        cut.replace(&Journal::path_of(1), bytes).unwrap();
+        cut.replace(&Journal::file_path(1), bytes).unwrap();
         let seq = recover(&cut, &story.log, story.log.synced).unwrap_or_else(|error| panic!("lost {lost:b}: {error}"));
         assert!(seq < story.log.acknowledged);
     }
@@ -172,7 +172,7 @@ fn lost_sectors_give_an_old_state_and_never_a_mix() {
 #[test]
 fn damage_below_what_was_flushed_is_never_cut_away() {
     let (disk, _, flushed, _) = with_a_tail();
-    let path = Journal::path_of(1);
+    let path = Journal::file_path(1);
     for at in 0..flushed {
         let broken = disk.power_cut_keep_all();
         broken.flip(&path, at, 1 << (at % 8)).unwrap();
@@ -187,11 +187,11 @@ fn damage_below_what_was_flushed_is_never_cut_away() {
 fn a_sync_with_nothing_new_writes_nothing() {
     let (disk, story, ..) = with_a_tail();
     story.memory.sync().unwrap();
-    let length = disk.bytes(&Journal::path_of(1)).unwrap().len();
+    let length = disk.bytes(&Journal::file_path(1)).unwrap().len();
     for _ in 0..10 {
         story.memory.sync().unwrap();
     }
-    assert_eq!(disk.bytes(&Journal::path_of(1)).unwrap().len(), length);
+    assert_eq!(disk.bytes(&Journal::file_path(1)).unwrap().len(), length);
 }
 
 /// Between the clean end's frame and its flush the power may fail: the frames before it may be torn
@@ -274,15 +274,15 @@ fn a_record_that_looks_like_a_frame_vouches_for_nothing() {
     let disk = ForgetfulDisk::new();
     let mut story = Story::begin(Arc::new(disk.clone()), 5).unwrap();
     story.step(Step::Checkpoint).unwrap();
-    let before = disk.bytes(&Journal::path_of(1)).unwrap().len();
+    let before = disk.bytes(&Journal::file_path(1)).unwrap().len();
     story
         .memory
         .commit(&who(), main_of(&story.memory), vec![put("trap", Some(vector), Some(&"x".repeat(50)))])
         .unwrap();
-    let bytes = disk.bytes(&Journal::path_of(1)).unwrap();
+    let bytes = disk.bytes(&Journal::file_path(1)).unwrap();
     for length in before..bytes.len() {
         let cut = disk.power_cut_keep_all();
-        cut.replace(&Journal::path_of(1), bytes[..length].to_vec()).unwrap();
+        cut.replace(&Journal::file_path(1), bytes[..length].to_vec()).unwrap();
         recover(&cut, &story.log, story.log.acknowledged)
             .unwrap_or_else(|error| panic!("{length} of {}: {error}", bytes.len()));
     }
@@ -295,7 +295,7 @@ fn frame_as_vector(seed: u64) -> Vec<f32> {
     let payload = [seed.to_le_bytes().as_slice(), &[1; 7]].concat();
     let end = Journal::create(&desk).unwrap().append(FrameKind::End, &[&payload]).unwrap();
     let mut bytes = vec![0; end as usize - 16];
-    desk.open(&Journal::path_of(1)).unwrap().read_exact_at(&mut bytes, 16).unwrap();
+    desk.open(&Journal::file_path(1)).unwrap().read_exact_at(&mut bytes, 16).unwrap();
     assert_eq!(bytes.len() % 4, 0);
     bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }

@@ -64,11 +64,11 @@ fn with_journal(disk: &ForgetfulDisk, fill: impl FnOnce(&Journal)) -> ForgetfulD
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     desk.make_dir("journal").unwrap();
     fill(&Journal::create(&desk).unwrap());
-    let file = desk.open(&Journal::path_of(1)).unwrap();
+    let file = desk.open(&Journal::file_path(1)).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     let forged = disk.power_cut_keep_all();
-    forged.replace(&Journal::path_of(1), bytes).unwrap();
+    forged.replace(&Journal::file_path(1), bytes).unwrap();
     forged
 }
 

@@ -345,9 +345,9 @@ impl Memory {
         let Some(journal) = self.journal() else { return Ok(()) };
         let remove = || -> std::io::Result<()> {
             let numbers: HashSet<u64> =
-                self.disk.list("journal")?.iter().filter_map(|name| Journal::number_of(name)).collect();
+                self.disk.list("journal")?.iter().filter_map(|name| Journal::parse_file_name(name)).collect();
             for number in numbers.into_iter().filter(|number| *number < journal.number()) {
-                self.disk.remove(&Journal::path_of(number))?;
+                self.disk.remove(&Journal::file_path(number))?;
             }
             // Before the mark goes: a removal that a power cut undoes would leave the bytes, and nothing would tell.
             self.disk.sync_dir("journal")

@@ -235,8 +235,9 @@ impl Memory {
         self.maintenance.seal_head_start_bytes.store(0, Ordering::Release);
         // Only now: until the manifest names the new journal file, an opening replays these.
         for number in journals {
-            if let Err(error) = self.disk.remove(&Journal::path_of(number)) {
-                log::warn!("the journal file {} is not needed any longer and stays: {error}", Journal::path_of(number));
+            let path = Journal::file_path(number);
+            if let Err(error) = self.disk.remove(&path) {
+                log::warn!("the journal file {path} is not needed any longer and stays: {error}");
             }
         }
         // A collection sweeps by itself, and reports failures.
@@ -306,7 +307,7 @@ impl Memory {
         let old = self.journal().ok_or_else(|| Error::ReadOnly("it was opened for reading".to_owned()))?;
         let names =
             self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
-        let numbers = names.iter().filter_map(|name| Journal::number_of(name));
+        let numbers = names.iter().filter_map(|name| Journal::parse_file_name(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old)?;
         let max_written_bytes = self.waiting_needs();
