@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         if let Ok(Some(rows)) = segment.find(&key) {
             assert!(rows.end <= segment.rows());
         }
-        if let Ok(rows) = segment.rows_of(n) {
+        if let Ok(rows) = segment.content_rows(n) {
             for row in rows.take(20) {
                 let _ = (segment.key_of_row(row), segment.passage_place(row));
             }
@@ -19,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let _ = (
         segment.key(u32::MAX),
-        segment.rows_of(u32::MAX),
+        segment.content_rows(u32::MAX),
         segment.passage_place(u32::MAX),
         segment.key_of_row(u32::MAX),
     );

@@ -101,7 +101,7 @@ pub fn merge_segments(
     let mut rows: Vec<Vec<Option<u32>>> = segments.iter().map(|segment| vec![None; segment.rows() as usize]).collect();
     for (key, number, n) in &all {
         builder.content(key);
-        for row in segments[*number].rows_of(*n)? {
+        for row in segments[*number].content_rows(*n)? {
             rows[*number][row as usize] = Some(builder.passage(&segments[*number].passage_place(row)?));
         }
     }

@@ -144,13 +144,13 @@ impl IndexSegment {
 
     /// Returns the rows of the n-th content; none for one that is not text. Fails where it has fewer contents, or its
     /// rows are not in order: the segment counts as broken then.
-    pub fn rows_of(&self, n: u32) -> Result<Range<u32>, SegmentError> {
+    pub fn content_rows(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
         if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.damaged_section(FIRSTS)) }
     }
 
     /// Returns the rows of a content, if it has that. None where it has not got it. Fails as [`IndexSegment::key`] and
-    /// [`IndexSegment::rows_of`] do.
+    /// [`IndexSegment::content_rows`] do.
     pub fn find(&self, key: &IndexKey) -> Result<Option<Range<u32>>, SegmentError> {
         let (mut low, mut high) = (0, self.contents);
         while low < high {
@@ -158,7 +158,7 @@ impl IndexSegment {
             match self.key(middle)?.cmp(key) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return self.rows_of(middle).map(Some),
+                std::cmp::Ordering::Equal => return self.content_rows(middle).map(Some),
             }
         }
         Ok(None)

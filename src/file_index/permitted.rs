@@ -121,7 +121,7 @@ impl PermittedFiles {
 
     /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
     /// Fails where the segment can't be read or is damaged.
-    pub fn files_of(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
+    pub fn files_with_passage(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.key_of_row(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
         let mut access = AccessCheck::new(&self.files.tree, &self.reader);

@@ -29,7 +29,7 @@ fn index(texts: &[String]) -> Arc<IndexSegment> {
 fn dump(segment: &IndexSegment) -> Vec<(IndexKey, Vec<super::PassagePlace>, Vec<u32>)> {
     let postings = segment.postings().unwrap();
     let content = |n| {
-        let rows = segment.rows_of(n).unwrap();
+        let rows = segment.content_rows(n).unwrap();
         assert!(rows.clone().all(|row| segment.key_of_row(row).unwrap() == segment.key(n).unwrap()));
         assert_eq!(segment.find(&segment.key(n).unwrap()).unwrap(), Some(rows.clone()));
         let lengths = rows.clone().map(|row| postings.length(row)).collect();

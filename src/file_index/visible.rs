@@ -257,7 +257,7 @@ impl VisibleFiles {
         } else {
             for mut part in gone {
                 for n in 0..part.segment.contents() {
-                    let rows = part.segment.rows_of(n)?;
+                    let rows = part.segment.content_rows(n)?;
                     let times = part.times(rows.start);
                     if !rows.is_empty() && times > 0 {
                         for _ in 0..times {

@@ -79,7 +79,7 @@ impl<'a> FileScan<'a> {
         self.timer.spend(PATH_STEPS)?;
         let passage = segment.passage_place(row)?;
         // Several files may show one indexed passage, and each of them is a hit of its own.
-        for FilePath { path, inode } in self.files.files_of(segment, row)? {
+        for FilePath { path, inode } in self.files.files_with_passage(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };
             let segment = segment.clone();
             top.push(score, key, HitRow::File(FileRow { segment, passage, inode }));

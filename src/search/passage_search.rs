@@ -76,7 +76,7 @@ impl FileScan<'_> {
         }
         self.timer.spend(PATH_STEPS)?;
         let passage = segment.passage_place(row)?;
-        for FilePath { path, inode } in self.files.files_of(segment, row)? {
+        for FilePath { path, inode } in self.files.files_with_passage(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };
             top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), passage, inode }));
         }

@@ -98,7 +98,7 @@ impl Memory {
             }
             if let Some(vector) = self.stored_passage(&vectors.embedder, &key)? {
                 search.reused.push((key, Arc::new(DerivedVector::new(vector))));
-            } else if let Some(file) = files.files_of(&part.segment, row)?.first() {
+            } else if let Some(file) = files.files_with_passage(&part.segment, row)?.first() {
                 search.texts.push((key, files.text((&part.segment, &place), file.inode, self.packs())?));
             }
         }
