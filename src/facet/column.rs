@@ -66,9 +66,9 @@ impl<'a> Column<'a> {
 
     /// Finds where a number falls; none only where the bytes are damaged.
     pub(super) fn place_of_number(&self, key: NumberKey) -> Option<SortPosition> {
-        let block = self.last_block(|values| base_of(values).is_some_and(|base| base <= key.bits()))?;
+        let block = self.last_block(|values| read_base(values).is_some_and(|base| base <= key.bits()))?;
         let (_, values) = self.block(block)?;
-        let (base, shift, width) = (base_of(values)?, *values.get(KEY_BYTES)?, *values.get(KEY_BYTES + 1)?);
+        let (base, shift, width) = (read_base(values)?, *values.get(KEY_BYTES)?, *values.get(KEY_BYTES + 1)?);
         let packed = values.get(KEY_BYTES + 2..)?;
         // Wrapping, because damaged bytes may add up to anything.
         let value = |i: usize| base.wrapping_add(unpack(packed, width.into(), i) << (shift % 80));
@@ -158,15 +158,15 @@ impl<'a> Column<'a> {
     }
 
     /// Returns the rows that have a value in any of these ranges.
-    pub(super) fn rows_of(&self, ranges: &[Range<u32>]) -> RoaringBitmap {
+    pub(super) fn rows_in_ranges(&self, ranges: &[Range<u32>]) -> RoaringBitmap {
         let ranges = ranges.iter().filter(|range| !range.is_empty());
         let packed: Vec<Range<u64>> = ranges.clone().filter_map(|range| self.positions(range)).collect();
         ranges
-            .flat_map(|range| self.heavy_of(range.clone()))
+            .flat_map(|range| self.heavy_bitmaps(range.clone()))
             .fold(self.bitmap_of_ranges(&packed), |rows, heavy| rows | heavy)
     }
 
-    fn heavy_of(&self, values: Range<u32>) -> impl Iterator<Item = RoaringBitmap> {
+    fn heavy_bitmaps(&self, values: Range<u32>) -> impl Iterator<Item = RoaringBitmap> {
         let value = |i: usize| u32_at(self.heavy, i * HEAVY_ENTRY_BYTES);
         let entries = 0..self.heavy.len() / HEAVY_ENTRY_BYTES;
         let entries = entries.filter(move |i| value(*i).is_some_and(|value| values.contains(&value)));
@@ -240,7 +240,7 @@ impl CountColumn<'_> {
     }
 }
 
-fn base_of(values: &[u8]) -> Option<u128> {
+fn read_base(values: &[u8]) -> Option<u128> {
     let mut base = [0; 16];
     base[..KEY_BYTES].copy_from_slice(values.get(..KEY_BYTES)?);
     Some(u128::from_le_bytes(base))

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{
     BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
-    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bitmap_from_rows, bits_of, mark_step, pack, put_bitmap,
+    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bit_length, bitmap_from_rows, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
 use super::values::Sorted;
@@ -43,14 +43,14 @@ pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> V
         directory.extend(packed_rows.to_le_bytes());
         let counts = block.clone().map(|i| if is_heavy(&i) { 0 } else { column.rows(i).len() as u64 });
         packed_rows += counts.clone().sum::<u64>();
-        let width = bits_of(counts.clone().max().unwrap_or_default().into());
+        let width = bit_length(counts.clone().max().unwrap_or_default().into());
         blocks.push(width as u8);
         pack(&mut blocks, width, counts.map(u128::from));
         V::put_block(&column, block, &mut blocks);
         directory.extend((blocks.len() as u64).to_le_bytes());
     }
     // At least one bit, so that the number of packed rows is bounded by their bytes.
-    let row_width = bits_of(rows.saturating_sub(1).into()).max(1);
+    let row_width = bit_length(rows.saturating_sub(1).into()).max(1);
     let marked = ordered && packed_rows >= MARKED_ROWS_MIN.max((rows / MARKED_ROWS_PART).into());
     let mut out = vec![0; COLUMN_HEADER_BYTES];
     out[..HEAVY_COUNT_AT].copy_from_slice(&(all.end as u32).to_le_bytes());
@@ -96,7 +96,7 @@ impl Coded for NumberKey {
         let above = keys.iter().map(|key| key.bits() - first.bits());
         // Whole numbers leave the lower bits of a float empty.
         let shift = above.clone().fold(u128::BITS, |shift, above| shift.min(above.trailing_zeros())) % u128::BITS;
-        let width = bits_of((last.bits() - first.bits()) >> shift);
+        let width = bit_length((last.bits() - first.bits()) >> shift);
         out.extend(first.to_bytes());
         out.extend([shift as u8, width as u8]);
         pack(out, width, above.map(|above| above >> shift));

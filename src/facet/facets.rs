@@ -198,7 +198,7 @@ impl<'a> FacetBody<'a> {
                 _ => {}
             }
         }
-        RowSet::from_certain(column.rows_of(&sure)).or(RowSet::from_possible(column.rows_of(&unsure)))
+        RowSet::from_certain(column.rows_in_ranges(&sure)).or(RowSet::from_possible(column.rows_in_ranges(&unsure)))
     }
 
     fn rows_in_bounds(&self, bounds: &[Bound<'_>]) -> RowSet {
@@ -217,11 +217,11 @@ impl<'a> FacetBody<'a> {
             possible = possible.start.max(outer.start)..possible.end.min(outer.end);
         }
         if sure.is_empty() {
-            return RowSet::from_possible(column.rows_of(&[possible]));
+            return RowSet::from_possible(column.rows_in_ranges(&[possible]));
         }
-        let unsure = column.rows_of(&[possible.start..sure.start, sure.end..possible.end]);
+        let unsure = column.rows_in_ranges(&[possible.start..sure.start, sure.end..possible.end]);
         // `or` keeps the two sets disjoint: damaged bytes may name a row in both.
-        RowSet::from_certain(column.rows_of(&[sure])).or(RowSet::from_possible(unsure))
+        RowSet::from_certain(column.rows_in_ranges(&[sure])).or(RowSet::from_possible(unsure))
     }
 }
 

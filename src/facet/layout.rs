@@ -131,7 +131,7 @@ pub(super) fn nth_piece<'a>(
 }
 
 /// Returns the bits up to the highest one that is set; 0 for 0.
-pub(super) fn bits_of(value: u128) -> u32 {
+pub(super) fn bit_length(value: u128) -> u32 {
     u128::BITS - value.leading_zeros()
 }
 

@@ -55,7 +55,7 @@ impl FacetsWriter {
         self.rows = row + 1;
         let mut path = std::mem::take(&mut self.path);
         for_each_path(metadata, &mut path, &mut |path, value| match value
-            .and_then(|value| Some((self.values_of(path)?, value)))
+            .and_then(|value| Some((self.path_values_mut(path)?, value)))
         {
             Some((values, value)) => values.add(row, value),
             None => self.open.mark(row),
@@ -64,7 +64,7 @@ impl FacetsWriter {
     }
 
     /// Returns the values of a path; nothing for a new path where there are too many.
-    fn values_of(&mut self, path: &str) -> Option<&mut PathValues> {
+    fn path_values_mut(&mut self, path: &str) -> Option<&mut PathValues> {
         let place = match self.paths.get(path) {
             Some(place) => *place,
             None if self.values.len() == PATHS_BUILT_MAX => return None,

@@ -133,14 +133,14 @@ impl Scorer {
         for (group, (_, members)) in self.groups.iter().enumerate() {
             for term in members {
                 let (one, other) =
-                    (first_of(&mut joined, *held_by.entry(*term).or_insert(group)), first_of(&mut joined, group));
+                    (find_root(&mut joined, *held_by.entry(*term).or_insert(group)), find_root(&mut joined, group));
                 joined[one.max(other)] = one.min(other);
             }
         }
         let mut clauses: BTreeMap<usize, Clause> = BTreeMap::new();
         for (group, (idf, members)) in self.groups.iter().enumerate() {
             let none = || Clause { bound: 0.0, terms: BTreeSet::new() };
-            let clause = clauses.entry(first_of(&mut joined, group)).or_insert_with(none);
+            let clause = clauses.entry(find_root(&mut joined, group)).or_insert_with(none);
             clause.bound += idf * (K1 + 1.0);
             clause.terms.extend(members);
         }
@@ -162,7 +162,7 @@ impl Scorer {
 
 /// Returns the first of the groups that one is joined to: each is joined to one before it, the first to itself. The way
 /// gets shorter with each call.
-fn first_of(joined: &mut [usize], group: usize) -> usize {
+fn find_root(joined: &mut [usize], group: usize) -> usize {
     let mut at = group;
     while joined[at] != at {
         joined[at] = joined[joined[at]];
