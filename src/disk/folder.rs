@@ -78,7 +78,7 @@ impl Folder {
         let wanted = if flags.contains(OFlags::DIRECTORY) { FileType::Directory } else { FileType::RegularFile };
         // The errno says which open failed but not what has the name, so its type is looked up.
         let by_type = matches!(error, Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::OPNOTSUPP);
-        match self.type_of(name) {
+        match self.file_type(name) {
             Ok(found) if by_type && found != wanted => Err(wrong_type(path, found, wanted)),
             _ => Err(error.into()),
         }
@@ -90,7 +90,7 @@ impl Folder {
         Ok((FileType::from_raw_mode(found.st_mode), found.st_mode & 0o7777))
     }
 
-    fn type_of(&self, name: &str) -> io::Result<FileType> {
+    fn file_type(&self, name: &str) -> io::Result<FileType> {
         Ok(self.stat(name)?.0)
     }
 
@@ -104,7 +104,7 @@ impl Folder {
     /// wraps a [`WrongType`].
     pub fn create(&self, name: &str, path: &str) -> io::Result<()> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(FOLDER_MODE)) {
-            Err(Errno::EXIST) => match self.type_of(name)? {
+            Err(Errno::EXIST) => match self.file_type(name)? {
                 FileType::Directory => Ok(()),
                 found => {
                     Err(io::Error::new(io::ErrorKind::AlreadyExists, WrongType::new(path, found, FileType::Directory)))
@@ -145,7 +145,7 @@ impl Folder {
 
 impl WrongType {
     fn new(path: &str, found: FileType, wanted: FileType) -> WrongType {
-        WrongType { path: path.to_owned(), found: name_of(found), wanted: name_of(wanted) }
+        WrongType { path: path.to_owned(), found: type_name(found), wanted: type_name(wanted) }
     }
 }
 
@@ -158,7 +158,7 @@ fn wrong_type(path: &str, found: FileType, wanted: FileType) -> io::Error {
     io::Error::new(kind, WrongType::new(path, found, wanted))
 }
 
-fn name_of(kind: FileType) -> &'static str {
+fn type_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a regular file",
         FileType::Directory => "a folder",

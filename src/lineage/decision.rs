@@ -71,7 +71,7 @@ impl LostPart {
 
     fn read(input: &mut Reader<'_>) -> Result<LostPart, CodecError> {
         let code = input.byte()?;
-        let side = side_of(code & !PURGED)?.ok_or(CodecError::Code(code))?;
+        let side = side_from_code(code & !PURGED)?.ok_or(CodecError::Code(code))?;
         if code & PURGED == 0 {
             return Ok(LostPart::new(side, input.text()?.into()));
         }
@@ -122,7 +122,7 @@ fn side_code(side: Option<Side>) -> u8 {
     }
 }
 
-fn side_of(code: u8) -> Result<Option<Side>, CodecError> {
+fn side_from_code(code: u8) -> Result<Option<Side>, CodecError> {
     match code {
         0 => Ok(None),
         1 => Ok(Some(Side::Child)),
@@ -185,7 +185,7 @@ impl Decision {
     /// that are none: there is one form for each decision.
     pub fn read_side(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let code = input.byte()?;
-        let plain = Decision { decision: side_of(code & !WITH_DETAILS)?, ..Decision::default() };
+        let plain = Decision { decision: side_from_code(code & !WITH_DETAILS)?, ..Decision::default() };
         if code & WITH_DETAILS == 0 {
             return Ok(plain);
         }

@@ -336,7 +336,7 @@ impl Segment {
     }
 
     /// Returns whether a row's text is newer than its vector, and the text. Fails as [`Segment::words`] does.
-    pub(super) fn text_of(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
+    pub(super) fn row_text(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
         let payload = self.parse(row, self.payload(row)?)?;
         Ok((payload.provenance.vector_stale, payload.text))
     }

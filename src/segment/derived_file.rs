@@ -314,7 +314,7 @@ impl Segment {
     /// its text, or no text but blanks. Fails as [`Segment::norm`] does, and where the payload can't be parsed.
     pub fn derivable_text(&self, row: u32) -> Result<Option<&str>, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
-        let (stale, text) = self.text_of(row)?;
+        let (stale, text) = self.row_text(row)?;
         Ok(text.filter(|text| (!has_vector || stale) && !text.trim().is_empty()))
     }
 

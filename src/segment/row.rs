@@ -109,14 +109,14 @@ impl Row {
     /// [`Segment::row_totals`].
     pub fn totals(&self) -> Result<RowTotals, SegmentError> {
         match self {
-            Row::Unsealed(version) => Ok(totals_of(version)),
+            Row::Unsealed(version) => Ok(version_totals(version)),
             Row::Sealed(segment, row) => segment.row_totals(*row),
         }
     }
 }
 
 /// Returns what a version contributes to the sums of a branch.
-pub(super) fn totals_of(version: &Version) -> RowTotals {
+pub(super) fn version_totals(version: &Version) -> RowTotals {
     let has_vector = version.content.vector.is_some();
     RowTotals {
         records: 1,

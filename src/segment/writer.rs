@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::columns::{HAS_TEXT, HAS_VECTOR, KIND, StampLabels, VECTOR_STALE};
-use super::row::totals_of;
+use super::row::version_totals;
 use super::{Blocks, ContainerWriter, Row, RowTotals, SegmentError};
 use crate::facet::FacetsWriter;
 use crate::object::{BlobStore, Hash, SetHash, Writer};
@@ -118,7 +118,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
         end += PAYLOAD_BYTES + (text_bytes + content.metadata.len()) as u64;
         ends.push(end);
         lengths.extend([version.json_bytes, version.terms]);
-        totals.add(totals_of(&version));
+        totals.add(version_totals(&version));
         let metadata = content.metadata_value();
         if version.terms > 0 {
             postings.add(number as u32, content.text.as_deref(), &metadata);

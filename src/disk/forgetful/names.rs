@@ -40,7 +40,7 @@ impl NameStep {
     /// Returns the folders that it changes: one, or two for a rename between folders.
     fn folders(&self) -> BTreeSet<&str> {
         let new = self.added.as_ref().map(|(path, _)| path);
-        self.removed.iter().chain(new).map(|path| folder_of(path)).collect()
+        self.removed.iter().chain(new).map(|path| parent_folder(path)).collect()
     }
 
     fn apply(&self, entries: &mut Entries) {
@@ -66,7 +66,7 @@ impl Names {
             Some(SimulatedEntry::File(node)) => Ok(node),
             Some(SimulatedEntry::Folder) => Err(errno(libc::EISDIR)),
             None => {
-                self.folder(folder_of(path))?;
+                self.folder(parent_folder(path))?;
                 Err(errno(libc::ENOENT))
             }
         }
@@ -80,7 +80,7 @@ impl Names {
             Some(SimulatedEntry::Folder) => Ok(()),
             Some(SimulatedEntry::File(_)) => Err(errno(libc::ENOTDIR)),
             None => {
-                self.folder(folder_of(path))?;
+                self.folder(parent_folder(path))?;
                 Err(errno(libc::ENOENT))
             }
         }
@@ -97,13 +97,13 @@ impl Names {
     /// Returns the names in a folder, sorted bytewise. Fails as [`Names::folder`] does.
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         self.folder(dir)?;
-        let inside = self.live.keys().filter(|path| folder_of(path) == dir);
-        Ok(inside.map(|path| name_of(path).to_owned()).collect())
+        let inside = self.live.keys().filter(|path| parent_folder(path) == dir);
+        Ok(inside.map(|path| file_name(path).to_owned()).collect())
     }
 
     /// Gives a free name to an entry; EEXIST where it is taken.
     pub(super) fn create(&mut self, path: &str, entry: SimulatedEntry) -> io::Result<()> {
-        self.folder(folder_of(path))?;
+        self.folder(parent_folder(path))?;
         if self.live.contains_key(path) {
             return Err(errno(libc::EEXIST));
         }
@@ -123,7 +123,7 @@ impl Names {
     /// Moves a file, and replaces a file that has the name; EISDIR for a folder.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let node = Arc::clone(self.file(from)?);
-        self.folder(folder_of(to))?;
+        self.folder(parent_folder(to))?;
         if let Some(SimulatedEntry::Folder) = self.live.get(to) {
             return Err(errno(libc::EISDIR));
         }
@@ -142,7 +142,7 @@ impl Names {
     /// Puts a file there, live and durable at once, as if it had always been. Its folder must exist: ENOENT where it
     /// does not.
     pub(super) fn insert_durable(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
-        self.folder(folder_of(path))?;
+        self.folder(parent_folder(path))?;
         for entries in [&mut self.live, &mut self.durable] {
             entries.insert(path.to_owned(), SimulatedEntry::File(Arc::clone(&node)));
         }
@@ -207,7 +207,7 @@ impl Names {
 fn reachable(entries: Entries) -> Entries {
     let mut found = Entries::new();
     for (path, entry) in entries {
-        let folder = folder_of(&path);
+        let folder = parent_folder(&path);
         if folder.is_empty() || matches!(found.get(folder), Some(SimulatedEntry::Folder)) {
             found.insert(path, entry);
         }
@@ -215,11 +215,11 @@ fn reachable(entries: Entries) -> Entries {
     found
 }
 
-fn folder_of(path: &str) -> &str {
+fn parent_folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn name_of(path: &str) -> &str {
+fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
