@@ -343,7 +343,7 @@ mod schedules {
             if !leaving.is_open {
                 return self.remove();
             }
-            if leaving.orphaned() {
+            if leaving.mark_orphaned() {
                 self.remove();
             }
         }
