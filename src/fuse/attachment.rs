@@ -35,20 +35,20 @@ impl Attachment {
 
 /// Takes over a descriptor given by number, and keeps it from programs that are started.
 fn adopt(fd: RawFd) -> Result<OwnedFd, MountError> {
-    let wrong = |source| MountError::Descriptor { fd, source };
+    let descriptor_error = |source| MountError::Descriptor { fd, source };
     // rustix takes descriptors that are known to be open; this one is only a number that somebody gave.
     // SAFETY: F_SETFD touches no memory, and fails on a descriptor that is not open.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
-        return Err(wrong(io::Error::last_os_error()));
+        return Err(descriptor_error(io::Error::last_os_error()));
     }
     // SAFETY: it is open, and whoever passes its number gives it to us.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    let found = file.metadata().map_err(wrong)?;
+    let found = file.metadata().map_err(descriptor_error)?;
     let number = (major(found.rdev()), minor(found.rdev()));
     if found.file_type().is_char_device() && number == DEVICE_NUMBER {
         Ok(file.into())
     } else {
-        Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "it is another kind of file")))
+        Err(descriptor_error(io::Error::new(io::ErrorKind::InvalidInput, "it is another kind of file")))
     }
 }
 

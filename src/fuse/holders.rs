@@ -9,7 +9,7 @@ const NAMED_MAX: usize = 5;
 /// Returns the other processes with a file open, the working directory or the root below `path`, for a message.
 ///
 /// Other users' processes are invisible without root.
-pub(super) fn users_of(path: &Path) -> String {
+pub(super) fn describe_users(path: &Path) -> String {
     let users: Vec<String> = others().filter(|pid| uses(*pid, path)).map(describe).collect();
     match users.len() {
         0 => "a process that can't be seen from here".to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn users_of(path: &Path) -> String {
 }
 
 /// Returns the process, other than this one, that serves FUSE connection `minor`; known since Linux 6.12, None before.
-pub(super) fn server_of(minor: u32) -> Option<u32> {
+pub(super) fn find_server(minor: u32) -> Option<u32> {
     others().find(|pid| serves(*pid, minor))
 }
 
@@ -64,11 +64,11 @@ mod tests {
     fn this_process_is_seen_using_the_root_directory() {
         assert!(uses(std::process::id(), Path::new("/")));
         assert!(!uses(std::process::id(), Path::new("/no/such/mount")));
-        assert_eq!(users_of(Path::new("/no/such/mount")), "a process that can't be seen from here");
+        assert_eq!(describe_users(Path::new("/no/such/mount")), "a process that can't be seen from here");
     }
 
     #[test]
     fn nobody_serves_a_connection_that_does_not_exist() {
-        assert_eq!(server_of(u32::MAX), None);
+        assert_eq!(find_server(u32::MAX), None);
     }
 }

@@ -80,7 +80,7 @@ impl OwnMount {
     }
 
     /// Takes the mount out of the tree if it is still there, and logs what became of it.
-    pub fn leave(&self) {
+    pub fn unmount(&self) {
         match self.detach() {
             Ok(true) => log::info!("unmounted {}", self.path.display()),
             Ok(false) => log::debug!("{} is not our mount any more", self.path.display()),
@@ -117,7 +117,7 @@ impl OwnMount {
 impl Drop for OwnMount {
     /// Covers panics and early returns: no way out leaves the mount behind.
     fn drop(&mut self) {
-        self.leave();
+        self.unmount();
     }
 }
 
@@ -137,9 +137,13 @@ pub(super) fn is_root() -> bool {
 }
 
 fn directory(mountpoint: &Path) -> Result<PathBuf, MountError> {
-    let wrong = |source| MountError::Mountpoint { path: mountpoint.to_owned(), source };
-    let path = std::fs::canonicalize(mountpoint).map_err(wrong)?;
-    if std::fs::metadata(&path).map_err(wrong)?.is_dir() { Ok(path) } else { Err(MountError::NotADirectory { path }) }
+    let mountpoint_error = |source| MountError::Mountpoint { path: mountpoint.to_owned(), source };
+    let path = std::fs::canonicalize(mountpoint).map_err(mountpoint_error)?;
+    if std::fs::metadata(&path).map_err(mountpoint_error)?.is_dir() {
+        Ok(path)
+    } else {
+        Err(MountError::NotADirectory { path })
+    }
 }
 
 /// Root without CAP_SYS_ADMIN (a container) and other users go by fusermount3, where there is one.

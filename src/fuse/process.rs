@@ -21,7 +21,7 @@ pub fn available_memory() -> u64 {
 
 /// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
 /// another PID namespace (0).
-pub fn groups_of(pid: u32) -> Option<Vec<u32>> {
+pub fn supplementary_groups(pid: u32) -> Option<Vec<u32>> {
     // The kernel tells 0 for a process of a namespace that is not ours.
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid > 0)?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
@@ -90,11 +90,11 @@ fn address_space() -> Option<u64> {
 /// The smallest limit of the control groups that this process is in, of version 2 and of version 1.
 fn control_groups() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(|line| limit_of(line, |file| fs::read_to_string(file).ok())).min()
+    groups.lines().filter_map(|line| cgroup_limit(line, |file| fs::read_to_string(file).ok())).min()
 }
 
 /// Returns the limit of the group of one line of /proc/self/cgroup, and of those above it.
-fn limit_of(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+fn cgroup_limit(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
@@ -125,10 +125,10 @@ mod tests {
             };
             Some(limit.to_owned())
         };
-        assert_eq!(limit_of("0::/a/b", read), Some(2000));
-        assert_eq!(limit_of("0::/", read), None);
-        assert_eq!(limit_of("4:cpu,memory:/c", read), Some(70));
-        assert_eq!(limit_of("5:cpu:/c", read), None);
+        assert_eq!(cgroup_limit("0::/a/b", read), Some(2000));
+        assert_eq!(cgroup_limit("0::/", read), None);
+        assert_eq!(cgroup_limit("4:cpu,memory:/c", read), Some(70));
+        assert_eq!(cgroup_limit("5:cpu:/c", read), None);
     }
 
     #[test]

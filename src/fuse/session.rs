@@ -185,7 +185,7 @@ impl<C: Send + 'static> Service<'_, C> {
         let Attachment::Mounted(mount) = &self.attachment else {
             return;
         };
-        mount.leave();
+        mount.unmount();
         if self.ends_within(SHUTDOWN_GRACE) {
             return;
         }

@@ -35,7 +35,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(
         return Err(MountError::NotOurs { path, found: entry.describe() });
     }
     // Asked before the mount is taken away: afterwards nothing leads from the mount to its process.
-    let server = holders::server_of(entry.minor);
+    let server = holders::find_server(entry.minor);
     detach_mount(&path, lazy)?;
     match server {
         Some(pid) if !lazy => wait_for(pid, entry.minor, &path, waiting),
@@ -104,7 +104,9 @@ fn detach_mount(path: &Path, lazy: bool) -> Result<(), MountError> {
         fusermount::unmount(path, lazy)
     };
     done.map_err(|source| match source.kind() {
-        io::ErrorKind::ResourceBusy => MountError::InUse { path: path.to_owned(), holders: holders::users_of(path) },
+        io::ErrorKind::ResourceBusy => {
+            MountError::InUse { path: path.to_owned(), holders: holders::describe_users(path) }
+        }
         _ => MountError::Unmount { path: path.to_owned(), source },
     })
 }

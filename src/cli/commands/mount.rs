@@ -161,7 +161,7 @@ fn serve_store(
         branch,
         read_only: args.read_only,
         users: Box::new(actor::user),
-        groups: Box::new(fuse::groups_of),
+        groups: Box::new(fuse::supplementary_groups),
     };
     let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));
     let options = MountOptions {
