@@ -19,34 +19,34 @@ pub(super) type EntrySink<'a> = &'a mut dyn FnMut(&EntryAttr, u64, &OsStr) -> bo
 const DOTS: u64 = 2;
 
 impl Filesystem {
-    /// Gives names to `sink`, as long as `kind_of` says what they are; what is gone is passed over. Fails where an
+    /// Gives names to `sink`, as long as `file_kind` says what they are; what is gone is passed over. Fails where an
     /// entry of the directory can't be read; names before it were given.
     pub(super) fn give_names(
         &self,
         handle: &Handle,
         offset: u64,
         sink: NameSink<'_>,
-        kind_of: impl Fn(&FsNode) -> Option<FileKind>,
+        file_kind: impl Fn(&FsNode) -> Option<FileKind>,
     ) -> Result<(), Failure> {
         for_each_name(handle, offset, &mut |cookie, node, name| {
-            kind_of(node).is_some_and(|kind| sink(self.nodes.number(node), cookie + 1, kind, name))
+            file_kind(node).is_some_and(|kind| sink(self.nodes.number(node), cookie + 1, kind, name))
         })
     }
 
-    /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which
+    /// Gives entries to `sink`. `lookup` counts a look-up, and knows nothing of what is gone, which
     /// is passed over. Fails where an entry of the directory can't be read; entries before it were given.
     pub(super) fn give_entries(
         &self,
         handle: &Handle,
         offset: u64,
         sink: EntrySink<'_>,
-        entry_of: impl Fn(&FsNode, &OsStr) -> Option<EntryAttr>,
+        lookup: impl Fn(&FsNode, &OsStr) -> Option<EntryAttr>,
     ) -> Result<(), Failure> {
         for_each_name(handle, offset, &mut |cookie, node, name| {
-            let entry = if cookie < DOTS { Some(self.dot(node)) } else { entry_of(node, name) };
+            let entry = if cookie < DOTS { Some(self.dot(node)) } else { lookup(node, name) };
             let Some(entry) = entry else { return false };
             let full = sink(&entry, cookie + 1, name);
-            // `entry_of` counted a look-up, and the kernel does not hear of an entry that found no room.
+            // `lookup` counted a look-up, and the kernel does not hear of an entry that found no room.
             if full && cookie >= DOTS {
                 self.nodes.forget(entry.attr.ino, 1);
             }

@@ -231,7 +231,7 @@ impl Filesystem {
         name: &OsStr,
         result: Result<T, Failure>,
     ) -> Result<T, Errno> {
-        self.audit(who.into(), parent.view().as_ref(), || path_of(&self.operations(parent).path(), name), result)
+        self.audit(who.into(), parent.view().as_ref(), || join_path(&self.operations(parent).path(), name), result)
     }
 
     /// As [`Filesystem::audit`], for what was tried with a node.
@@ -252,7 +252,7 @@ impl Filesystem {
 }
 
 /// Returns the path of a name in a directory, as `errors` shows it.
-fn path_of(parent: &str, name: &OsStr) -> String {
+fn join_path(parent: &str, name: &OsStr) -> String {
     let name = name.to_string_lossy();
     if parent.is_empty() { name.into_owned() } else { format!("{parent}/{name}") }
 }

@@ -119,11 +119,11 @@ const FIXED: [FixedName; 21] = [
 const PLAN: FixedName = file("plan", ControlFile::Plan, 0o444);
 
 /// Returns the names of a view's directory, in the order of its listing.
-fn names_of(view: &View) -> impl Iterator<Item = &'static FixedName> {
+fn directory_names(view: &View) -> impl Iterator<Item = &'static FixedName> {
     FIXED.iter().chain(matches!(view, View::Proposal(..)).then_some(&PLAN))
 }
 
-fn row_of(entry: FixedEntry) -> &'static FixedName {
+fn fixed_name(entry: FixedEntry) -> &'static FixedName {
     FIXED.iter().find(|fixed| fixed.entry == entry).unwrap_or(&PLAN)
 }
 
@@ -138,35 +138,35 @@ impl FixedName {
 
 /// Returns what the directory of a view has, with its names, in the order of its listing.
 pub(super) fn all_nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNode)> {
-    names_of(view).map(|fixed| (fixed.name, fixed.node(view)))
+    directory_names(view).map(|fixed| (fixed.name, fixed.node(view)))
 }
 
 /// Returns the fixed node of a name in the directory of a view; none for any other name.
 pub(super) fn find_node(view: &View, name: &str) -> Option<FsNode> {
-    names_of(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
+    directory_names(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
 }
 
 impl ControlDirectory {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        row_of(FixedEntry::Directory(self)).name
+        fixed_name(FixedEntry::Directory(self)).name
     }
 
     /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
-        row_of(FixedEntry::Directory(self)).mode
+        fixed_name(FixedEntry::Directory(self)).mode
     }
 }
 
 impl ControlFile {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        row_of(FixedEntry::File(self)).name
+        fixed_name(FixedEntry::File(self)).name
     }
 
     /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
-        row_of(FixedEntry::File(self)).mode
+        fixed_name(FixedEntry::File(self)).mode
     }
 
     /// Tells whether its permission bits let anybody write, if only the owner.

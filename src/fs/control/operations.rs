@@ -9,12 +9,12 @@ use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NEVER, StatFs};
 use crate::fs::control::{ControlDirectory, ControlFile};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
+use crate::fs::join_path;
 use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
 use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, Place, fixed};
-use crate::fs::path_of;
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{FileKind, SignalId, XattrHow};
 use crate::sync::{Mutex, Rank};
@@ -116,7 +116,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             _ => return Err(ShapeRefusal::NoFileHere.into()),
         };
         let made = ControlNodeOps { fs: self.fs, node: &node };
-        let handle = made.open_at(caller, 0, path_of(&self.node.path(), name), flags)?;
+        let handle = made.open_at(caller, 0, join_path(&self.node.path(), name), flags)?;
         // Nobody hears of the handle then, so nobody else would close it.
         let entry = made.entry().inspect_err(|_| self.fs.release(handle))?;
         Ok((entry, handle))

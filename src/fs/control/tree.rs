@@ -176,7 +176,7 @@ fn lookup_earlier_state(mount: &MountContext, branch: BranchId, name: &str) -> R
 }
 
 /// Returns the directory that holds `node`: what a listing of it shows as `..`.
-fn parent_of(mount: &MountContext, node: &FsNode) -> FsNode {
+fn parent_node(mount: &MountContext, node: &FsNode) -> FsNode {
     match node {
         FsNode::Mount => FsNode::Mount,
         FsNode::Branch(branch) => match mount.memory.info(*branch).ok().and_then(|info| info.parent) {
@@ -212,7 +212,7 @@ fn view_node(mount: &MountContext, view: &View) -> FsNode {
 /// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails where
 /// the view is not there any more.
 pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
-    let mut names = vec![name(".", directory.clone()), name("..", parent_of(mount, directory))];
+    let mut names = vec![name(".", directory.clone()), name("..", parent_node(mount, directory))];
     let mut more = More::Nothing;
     match directory {
         FsNode::Mount => {

@@ -15,7 +15,7 @@ pub(super) const ATTR_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
 /// directories do. ESTALE where the branch has gone.
-pub(super) fn attr_of(
+pub(super) fn file_attr(
     mount: &MountContext,
     ino: u64,
     files: &FileTreeId,

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::opened::Leaving;
-use super::{FileOps, name_of};
+use super::opened::UnlinkGuard;
+use super::{FileOps, parse_name};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
 use crate::memory::{FileName, FileOp, Make, RenameHow, Tree, TreeError};
@@ -16,7 +16,7 @@ impl FileOps<'_> {
     /// Makes an inode with a name in the directory. A directory with setgid passes its group on. EINVAL or ENAMETOOLONG
     /// for what no entry can be called, EEXIST where the name is taken, and as any edit may.
     pub(super) fn make_inode(&self, caller: Caller, name: &OsStr, make: Make, mode: u32) -> Result<u64, Failure> {
-        let (name, mode) = (name_of(name)?, mode & 0o7777);
+        let (name, mode) = (parse_name(name)?, mode & 0o7777);
         let op = FileOp::Create { parent: self.inode, name, make, mode, uid: caller.uid, gid: caller.gid };
         Ok(self.edit(caller, op)?.inode)
     }
@@ -24,7 +24,7 @@ impl FileOps<'_> {
     /// Takes the name of a file away, or of an empty directory. ENOENT where there is nothing of that name, ENOTEMPTY,
     /// ENOTDIR or EISDIR as in unlink(2) and rmdir(2), and as any edit may.
     pub(super) fn remove(&self, caller: Caller, name: &OsStr, is_directory: bool) -> Result<(), Failure> {
-        let (name, directory) = (name_of(name)?, self.inode);
+        let (name, directory) = (parse_name(name)?, self.inode);
         let found = |tree: &Tree| -> Result<_, Failure> { Ok(Some(tree.lookup(directory, &name)?)) };
         self.without_name(caller, found, |keep| match is_directory {
             true => FileOp::Rmdir { parent: directory, name: name.clone(), keep },
@@ -48,7 +48,7 @@ impl FileOps<'_> {
             libc::RENAME_EXCHANGE => RenameHow::Exchange,
             _ => return Err(Errno::EINVAL.into()),
         };
-        let (name, new_name, parent) = (name_of(name)?, name_of(new_name)?, self.inode);
+        let (name, new_name, parent) = (parse_name(name)?, parse_name(new_name)?, self.inode);
         let replaced = |tree: &Tree| match how {
             RenameHow::Plain => target(tree, new_parent, &new_name),
             RenameHow::NoReplace | RenameHow::Exchange => Ok(None),
@@ -75,13 +75,13 @@ impl FileOps<'_> {
             let tree = self.tree()?;
             let inode = found(&tree)?;
             // From here on whoever opens the inode waits until it is known whether it stays.
-            let leaving = inode.map(|inode| self.fs.mount.opened.leave((self.files.clone(), inode)));
-            // Nobody can open it between this look and the edit, since `leave` has them wait.
-            let keep = leaving.as_ref().is_some_and(|leaving| leaving.is_open);
+            let unlink = inode.map(|inode| self.fs.mount.opened.begin_unlink((self.files.clone(), inode)));
+            // Nobody can open it between this look and the edit, since `begin_unlink` has them wait.
+            let keep = unlink.as_ref().is_some_and(|unlink| unlink.is_open);
             // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
             let still = |now: &Tree| found(now).is_ok_and(|there| there == inode);
             if let Some(done) = self.fs.mount.edit_while(caller, self.files, op(keep), still)? {
-                return done.unlinked.map_or(Ok(()), |unlinked| self.drop_unlinked(caller, &tree, unlinked, leaving));
+                return done.unlinked.map_or(Ok(()), |unlinked| self.drop_unlinked(caller, &tree, unlinked, unlink));
             }
         }
         Err(Errno::EBUSY.into())
@@ -93,10 +93,10 @@ impl FileOps<'_> {
         caller: Caller,
         before: &Tree,
         inode: u64,
-        leaving: Option<Leaving<'_>>,
+        unlink: Option<UnlinkGuard<'_>>,
     ) -> Result<(), Failure> {
-        match leaving.filter(|leaving| leaving.is_open) {
-            Some(leaving) if leaving.mark_orphaned() => {
+        match unlink.filter(|unlink| unlink.is_open) {
+            Some(unlink) if unlink.mark_orphaned() => {
                 self.edit(caller, FileOp::Drop { inode })?;
             }
             Some(_) => {}

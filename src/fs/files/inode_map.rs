@@ -76,8 +76,8 @@ impl FileNumbers {
 
     /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.
     pub fn number(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
-        let slot = self.slot(files).or_else(|| self.add(files))?;
-        number(slot, inode)
+        let slot = self.find_slot(files).or_else(|| self.add(files))?;
+        encode_number(slot, inode)
     }
 
     /// As [`FileNumbers::number`], for an inode that the kernel is about to be told of, and counts that look-up.
@@ -87,7 +87,7 @@ impl FileNumbers {
             // in between.
             let known = self.known.read();
             if let Some(slot) = known.slots.get(files) {
-                let number = number(*slot, inode)?;
+                let number = encode_number(*slot, inode)?;
                 known.by_slot.get(slot)?.lookups.fetch_add(1, Ordering::Relaxed);
                 return Some(number);
             }
@@ -99,7 +99,7 @@ impl FileNumbers {
     /// Takes back look-ups of a number.
     pub fn forget(&self, number: u64, lookups: u64) {
         let known = self.known.read();
-        if let Some(view) = slot_of(number).and_then(|slot| known.by_slot.get(&slot)) {
+        if let Some(view) = decode_slot(number).and_then(|slot| known.by_slot.get(&slot)) {
             let less = |held: u64| Some(held.saturating_sub(lookups));
             // The closure always returns a value, so the update can't fail.
             let _ = view.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -128,18 +128,18 @@ impl FileNumbers {
 
     /// Tells whether the kernel may know any of these files.
     pub fn may_be_known_to_kernel(&self, files: &FileTreeId) -> bool {
-        self.slot(files).is_some()
+        self.find_slot(files).is_some()
     }
 
     /// Returns what has a number; nothing for one that no file ever got.
     pub fn find(&self, number: u64) -> Option<(FileTreeId, u64)> {
         let known = self.known.read();
-        let slot = slot_of(number)?;
+        let slot = decode_slot(number)?;
         let view = known.by_slot.get(&slot)?;
         Some((view.files.clone(), (number & ((1 << INODE_BITS) - 1)) ^ scramble(slot)))
     }
 
-    fn slot(&self, files: &FileTreeId) -> Option<u64> {
+    fn find_slot(&self, files: &FileTreeId) -> Option<u64> {
         self.known.read().slots.get(files).copied()
     }
 
@@ -189,12 +189,12 @@ impl NumberedFiles {
     }
 }
 
-fn number(slot: u64, inode: u64) -> Option<u64> {
+fn encode_number(slot: u64, inode: u64) -> Option<u64> {
     (inode >> INODE_BITS == 0).then_some(FILE_INODE_BIT | slot << INODE_BITS | (inode ^ scramble(slot)))
 }
 
 /// Returns the slot of a number; nothing for what is not a file's.
-fn slot_of(number: u64) -> Option<u64> {
+fn decode_slot(number: u64) -> Option<u64> {
     (number & FILE_INODE_BIT != 0).then_some((number & !FILE_INODE_BIT) >> INODE_BITS)
 }
 
@@ -243,7 +243,7 @@ mod tests {
         let numbers = numbers();
         let scratch = FileTreeId { area: Area::Scratch, ..FileTreeId::branch(BranchId(7)) };
         for view in [checkpoint(7, 1), scratch] {
-            assert!(slot_of(numbers.number(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
+            assert!(decode_slot(numbers.number(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
         }
     }
 

@@ -31,7 +31,7 @@ mod set;
 mod stale;
 mod xattr;
 
-use attr::{attr_of, name_lifetime};
+use attr::{file_attr, name_lifetime};
 pub(super) use inode_map::FileNumbers;
 pub(super) use listing::FileNames;
 pub(super) use open_in_mount::OpenInMount;
@@ -122,7 +122,7 @@ impl<'a> FileOps<'a> {
         let node = tree.node(self.inode)?;
         // Counted before the attributes are known to be good, as they carry the number; a failure takes it back.
         let ino = self.fs.nodes.remember(&self.node());
-        let attr = attr_of(&self.fs.mount, ino, self.files, self.inode, (tree, node));
+        let attr = file_attr(&self.fs.mount, ino, self.files, self.inode, (tree, node));
         let attr = attr.inspect_err(|_| self.fs.nodes.forget(ino, 1))?;
         Ok(EntryAttr { attr, generation: self.files.view.branch().0, lifetime: name_lifetime(self.files) })
     }
@@ -187,6 +187,6 @@ impl MountContext {
 }
 
 /// Checks a name that something is to get: ENAMETOOLONG, or EINVAL for what no name can be.
-fn name_of(name: &OsStr) -> Result<FileName, Failure> {
+fn parse_name(name: &OsStr) -> Result<FileName, Failure> {
     Ok(FileName::new(name.as_encoded_bytes())?)
 }

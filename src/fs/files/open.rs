@@ -193,14 +193,14 @@ impl Drop for OpenInode {
             // The intent ends before the handle does, since `close` forgets an inode of which nothing is open.
             self.mount.opened.end(&self.key, intent);
         }
-        if let Some(_leaving) = self.mount.opened.close(&self.key, self.writes) {
+        if let Some(_unlink) = self.mount.opened.close(&self.key, self.writes) {
             self.mount.drop_file(self.caller, &self.key.0, self.inode());
         }
     }
 }
 
 /// Returns the directory that holds an inode. ESTALE where the inode is not in the tree.
-pub(super) fn parent_of(tree: &Tree, tree_id: &FileTreeId, inode: u64) -> Result<FsNode, Failure> {
+pub(super) fn parent_node(tree: &Tree, tree_id: &FileTreeId, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
         return Ok(tree_id.parent());
     }

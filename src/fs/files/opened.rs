@@ -87,16 +87,16 @@ impl OpenInodes {
 
     /// Takes a handle back. After the last one of an inode without a name, who opens it waits until what is returned is
     /// dropped: the inode is gone then.
-    pub fn close(&self, key: &InodeKey, writes: bool) -> Option<Leaving<'_>> {
+    pub fn close(&self, key: &InodeKey, writes: bool) -> Option<UnlinkGuard<'_>> {
         let mut inodes = self.inodes.lock();
         let uses = inodes.get_mut(key)?;
         uses.handles = uses.handles.saturating_sub(1);
         uses.writers = uses.writers.saturating_sub(usize::from(writes));
         if uses.handles == 0 && uses.is_orphan {
             uses.is_orphan = false;
-            // It counts as leaving until the inode is dropped, so that nobody opens what is about to be taken away.
+            // It counts as being unlinked until the inode is dropped, so that nobody opens what is about to be taken away.
             uses.pending_unlinks += 1;
-            return Some(Leaving { opened: self, key: key.clone(), is_open: false });
+            return Some(UnlinkGuard { opened: self, key: key.clone(), is_open: false });
         }
         forget_idle(&mut inodes, key);
         None
@@ -141,11 +141,11 @@ impl OpenInodes {
     }
 
     /// Announces that a name of the inode is about to be taken away.
-    pub fn leave(&self, key: InodeKey) -> Leaving<'_> {
+    pub fn begin_unlink(&self, key: InodeKey) -> UnlinkGuard<'_> {
         let mut inodes = self.inodes.lock();
         let uses = inodes.entry(key.clone()).or_default();
         uses.pending_unlinks += 1;
-        Leaving { opened: self, key, is_open: uses.handles > 0 }
+        UnlinkGuard { opened: self, key, is_open: uses.handles > 0 }
     }
 
     /// Notes that an inode with handles has lost its last name and was kept; tells whether its
@@ -179,14 +179,14 @@ fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &Inode
 }
 
 /// A name or an inode that is being taken away; dropping it lets those go on who want to open the inode.
-pub(in crate::fs) struct Leaving<'a> {
+pub(in crate::fs) struct UnlinkGuard<'a> {
     opened: &'a OpenInodes,
     key: InodeKey,
-    /// Whether the inode had handles when it began to leave.
+    /// Whether the inode had handles when the unlink began.
     pub is_open: bool,
 }
 
-impl Leaving<'_> {
+impl UnlinkGuard<'_> {
     /// Notes that the inode has lost its last name and was kept; tells whether its handles are
     /// gone meanwhile.
     pub fn mark_orphaned(&self) -> bool {
@@ -194,7 +194,7 @@ impl Leaving<'_> {
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for UnlinkGuard<'_> {
     fn drop(&mut self) {
         let mut inodes = self.opened.inodes.lock();
         if let Some(uses) = inodes.get_mut(&self.key) {
@@ -223,10 +223,10 @@ mod tests {
         let opened = OpenInodes::default();
         opened.open(&key(), false).unwrap();
         opened.open(&key(), false).unwrap();
-        let leaving = opened.leave(key());
-        assert!(leaving.is_open);
-        assert!(!leaving.mark_orphaned());
-        drop(leaving);
+        let unlink = opened.begin_unlink(key());
+        assert!(unlink.is_open);
+        assert!(!unlink.mark_orphaned());
+        drop(unlink);
         assert_eq!(opened.inodes_with_handles(&key().0), [7]);
         assert!(opened.close(&key(), false).is_none());
         assert!(opened.close(&key(), false).is_some());
@@ -237,10 +237,10 @@ mod tests {
     fn a_handle_that_closes_meanwhile_leaves_the_orphan_to_the_other() {
         let opened = OpenInodes::default();
         opened.open(&key(), false).unwrap();
-        let leaving = opened.leave(key());
+        let unlink = opened.begin_unlink(key());
         assert!(opened.close(&key(), false).is_none());
-        assert!(leaving.mark_orphaned());
-        drop(leaving);
+        assert!(unlink.mark_orphaned());
+        drop(unlink);
         assert!(opened.inodes.lock().is_empty());
     }
 
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn who_opens_waits_for_the_name_to_be_taken_away() {
         let opened = OpenInodes::default();
-        let leaving = opened.leave(key());
-        assert!(!leaving.is_open);
+        let unlink = opened.begin_unlink(key());
+        assert!(!unlink.is_open);
         std::thread::scope(|scope| {
             let refused = without_waiting(|| opened.open(&key(), false));
             assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
             let opening = scope.spawn(|| opened.open(&key(), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
-            drop(leaving);
+            drop(unlink);
         });
         assert_eq!(opened.inodes_with_handles(&key().0), [7]);
     }
@@ -333,17 +333,17 @@ mod schedules {
             let there = self.inode.lock().0;
             thread::yield_now();
             assert_eq!(self.inode.lock().0, there, "what is open stays");
-            if let Some(_leaving) = self.opened.close(&Fixture::key(), false) {
+            if let Some(_unlink) = self.opened.close(&Fixture::key(), false) {
                 self.remove();
             }
         }
 
         fn unlink(&self) {
-            let leaving = self.opened.leave(Fixture::key());
-            if !leaving.is_open {
+            let unlink = self.opened.begin_unlink(Fixture::key());
+            if !unlink.is_open {
                 return self.remove();
             }
-            if leaving.mark_orphaned() {
+            if unlink.mark_orphaned() {
                 self.remove();
             }
         }

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::attr::{attr_of, name_lifetime};
-use super::open::{OpenInode, parent_of};
+use super::attr::{file_attr, name_lifetime};
+use super::open::{OpenInode, parent_node};
 use super::range::{Allocation, COPY_BYTES_MAX};
 use super::set::mode_after;
 use super::xattr::{TRUSTED, supported};
-use super::{Area, FileNames, FileOps, name_of};
+use super::{Area, FileNames, FileOps, parse_name};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
 use crate::fs::directory::{ListName, Listing, More};
 use crate::fs::errno::{Errno, Failure};
@@ -69,10 +69,10 @@ impl NodeOperations for FileOps<'_> {
     fn attributes(&self, ino: u64, _handle: Option<u64>) -> Result<Attr, Failure> {
         let (mount, tree) = (&self.fs.mount, self.tree()?);
         if let Ok(node) = tree.node(self.inode) {
-            return attr_of(mount, ino, self.files, self.inode, (&tree, node));
+            return file_attr(mount, ino, self.files, self.inode, (&tree, node));
         }
         let node = mount.removed.find(ino).ok_or(Errno::ESTALE)?;
-        Ok(Attr { links: 0, ..attr_of(mount, ino, self.files, self.inode, (&tree, &node))? })
+        Ok(Attr { links: 0, ..file_attr(mount, ino, self.files, self.inode, (&tree, &node))? })
     }
 
     /// The kernel has checked whether the caller may.
@@ -143,7 +143,7 @@ impl NodeOperations for FileOps<'_> {
         // handle.
         let open = OpenInode::new(&self.fs.mount, caller, (self.files, self.inode), false)?;
         let (tree, node) = (self.tree()?, self.node());
-        let listing = match parent_of(&tree, self.files, self.inode) {
+        let listing = match parent_node(&tree, self.files, self.inode) {
             Ok(above) => {
                 let names = vec![ListName { name: ".".into(), node }, ListName { name: "..".into(), node: above }];
                 Listing::new(names, More::Files(FileNames::new(open, tree)))
@@ -205,7 +205,7 @@ impl NodeOperations for FileOps<'_> {
         let Some((_, parent)) = parent.file().filter(|(tree_id, _)| *tree_id == self.files) else {
             return Err(Errno::EXDEV.into());
         };
-        let name = name_of(name)?;
+        let name = parse_name(name)?;
         self.edit(caller, FileOp::Link { inode: self.inode, parent, name })?;
         self.entry()
     }

@@ -113,7 +113,7 @@ impl MountContext {
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
         let changed = [Some(outcome.inode), outcome.unlinked.filter(|unlinked| *unlinked != outcome.inode)];
-        let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| size_of(tree, inode)).sum::<u64>();
+        let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| inode_bytes(tree, inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
         let used = content.reservation.bytes() - lost + gained;
         // What shrinks is allowed even beyond the limit, which may have been lowered since.
@@ -146,7 +146,7 @@ impl MountContext {
             // What the new owner may not hold goes on to count for the one before.
             let _ = held.content.lock().reservation.move_to(info.uid);
         }
-        let session = self.session_of(branch).ok();
+        let session = self.session_and_task(branch).ok();
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
         let tree_id = FileTreeId { area: Area::Scratch, view: View::Branch(branch), taken };
         self.files_gone(&tree_id);
@@ -164,7 +164,7 @@ impl MountContext {
         let branch = tree_id.view.branch();
         let mut all = self.scratch.held.lock();
         if tree_id.taken == Time::default() && !all.contains_key(&branch) {
-            let session = self.session_of(branch)?;
+            let session = self.session_and_task(branch)?;
             let owner = self.memory.info(branch)?.uid;
             all.insert(branch, ScratchHeld::new(session, tree_id.taken, self.memory.budget().account(owner)));
         }
@@ -173,7 +173,7 @@ impl MountContext {
     }
 
     /// Returns the session and task that a branch is at.
-    fn session_of(&self, branch: BranchId) -> Result<Arc<str>, Failure> {
+    fn session_and_task(&self, branch: BranchId) -> Result<Arc<str>, Failure> {
         let setting = |setting| self.memory.setting(&View::Branch(branch), setting);
         Ok(format!("{}\n{}", setting(Setting::Session)?, setting(Setting::Task)?).into())
     }
@@ -184,7 +184,7 @@ impl MountContext {
 }
 
 /// Returns what an inode takes up; nothing for one that is not there. The root is free.
-fn size_of(tree: &Tree, inode: u64) -> u64 {
+fn inode_bytes(tree: &Tree, inode: u64) -> u64 {
     let beside = |node: &FileNode| node.xattrs().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     tree.node(inode).map_or(0, |node| INODE_BYTES + node.content().map_or(0, |it| it.allocated()) + beside(node) as u64)
 }
