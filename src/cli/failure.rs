@@ -102,11 +102,11 @@ impl From<Error> for CommandError {
 const PLAN_CHANGED: &str = "plan_changed";
 
 fn exit_of_code(kind: Kind, code: &str) -> Exit {
-    if code == PLAN_CHANGED { Exit::Refused } else { exit_of(kind) }
+    if code == PLAN_CHANGED { Exit::Refused } else { exit_for_kind(kind) }
 }
 
 /// Exhaustive on purpose: a new kind has to be given its exit code here.
-fn exit_of(kind: Kind) -> Exit {
+fn exit_for_kind(kind: Kind) -> Exit {
     match kind {
         Kind::NotFound | Kind::Gone => Exit::Missing,
         Kind::Conflict | Kind::Refused => Exit::Refused,
@@ -140,13 +140,13 @@ const TOLD: [(i32, &str, Kind); 5] = [
 ];
 
 /// Returns the exit code for a refusal of a mount, by its errno and the code in `errors`.
-pub fn exit_of_told(errno: i32, code: &str) -> Exit {
+pub fn exit_for_errno(errno: i32, code: &str) -> Exit {
     let kind = match errno {
         libc::ENOENT => Some(Kind::NotFound),
         libc::ESTALE => Some(Kind::Gone),
         _ => TOLD.iter().find(|told| (told.0, told.1) == (errno, code)).map(|told| told.2),
     };
-    kind.map_or(Exit::Failed, exit_of)
+    kind.map_or(Exit::Failed, exit_for_kind)
 }
 
 impl From<MountError> for CommandError {
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn kinds_have_the_exit_codes_of_the_contract() {
-        assert_eq!(exit_of(Kind::Conflict).code(), 3);
-        assert_eq!(exit_of(Kind::Damaged).code(), 4);
-        assert_eq!(exit_of(Kind::Locked).code(), 5);
-        assert_eq!(exit_of(Kind::NotFound).code(), 6);
-        assert_eq!(exit_of(Kind::Busy).code(), 1);
+        assert_eq!(exit_for_kind(Kind::Conflict).code(), 3);
+        assert_eq!(exit_for_kind(Kind::Damaged).code(), 4);
+        assert_eq!(exit_for_kind(Kind::Locked).code(), 5);
+        assert_eq!(exit_for_kind(Kind::NotFound).code(), 6);
+        assert_eq!(exit_for_kind(Kind::Busy).code(), 1);
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
             (Kind::Locked, "locked by another process | EBUSY"),
             (Kind::Descriptors, "server or machine out of file descriptors | ENFILE"),
         ] {
-            let row = format!("| {row} | {} |", exit_of(kind).code());
+            let row = format!("| {row} | {} |", exit_for_kind(kind).code());
             assert!(page.contains(&row), "docs/SEMANTICS.md has no {row}");
         }
     }
@@ -242,17 +242,17 @@ mod tests {
     fn what_a_mount_tells_has_the_exit_code_of_its_kind() {
         let conflict = Error::from(MergeError::Conflicts { count: 1, shown: String::new() });
         let changed = Error::from(MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO });
-        assert_eq!(exit_of_told(libc::EBUSY, changed.code()), Exit::Refused);
+        assert_eq!(exit_for_errno(libc::EBUSY, changed.code()), Exit::Refused);
         for (errno, error) in
             [(libc::EBUSY, conflict), (libc::EBUSY, changed), (libc::EIO, Error::Damaged(String::new()))]
         {
-            assert_eq!(exit_of_told(errno, error.code()), CommandError::from(error.clone()).exit);
-            assert_eq!(exit_of_told(errno, "other"), Exit::Failed);
+            assert_eq!(exit_for_errno(errno, error.code()), CommandError::from(error.clone()).exit);
+            assert_eq!(exit_for_errno(errno, "other"), Exit::Failed);
         }
-        assert_eq!(exit_of_told(libc::EPERM, "gate_pending"), Exit::Refused);
-        assert_eq!(exit_of_told(libc::EPERM, "fixed_name"), Exit::Failed);
-        assert_eq!(exit_of_told(libc::ENOENT, ""), Exit::Missing);
-        assert_eq!(exit_of_told(libc::ESTALE, "gone"), Exit::Missing);
+        assert_eq!(exit_for_errno(libc::EPERM, "gate_pending"), Exit::Refused);
+        assert_eq!(exit_for_errno(libc::EPERM, "fixed_name"), Exit::Failed);
+        assert_eq!(exit_for_errno(libc::ENOENT, ""), Exit::Missing);
+        assert_eq!(exit_for_errno(libc::ESTALE, "gone"), Exit::Missing);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cli::embedders::models;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, Paint, paint};
-use crate::cli::target::store_of;
+use crate::cli::target::find_mounted_store;
 use crate::fuse::{Finding, examine};
 
 /// Looks at what a mount needs here, and says what to do about the rest.
@@ -44,7 +44,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 /// Returns what the status at `mnt` says of the whole store; nothing where it shows no branch that can be read.
 fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
     let status = || -> Option<Value> {
-        store_of(mnt).ok().flatten()?;
+        find_mounted_store(mnt).ok().flatten()?;
         let status = ["status", "main/status"].iter().find_map(|name| std::fs::read(mnt.join(name)).ok())?;
         serde_json::from_slice(&status).ok()
     };

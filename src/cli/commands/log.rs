@@ -36,15 +36,15 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         (true, false) => {
             let status: Value = serde_json::from_str(&branch.document(Document::Status)?).unwrap_or_default();
             let lines = branch.lineage_below()?;
-            let entries: Vec<Value> = lines.iter().map(|line| entry_of(line)).collect();
+            let entries: Vec<Value> = lines.iter().map(|line| parse_entry(line)).collect();
             print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)
         }
-        (false, true) => branch.lineage()?.oldest_first(|line| match args.matches(branch, &entry_of(line))? {
+        (false, true) => branch.lineage()?.oldest_first(|line| match args.matches(branch, &parse_entry(line))? {
             true => out.line(line),
             false => Ok(()),
         }),
         (false, false) => branch.lineage()?.newest_first(|line| {
-            let entry = entry_of(line);
+            let entry = parse_entry(line);
             if args.matches(branch, &entry)? {
                 out.line(log_line::render(&entry, out.is_coloured()))?;
             }
@@ -61,7 +61,7 @@ impl Args {
     }
 }
 
-fn entry_of(line: &str) -> Value {
+fn parse_entry(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
-use crate::cli::target::store_of;
+use crate::cli::target::find_mounted_store;
 use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Environment, Memory, OpenMode};
 
@@ -69,7 +69,7 @@ impl Site {
     /// Returns what is not an error about where the store lies, and no good idea.
     fn warnings(&self) -> impl Iterator<Item = String> {
         let store = self.store.display();
-        let outer = store_of(&self.store).ok().flatten().map(|outer| {
+        let outer = find_mounted_store(&self.store).ok().flatten().map(|outer| {
             let outer = outer.display();
             format!(
                 "the store {store} lies in a mount of engramfs, of the store {outer}: each write is written there, too, and \

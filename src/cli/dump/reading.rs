@@ -168,7 +168,7 @@ impl DumpReader<'_> {
     fn records(&self, branch: BranchId, path: &Path) -> Result<(), CommandError> {
         let before = self.memory.snapshot(&View::Branch(branch))?;
         let (mut named, mut batch, mut bytes) = (HashSet::<Arc<str>>::new(), Vec::new(), 0);
-        self.records_of(path, |record| {
+        self.for_each_record(path, |record| {
             if !named.insert(record.id().clone()) {
                 return Err(damaged(format!("{} has the record {} twice", path.display(), record.id())));
             }
@@ -266,7 +266,7 @@ impl DumpReader<'_> {
     /// Begins to give a branch the log of a file.
     fn log(&self, branch: BranchId, path: &Path) -> Result<SharedLogImport<'_>, CommandError> {
         let mut import = self.memory.import_log(&self.who, branch)?;
-        self.records_of(path, |record| Ok(import.push(record)?))?;
+        self.for_each_record(path, |record| Ok(import.push(record)?))?;
         Ok(import)
     }
 
@@ -283,7 +283,7 @@ impl DumpReader<'_> {
         Ok(all_ended)
     }
 
-    fn records_of(
+    fn for_each_record(
         &self,
         path: &Path,
         mut each: impl FnMut(StampedRecord) -> Result<(), CommandError>,

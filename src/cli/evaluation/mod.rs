@@ -51,7 +51,7 @@ pub fn evaluate(
         for question in questions {
             let Some(query) = question.query(mode, k) else { continue };
             let answer = session.ask(&query).map_err(|failure| question.failed(failure))?;
-            let Some(hits) = hits_of(&answer, mode) else { continue };
+            let Some(hits) = parse_hits(&answer, mode) else { continue };
             let (score, missing) = score_question(question, &hits, k);
             asked += 1;
             sum.add(score);
@@ -66,14 +66,14 @@ pub fn evaluate(
 }
 
 /// Returns what the hits of an answer name, best first; nothing where it was answered in another mode.
-fn hits_of(answer: &str, mode: &str) -> Option<Vec<String>> {
+fn parse_hits(answer: &str, mode: &str) -> Option<Vec<String>> {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next()?;
-    (header["mode"] == mode).then(|| lines.filter_map(|hit| name_of(&hit)).collect())
+    (header["mode"] == mode).then(|| lines.filter_map(|hit| hit_name(&hit)).collect())
 }
 
 /// Returns a record's id, or a file's path with `files/` in front.
-fn name_of(hit: &Value) -> Option<String> {
+fn hit_name(hit: &Value) -> Option<String> {
     hit["id"].as_str().or_else(|| hit["path"].as_str()).map(str::to_owned)
 }
 

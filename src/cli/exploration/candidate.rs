@@ -31,7 +31,7 @@ impl Exploration<'_> {
             CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
         })?;
         let ended = self.ask(&mut supervisor, &name, explored.number, self.run);
-        if let Some((outcome, detail)) = failure_of(ended.as_ref(), Outcome::Failed) {
+        if let Some((outcome, detail)) = command_failure(ended.as_ref(), Outcome::Failed) {
             (explored.outcome, explored.detail) = (outcome, detail);
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Exploration<'_> {
         drop(lease);
         let _lease = Mounted::new(&directory).lease()?;
         let ended = self.ask(&mut supervisor, &name, explored.number, self.score);
-        (explored.outcome, explored.detail) = match failure_of(ended.as_ref(), Outcome::NoScore) {
+        (explored.outcome, explored.detail) = match command_failure(ended.as_ref(), Outcome::NoScore) {
             Some(out) => out,
             None => self.evaluate(explored, &ended.map(|ended| ended.output).unwrap_or_default()),
         };
@@ -102,7 +102,7 @@ impl Exploration<'_> {
 }
 
 /// Returns why a command did not succeed; `failed` is what it is called where it failed by itself.
-fn failure_of(ended: Option<&SupervisedEnd>, failed: Outcome) -> Option<(Outcome, String)> {
+fn command_failure(ended: Option<&SupervisedEnd>, failed: Outcome) -> Option<(Outcome, String)> {
     let Some(ended) = ended else { return Some((Outcome::Failed, "its supervisor was killed".to_owned())) };
     Some(match ended.end {
         CommandEnd::Exit(0) => return None,

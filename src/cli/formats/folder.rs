@@ -55,13 +55,13 @@ impl TextFolder {
         let length = bytes.len() as u64;
         let text = String::from_utf8(bytes).map_err(|_| malformed(path, "is not UTF-8", utf8))?;
         self.row += 1;
-        let record = json!({ "id": id_of(name), "text": text, "metadata": { "path": name } });
+        let record = json!({ "id": id_from_path(name), "text": text, "metadata": { "path": name } });
         Ok((InputRow::Line { number: self.row, bytes: record.to_string().into_bytes() }, length))
     }
 }
 
 /// Returns the id of a path: an id has no `/`. What has a colon already gets one more, so that no two paths have one id.
-fn id_of(name: &str) -> String {
+fn id_from_path(name: &str) -> String {
     name.replace(':', "::").replace('/', ":")
 }
 
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));
         assert_eq!((&lines[1]["id"], &lines[1]["text"]), (&json!("deep:b.md"), &json!("two\n")));
         assert_eq!(lines.len(), 2);
-        assert_ne!(id_of("a/b"), id_of("a:b"));
+        assert_ne!(id_from_path("a/b"), id_from_path("a:b"));
     }
 
     #[test]

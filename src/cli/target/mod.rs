@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use closed::open_store;
 pub use mounted::Mounted;
-pub use place::store_of;
+pub use place::find_mounted_store;
 
 use super::actor;
 use super::exit::Exit;
@@ -123,7 +123,7 @@ impl Target {
     /// store. Nothing is opened yet.
     pub fn parse(text: &Path) -> Result<Target, CommandError> {
         if let Ok(path) = text.canonicalize()
-            && let Ok(Some(_)) = store_of(&path)
+            && let Ok(Some(_)) = find_mounted_store(&path)
         {
             return Target::in_mount(path);
         }
@@ -147,7 +147,7 @@ impl Target {
 
     /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
     pub fn for_store(store: &Path) -> Target {
-        match store_of(store) {
+        match find_mounted_store(store) {
             Ok(Some(_)) if place::shows_a_branch(store) => Target::Mounted(store.to_owned()),
             Ok(Some(_)) => Target::Mounted(store.join(MAIN)),
             _ => Target::Closed { store: store.to_owned(), name_path: MAIN.to_owned() },
@@ -180,7 +180,7 @@ impl Target {
         match self {
             Target::Closed { store, name_path } => Ok((store.clone(), name_path.clone())),
             Target::Mounted(directory) => {
-                let store = store_of(directory).ok().flatten().ok_or_else(|| no_target(directory))?;
+                let store = find_mounted_store(directory).ok().flatten().ok_or_else(|| no_target(directory))?;
                 let status = Mounted::new(directory).document(Document::Status)?;
                 let status: Value = serde_json::from_str(&status).unwrap_or_default();
                 Ok((store, status["path"].as_str().unwrap_or_default().to_owned()))

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::closed::Closed;
 use super::control;
 use super::lineage::Lineage;
-use super::place::{shows_a_branch, store_of};
+use super::place::{find_mounted_store, shows_a_branch};
 use super::reason::Attempt;
 use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::exit::Exit;
@@ -157,7 +157,7 @@ impl<'a> Mounted<'a> {
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
     fn open_store(&self) -> Result<Closed, CommandError> {
         let attempt = self.attempt(".", "finding the store of");
-        let store = store_of(self.directory).map_err(|e| attempt.failed(&e))?;
+        let store = find_mounted_store(self.directory).map_err(|e| attempt.failed(&e))?;
         let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
         Closed::open(&store, &self.name_path()?, Access::Read)
     }
@@ -178,7 +178,7 @@ impl<'a> Mounted<'a> {
 
     fn open_exports(&self, wanted: &[Export]) -> Result<Vec<Box<dyn Read>>, CommandError> {
         let open = |export: &Export| -> Result<Box<dyn Read>, CommandError> {
-            let path = format!("export/{}", file_of(*export));
+            let path = format!("export/{}", export_file_name(*export));
             let attempt = self.attempt(&path, "exporting");
             Ok(Box::new(File::open(self.directory.join(path)).map_err(|e| attempt.failed(&e))?))
         };
@@ -300,7 +300,7 @@ impl QuerySession for MountedSession<'_> {
     }
 }
 
-fn file_of(export: Export) -> &'static str {
+fn export_file_name(export: Export) -> &'static str {
     match export {
         Export::Vectors => "vectors.npy",
         Export::Ids => "ids.txt",

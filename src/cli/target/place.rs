@@ -14,7 +14,7 @@ use crate::fuse::SOURCE_PREFIX;
 ///
 /// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
 /// Fails where the path or the table of mounts can't be read; a dead mount is one of these.
-pub fn store_of(path: &Path) -> io::Result<Option<PathBuf>> {
+pub fn find_mounted_store(path: &Path) -> io::Result<Option<PathBuf>> {
     let device = std::fs::metadata(path)?.dev();
     let number = format!("{}:{}", major(device), minor(device));
     let table = std::fs::read("/proc/self/mountinfo")?;
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn nothing_outside_a_mount_has_a_store() {
-        assert_eq!(store_of(Path::new("/proc")).unwrap(), None);
+        assert_eq!(find_mounted_store(Path::new("/proc")).unwrap(), None);
         assert!(!shows_a_branch(Path::new("/proc")));
     }
 

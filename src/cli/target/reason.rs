@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cli::failure::{CommandError, exit_of_told};
+use crate::cli::failure::{CommandError, exit_for_errno};
 use crate::cli::target::control::Refused;
 
 /// Times of two processes may be cut to different digits.
@@ -40,10 +40,10 @@ impl<'a> Attempt<'a> {
         let errno = error.raw_os_error().unwrap_or(0);
         let line = |(branch, path): &(&Path, String)| {
             let text = std::fs::read_to_string(branch.join("errors")).ok()?;
-            newest_line(&text, path, name_of(errno), self.started)
+            newest_line(&text, path, errno_name(errno), self.started)
         };
         match self.error_logs.iter().find_map(line) {
-            Some(line) => failure_of(errno, &line),
+            Some(line) => parse_failure(errno, &line),
             None => self.kernel_refusal(error, errno),
         }
     }
@@ -51,7 +51,7 @@ impl<'a> Attempt<'a> {
     /// Returns the failure of an exchange with a control file: what its handle answered, if it did.
     pub fn refusal_error(&self, refused: &Refused) -> CommandError {
         match &refused.answer {
-            Some(line) => failure_of(refused.error.raw_os_error().unwrap_or(0), line),
+            Some(line) => parse_failure(refused.error.raw_os_error().unwrap_or(0), line),
             None => self.failed(&refused.error),
         }
     }
@@ -68,9 +68,9 @@ impl<'a> Attempt<'a> {
             libc::ENOTCONN => "the mount is dead: mount the store again",
             _ => "look at the mount's log",
         };
-        let code = name_of(errno).to_lowercase();
+        let code = errno_name(errno).to_lowercase();
         CommandError::new(
-            exit_of_told(errno, &code),
+            exit_for_errno(errno, &code),
             code,
             format!("{} failed: {}", self.action, without_number(error)),
             hint,
@@ -79,9 +79,9 @@ impl<'a> Attempt<'a> {
 }
 
 /// Returns the failure that a refusal in `errors`, or in the answer of a handle, tells of.
-fn failure_of(errno: i32, line: &Value) -> CommandError {
-    let code = text_of(line, "code");
-    CommandError::new(exit_of_told(errno, &code), code, text_of(line, "message"), text_of(line, "hint"))
+fn parse_failure(errno: i32, line: &Value) -> CommandError {
+    let code = string_field(line, "code");
+    CommandError::new(exit_for_errno(errno, &code), code, string_field(line, "message"), string_field(line, "hint"))
 }
 
 /// Returns the kernel's words alone: the code says the number already.
@@ -93,19 +93,19 @@ fn without_number(error: &io::Error) -> String {
 /// Lines are in the order of time, so the last one that fits is the newest.
 fn newest_line(errors: &str, path: &str, errno: &str, since: Timestamp) -> Option<Value> {
     errors.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| {
-        let time: Option<Timestamp> = text_of(line, "time").parse().ok();
-        text_of(line, "errno") == errno
-            && text_of(line, "path") == path
+        let time: Option<Timestamp> = string_field(line, "time").parse().ok();
+        string_field(line, "errno") == errno
+            && string_field(line, "path") == path
             && time.is_some_and(|time| time.saturating_add(CLOCK_TOLERANCE).is_ok_and(|time| time >= since))
     })
 }
 
-fn text_of(line: &Value, key: &str) -> String {
+fn string_field(line: &Value, key: &str) -> String {
     line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Returns the errno's name; the number's absence and rarer ones are `EIO`.
-fn name_of(errno: i32) -> &'static str {
+fn errno_name(errno: i32) -> &'static str {
     match errno {
         libc::ENOENT => "ENOENT",
         libc::EEXIST => "EEXIST",
