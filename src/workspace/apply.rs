@@ -77,7 +77,7 @@ impl Tree {
         [mut mode, uid, mut gid]: [u32; 3],
         time: Time,
     ) -> Result<u64, TreeError> {
-        let body = body_of(make)?;
+        let body = new_body(make)?;
         let is_directory = matches!(body, Body::Directory(_));
         self.check_free(parent, name, is_directory)?;
         // As on other file systems: what is made in a setgid directory gets its group, and a directory the bit as well.
@@ -87,7 +87,7 @@ impl Tree {
             mode |= if is_directory { SETGID } else { 0 };
         }
         let inode = self.add(FileNode::new(body, mode, uid, gid, time));
-        self.enter(parent, name, inode, time)?;
+        self.add_name(parent, name, inode, time)?;
         Ok(inode)
     }
 
@@ -104,7 +104,7 @@ impl Tree {
             return Err(TreeError::TooManyLinks);
         }
         self.check_free(parent, name, false)?;
-        self.enter(parent, name, inode, time)
+        self.add_name(parent, name, inode, time)
     }
 
     fn unlink(&mut self, parent: u64, name: &FileName, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
@@ -127,7 +127,7 @@ impl Tree {
     fn remove(&mut self, from: (u64, &FileName), inode: u64, keep: bool, time: Time) -> Result<FileOutcome, TreeError> {
         // The name goes in any case; with `keep` the inode stays as an orphan, since a handle still reads and writes
         // it.
-        let is_last = self.leave(from.0, from.1, inode, time)?;
+        let is_last = self.remove_name(from.0, from.1, inode, time)?;
         if is_last && keep {
             self.orphans.insert(inode);
         } else if is_last {
@@ -160,8 +160,8 @@ impl Tree {
             Some(target) => self.remove(to, target, keep, time)?.unlinked,
             None => None,
         };
-        self.leave(from.0, from.1, inode, time)?;
-        self.enter(to.0, to.1, inode, time)?;
+        self.remove_name(from.0, from.1, inode, time)?;
+        self.add_name(to.0, to.1, inode, time)?;
         Ok(FileOutcome { inode, unlinked })
     }
 
@@ -219,17 +219,17 @@ impl Tree {
         if first == second {
             return Ok(first);
         }
-        // Both leave before either enters: a name has to be free, and counts of subdirectories must not grow on the
-        // way.
-        self.leave(one.0, one.1, first, time)?;
-        self.leave(other.0, other.1, second, time)?;
-        self.enter(one.0, one.1, second, time)?;
-        self.enter(other.0, other.1, first, time)?;
+        // Both names go before either is given again: a name has to be free, and counts of subdirectories must not grow on
+        // the way.
+        self.remove_name(one.0, one.1, first, time)?;
+        self.remove_name(other.0, other.1, second, time)?;
+        self.add_name(one.0, one.1, second, time)?;
+        self.add_name(other.0, other.1, first, time)?;
         Ok(first)
     }
 }
 
-fn body_of(make: &Make) -> Result<Body, TreeError> {
+fn new_body(make: &Make) -> Result<Body, TreeError> {
     Ok(match make {
         Make::File => Body::File(FileContent::default()),
         Make::Directory => Body::Directory(Directory::default()),

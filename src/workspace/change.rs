@@ -219,7 +219,7 @@ impl Tree {
         self.check_free(parent, &name, copy.directory().is_some())?;
         // After the check: an inode that was added and then got no name would stay for ever.
         let inode = self.add(copy);
-        self.enter(parent, &name, inode, time)?;
+        self.add_name(parent, &name, inode, time)?;
         Ok(inode)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::load::{EntryLink, LoadChanges, changes_of};
+use super::load::{EntryLink, LoadChanges, change_node};
 use super::node::Body;
 use super::tree::ROOT;
 use super::{FileName, Tree, TreeError};
@@ -49,7 +49,7 @@ impl Tree {
         let Ok(directory) = self.directory(inode) else { return };
         let count = directory.entries.values().filter(|child| self.is_directory(**child)).count() as u32;
         if count != directory.subdirectories {
-            changes_of(self, inode, |node| {
+            change_node(self, inode, |node| {
                 if let Body::Directory(directory) = &mut node.body {
                     directory.subdirectories = count;
                 }

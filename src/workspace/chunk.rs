@@ -76,7 +76,7 @@ pub(super) fn trim_zeros(bytes: &[u8]) -> &[u8] {
 }
 
 /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
-pub(super) fn hash_of(bytes: &[u8]) -> Option<Hash> {
+pub(super) fn chunk_hash(bytes: &[u8]) -> Option<Hash> {
     match trim_zeros(bytes) {
         [] => None,
         bytes => Some(Hash::digest(&CHUNK_CONTEXT, bytes)),
@@ -113,7 +113,7 @@ impl UnsealedChunk {
 
     /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
     pub fn hash(&self) -> Option<Hash> {
-        *self.hash.get_or_init(|| self.with_bytes(hash_of))
+        *self.hash.get_or_init(|| self.with_bytes(chunk_hash))
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {

@@ -156,7 +156,7 @@ impl Tree {
             inode.filter(|_| node.is_some_and(|node| node.directory().is_some()))
         };
         let (old_below, new_below) = (below(old, before), below(new, after));
-        let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
+        let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.node_hash(inode));
         // A directory's hash covers all that is in it, so below equal ones nothing has to be looked at.
         let goes_on = hash(self, old_below) != hash(newer, new_below);
         let pair = goes_on.then(|| TreePair { path: path.clone(), old: old_below, new: new_below });

@@ -36,7 +36,7 @@ pub(super) struct Memo {
 /// The hash of a directory and of its groups.
 #[derive(Clone)]
 pub(super) struct Groups {
-    /// The directory's, which [`Tree::hash_of`] gives.
+    /// The directory's, which [`Tree::node_hash`] gives.
     pub hash: Hash,
     groups: Arc<Vec<Group>>,
 }
@@ -60,7 +60,7 @@ impl Tree {
     }
 
     /// Returns the hash of one inode and all below it, or nothing when there is no such inode.
-    pub fn hash_of(&self, inode: u64) -> Option<Hash> {
+    pub fn node_hash(&self, inode: u64) -> Option<Hash> {
         let node = self.node(inode).ok()?;
         node.hash().or_else(|| self.memo().directories.get(&inode).map(|known| known.hash))
     }
@@ -114,7 +114,7 @@ impl Memo {
         let mut groups = known.groups.to_vec();
         let mut split = Vec::new();
         for name in names {
-            let place = place_of(&groups, name);
+            let place = find_group(&groups, name);
             let is_begin = groups[place].begin.as_ref() == Some(name);
             let must_begin = is_boundary(name) && directory.entries.contains_key(&**name);
             if must_begin && !is_begin {
@@ -124,9 +124,9 @@ impl Memo {
                 groups.remove(place);
             }
         }
-        let mut stale: Vec<usize> = names.iter().map(|name| place_of(&groups, name)).collect();
+        let mut stale: Vec<usize> = names.iter().map(|name| find_group(&groups, name)).collect();
         // A new group took its names from the one before it, whose hash changed with that.
-        stale.extend(split.into_iter().map(|name| place_of(&groups, name) - 1));
+        stale.extend(split.into_iter().map(|name| find_group(&groups, name) - 1));
         stale.sort_unstable();
         stale.dedup();
         stale.into_iter().for_each(|place| self.hash_group(directory, &mut groups, place));
@@ -149,7 +149,7 @@ impl Memo {
 }
 
 /// Returns the place of the group that a name is in: the last that does not begin behind it.
-fn place_of(groups: &[Group], name: &FileName) -> usize {
+fn find_group(groups: &[Group], name: &FileName) -> usize {
     // At least 1, because the first group begins with none, which is less than any name.
     groups.partition_point(|group| group.begin.as_ref() <= Some(name)) - 1
 }

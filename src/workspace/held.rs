@@ -60,7 +60,7 @@ impl HeldChunks {
         );
         content.resize(chunks.len() as u64 * CHUNK_BYTES);
         let inode = tree.add(FileNode::new(Body::File(content), 0o600, 0, 0, Time(0)));
-        tree.enter(ROOT, &FileName::new(NAME)?, inode, Time(0))?;
+        tree.add_name(ROOT, &FileName::new(NAME)?, inode, Time(0))?;
         Ok(tree)
     }
 }

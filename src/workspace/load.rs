@@ -172,7 +172,7 @@ impl Tree {
 }
 
 /// Changes an inode; none where it is not there.
-pub(super) fn changes_of(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
+pub(super) fn change_node(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
     tree.stored_mut(inode).ok().map(change)
 }
 

@@ -82,7 +82,7 @@ pub use pack::{NoPacks, Pack, Packs};
 pub use patch::{TreeChange, TreePatch};
 pub use purge::{PurgedFile, PurgedFiles};
 pub use repacking::{PackMarks, Repacked};
-pub use sealing::{Packed, packs_of, write_packs};
+pub use sealing::{Packed, reachable_packs, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};
 pub use totals::TreeTotals;
 pub use tree::{ROOT, Tree};

@@ -120,14 +120,14 @@ impl FileOp<'_> {
                 name: read_name(input)?,
                 new_parent: input.number()?,
                 new_name: read_name(input)?,
-                how: one_of(&[RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange], input)?,
+                how: read_variant(&[RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange], input)?,
                 keep: read_bool(input)?,
             },
             code::SET_ATTR => FileOp::SetAttr { inode, attrs: read_attrs(input)? },
             code::WRITE => FileOp::Write { inode, offset: input.number()?, bytes: bytes(input.bytes()?) },
             code::RANGE => FileOp::Range {
                 inode,
-                what: one_of(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,
+                what: read_variant(&[RangeOp::Punch, RangeOp::Zero, RangeOp::Allocate], input)?,
                 offset: input.number()?,
                 length: input.number()?,
                 keep_size: read_bool(input)?,
@@ -143,7 +143,7 @@ impl FileOp<'_> {
                 inode,
                 name: input.bytes()?.to_vec(),
                 value: input.bytes()?.to_vec(),
-                how: one_of(&[XattrHow::Any, XattrHow::Create, XattrHow::Replace], input)?,
+                how: read_variant(&[XattrHow::Any, XattrHow::Create, XattrHow::Replace], input)?,
             },
             code::REMOVE_XATTR => FileOp::RemoveXattr { inode, name: input.bytes()?.to_vec() },
             code::DROP => FileOp::Drop { inode },
@@ -219,11 +219,11 @@ pub(super) fn read_u32(input: &mut Reader<'_>) -> Result<u32, CodecError> {
 }
 
 fn read_bool(input: &mut Reader<'_>) -> Result<bool, CodecError> {
-    one_of(&[false, true], input)
+    read_variant(&[false, true], input)
 }
 
 /// Reads a code that is a place in a list.
-fn one_of<T: Copy>(all: &[T], input: &mut Reader<'_>) -> Result<T, CodecError> {
+fn read_variant<T: Copy>(all: &[T], input: &mut Reader<'_>) -> Result<T, CodecError> {
     let code = input.byte()?;
     all.get(usize::from(code)).copied().ok_or(CodecError::Code(code))
 }

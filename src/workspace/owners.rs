@@ -34,7 +34,7 @@ impl Transfers {
     }
 
     /// Returns who owns a node by now. Transfers since it was written count only where others may read it.
-    pub(super) fn owner_of(&self, node: &FileNode) -> u32 {
+    pub(super) fn current_owner(&self, node: &FileNode) -> u32 {
         // The epoch of a detached node lies behind all transfers, so that it keeps its owner.
         let later = self.0.get(node.epoch as usize..).unwrap_or_default();
         if later.is_empty() || !node.is_open_to_others() {

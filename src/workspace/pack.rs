@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::TreeError;
-use super::chunk::{Chunk, PackedChunk, hash_of};
+use super::chunk::{Chunk, PackedChunk, chunk_hash};
 use crate::object::{BlobStore, Hash, Reader, Writer};
 use crate::segment::{Container, ContainerWriter, SegmentError};
 
@@ -92,7 +92,7 @@ impl Pack {
         let (start, stored) = self.chunk_range(sealed.number)?;
         if stored == u64::from(sealed.stored_bytes) {
             let bytes = self.file.read_unchecked(BYTES, start, stored)?;
-            if hash_of(&bytes) == Some(sealed.hash) {
+            if chunk_hash(&bytes) == Some(sealed.hash) {
                 return Ok(bytes);
             }
         }

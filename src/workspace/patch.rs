@@ -38,7 +38,7 @@ pub enum TreeChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreePatch {
     /// Inodes that are made get numbers from here on.
-    pub next: u64,
+    pub next_inode: u64,
     /// Whether contents that another tree gives count as written when the patch was made, as a merge writes them.
     pub writes: bool,
     /// In the order in which they are made.
@@ -93,7 +93,7 @@ impl Tree {
         packs: &dyn Packs,
     ) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
-        tree.reserve(patch.next);
+        tree.reserve(patch.next_inode);
         for change in &patch.changes {
             tree.make_change(change, (other, patch.writes), time, packs)?;
         }
@@ -104,7 +104,7 @@ impl Tree {
 impl TreePatch {
     /// Appends the canonical bytes.
     pub fn write(&self, out: &mut Writer) {
-        out.number(self.next).byte(u8::from(self.writes)).number(self.changes.len() as u64);
+        out.number(self.next_inode).byte(u8::from(self.writes)).number(self.changes.len() as u64);
         for change in &self.changes {
             match change {
                 TreeChange::Op(op) => {
@@ -124,9 +124,9 @@ impl TreePatch {
     /// Reads canonical bytes back. The numbers of inodes are not looked at. Fails with the `CodecError` of the first
     /// value that is not of the expected form.
     pub fn read(input: &mut Reader<'_>) -> Result<TreePatch, CodecError> {
-        let (next, writes) = (input.number()?, input.byte()? != 0);
+        let (next_inode, writes) = (input.number()?, input.byte()? != 0);
         let changes = (0..input.length()?).map(|_| TreeChange::read(input)).collect::<Result<_, _>>()?;
-        Ok(TreePatch { next, writes, changes })
+        Ok(TreePatch { next_inode, writes, changes })
     }
 }
 

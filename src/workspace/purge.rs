@@ -87,7 +87,7 @@ impl Tree {
         for inode in chosen.into_iter().rev().filter(|inode| *inode != super::ROOT) {
             let Some(node) = tree.nodes.get(inode).cloned() else { continue };
             for (parent, name) in node.names() {
-                tree.leave(parent, name, inode, time)?;
+                tree.remove_name(parent, name, inode, time)?;
             }
             tree.orphans.remove(&inode);
             tree.forget(inode);

@@ -110,7 +110,7 @@ fn sealed_chunks(
 ) -> Result<HashMap<Hash, PackedChunk>, TreeError> {
     let mut known = HashMap::new();
     // A pack that can't be read is not a reason not to write another.
-    let open = packs_of(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
+    let open = reachable_packs(trees.iter().copied()).into_iter().filter_map(|name| packs.pack(&name).ok());
     let open: Vec<Arc<Pack>> = open.collect();
     for hash in unsealed.iter().filter_map(|chunk| chunk.hash()) {
         let found = open.iter().find_map(|pack| pack.find(&hash).ok().flatten());
@@ -121,7 +121,7 @@ fn sealed_chunks(
 
 /// Returns the names of all packs that some trees reach. Of each tree only what it does not share
 /// with the one before is looked at.
-pub fn packs_of<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
+pub fn reachable_packs<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Hash> {
     let mut names = HashSet::new();
     let mut before = Nodes::default();
     for tree in trees {

@@ -177,7 +177,7 @@ impl Tree {
 
     /// Returns who owns a node of this tree by now; [`FileNode`] itself has the owner of its last write.
     pub fn owner(&self, node: &FileNode) -> u32 {
-        self.transfers.owner_of(node)
+        self.transfers.current_owner(node)
     }
 
     /// Gives everything that `from` owns and others may read to another user. It costs the same whatever the tree holds.
@@ -260,7 +260,7 @@ impl Tree {
 
     /// Gives an inode a name that is free, and touches it and the directory. `TreeError::Stale` where one of the two is
     /// not in the tree.
-    pub(super) fn enter(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
+    pub(super) fn add_name(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
         // The totals have an inode from its first name on.
         let before = if node.is_nameless() { TreeTotals::default() } else { TreeTotals::from_node(node) };
@@ -279,7 +279,13 @@ impl Tree {
 
     /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
     /// `TreeError::Stale` where one of the two is not in the tree.
-    pub(super) fn leave(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<bool, TreeError> {
+    pub(super) fn remove_name(
+        &mut self,
+        parent: u64,
+        name: &FileName,
+        inode: u64,
+        time: Time,
+    ) -> Result<bool, TreeError> {
         let node = self.node_mut(inode)?;
         let before = TreeTotals::from_node(node);
         node.links.remove(parent, name);

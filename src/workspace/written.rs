@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, hash_of};
+use super::chunk::{CHUNK_BYTES, CHUNK_CONTEXT, Chunk, chunk_hash};
 use super::content::{ChunkRange, FILE_BYTES_MAX, chunk_ranges};
 use super::pack::Packs;
 use super::{Tree, TreeError};
@@ -42,7 +42,7 @@ impl WrittenChunk {
         let mut bytes = vec![0; LENGTH];
         let read = self.file.read_exact_at(&mut bytes, self.file_offset);
         read.map_err(|source| SegmentError::Io { name: name(), what: "read", source })?;
-        if hash_of(&bytes) != Some(self.hash) {
+        if chunk_hash(&bytes) != Some(self.hash) {
             let reason = format!("the 64 KiB at byte {} do not match their hash", self.file_offset);
             return Err(SegmentError::Damaged { name: name(), reason }.into());
         }
@@ -57,7 +57,7 @@ impl<'a> DirectWrite<'a> {
         // A write without a whole chunk is not worth a place in the file of its own: it stays in memory as others do.
         let has_whole = offset.div_ceil(CHUNK_BYTES) < end / CHUNK_BYTES;
         has_whole.then(|| {
-            let hashes = split_by_chunk(offset, bytes).map(|(_, piece)| hash_of(piece)).collect();
+            let hashes = split_by_chunk(offset, bytes).map(|(_, piece)| chunk_hash(piece)).collect();
             DirectWrite { offset, bytes, hashes }
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Branch, Catalog};
 use crate::branch::BranchVersion;
 use crate::object::Hash;
-use crate::workspace::packs_of;
+use crate::workspace::reachable_packs;
 
 /// Calls `each` with every state that the catalog reaches, and with what is none and holds rows and chunks of earlier ones.
 pub(in crate::memory) fn for_each_state(catalog: &Catalog, mut each: impl FnMut(&Arc<BranchVersion>)) {
@@ -37,7 +37,7 @@ pub(in crate::memory) fn segments_of(catalog: &Catalog) -> HashSet<Hash> {
         }
         states.push(state.clone());
     });
-    names.extend(packs_of(states.iter().map(|state| state.files())));
+    names.extend(reachable_packs(states.iter().map(|state| state.files())));
     names.extend(catalog.retained.files.iter().map(|file| file.name()));
     names
 }

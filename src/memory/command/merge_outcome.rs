@@ -186,7 +186,7 @@ impl StoredDecision {
 /// Returns the hash of the node at the path that the id of a decision names; none for a record or a missing path.
 fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
     let path = id.strip_prefix("files/")?;
-    tree.hash_of(tree.resolve(path.as_bytes()).ok()?)
+    tree.node_hash(tree.resolve(path.as_bytes()).ok()?)
 }
 
 /// What a merge, promote, pull or revert came to: all that was decided, so that a replay decides nothing.
@@ -333,7 +333,7 @@ pub mod samples {
             TreeChange::Op(write),
             TreeChange::Op(FileOp::Drop { inode: 4 }),
         ];
-        TreePatch { next: 300, writes: true, changes }
+        TreePatch { next_inode: 300, writes: true, changes }
     }
 
     fn decision(code: u8) -> StoredDecision {

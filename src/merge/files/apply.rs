@@ -43,7 +43,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve(resolver.trees.child.next_inode());
-        let patch = TreePatch { next: tree.next_inode(), writes: how.writes, changes: Vec::new() };
+        let patch = TreePatch { next_inode: tree.next_inode(), writes: how.writes, changes: Vec::new() };
         if resolver.trees.parent_is_base() {
             tree.seed_hashes_from(resolver.trees.child);
         }
@@ -279,7 +279,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             self.grafted.insert(change.id, there);
             return Ok(true);
         }
-        item.parent = self.resolver.parent_version(&old, self.tree.hash_of(there));
+        item.parent = self.resolver.parent_version(&old, self.tree.node_hash(there));
         // What a full directory holds was not decided about here, so it can't lose its place to one name.
         let winner = match old.directory() {
             Some(directory) if !directory.is_empty() => self.resolver.keep_parent(&item),

@@ -14,7 +14,7 @@ use crate::workspace::{FileKind, FileNode};
 pub struct FileDecision {
     /// Its path in the child, or where it is not there in the parent, or else in the base.
     pub path: Vec<u8>,
-    /// The hash of what the base has, as [`Tree::hash_of`](crate::workspace::Tree::hash_of) gives it.
+    /// The hash of what the base has, as [`Tree::node_hash`](crate::workspace::Tree::node_hash) gives it.
     pub base: Option<Hash>,
     /// The same of the child.
     pub child: Option<Hash>,

@@ -61,7 +61,7 @@ impl<'a> Resolver<'a> {
         let node = tree.node(inode).ok()?.clone();
         let (places, path) = places(tree, inode, self.rules, id);
         let path = if inode == ROOT { Vec::new() } else { path? };
-        Some(NodeVersion { hash: tree.hash_of(inode), node, places, path })
+        Some(NodeVersion { hash: tree.node_hash(inode), node, places, path })
     }
 
     /// Decides what becomes of a file that the child may have changed. Fails where contents that have to be merged

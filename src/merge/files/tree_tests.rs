@@ -144,7 +144,7 @@ fn a_conflict_is_decided_by_strategy_time_or_hand() {
         assert_eq!(shown(&plan.tree), [("a", text), ("c/", ""), D, B]);
         assert_eq!(plan.losers.len(), 1);
         let hashes = &plan.both_changed[0];
-        assert_eq!(hashes.child, child.tree.hash_of(child.tree.resolve(b"a").unwrap()));
+        assert_eq!(hashes.child, child.tree.node_hash(child.tree.resolve(b"a").unwrap()));
         assert!(hashes.base.is_some() && hashes.parent.is_some() && hashes.base != hashes.parent);
     }
     let plan = plan(&base, &child, &parent, Strategy::Manual);

@@ -252,14 +252,14 @@ impl UnitFinder<'_> {
         if let [(name, inode)] = &parts[..]
             && name.is_empty()
         {
-            return self.tree.hash_of(*inode);
+            return self.tree.node_hash(*inode);
         }
         // By name, so that the hash does not depend on the order in which companions are looked for.
         parts.sort();
         let mut hasher = Hasher::new(&UNIT_CONTEXT);
         for (name, inode) in parts {
             hasher.field(&name);
-            hasher.update(&self.tree.hash_of(inode)?.0);
+            hasher.update(&self.tree.node_hash(inode)?.0);
         }
         Some(hasher.finish())
     }

@@ -26,7 +26,7 @@ pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -
     let mut found = Vec::new();
     let mut todo: Vec<_> = pair_by_name(parts(old), parts(new)).collect();
     while let Some((name, [before, after])) = todo.pop() {
-        let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.hash_of(inode));
+        let hash = |tree: &Tree, inode: Option<u64>| inode.and_then(|inode| tree.node_hash(inode));
         // The hash of a directory covers all that is below it, so that equal subtrees are not entered.
         if hash(old.0.tree, before) == hash(new.0.tree, after) {
             continue;

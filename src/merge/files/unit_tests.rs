@@ -85,7 +85,7 @@ fn versions_of_a_unit_have_hashes_that_change_with_any_member() {
     assert!(after[..2] == before[..2] && after[2] != before[2]);
     child.write("m.db-wal", "").write("m.db", &db("checkpointed"));
     let main = child.tree.resolve(b"m.db").unwrap();
-    assert_eq!(versions(&child, &parent)[1], child.tree.hash_of(main).unwrap(), "of an only file it is the file's");
+    assert_eq!(versions(&child, &parent)[1], child.tree.node_hash(main).unwrap(), "of an only file it is the file's");
 }
 
 #[test]

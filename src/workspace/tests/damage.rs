@@ -1,7 +1,7 @@
 //! Damaged bytes are refused: no panic, no wrong byte served.
 
 use super::super::{
-    FileKind, NoPacks, Pack, ROOT, Tree, TreeError, packs_of, read_snapshot, write_packs, write_snapshot,
+    FileKind, NoPacks, Pack, ROOT, Tree, TreeError, reachable_packs, read_snapshot, write_packs, write_snapshot,
 };
 use super::{PackStore, Random, create, random_op, write};
 use crate::disk::Disk;
@@ -73,7 +73,7 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
     let bytes: Vec<u8> = (0..70_000u32).map(|number| (number * 7 % 251) as u8 + 1).collect();
     write(&mut tree, file, 0, &bytes);
     let tree = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap().sealed_tree(&tree);
-    let pack = packs_of(std::iter::once(&tree)).into_iter().next().unwrap();
+    let pack = reachable_packs(std::iter::once(&tree)).into_iter().next().unwrap();
     let snapshot = write_snapshot(&pack_store.blobs, &tree).unwrap();
     let mut random = Random(4);
     for name in [pack, snapshot] {

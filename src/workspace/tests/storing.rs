@@ -1,6 +1,6 @@
 //! Packs, deltas and snapshots give back what was stored.
 
-use super::super::{NoPacks, ROOT, Tree, packs_of, read_snapshot, write_packs, write_snapshot};
+use super::super::{NoPacks, ROOT, Tree, reachable_packs, read_snapshot, write_packs, write_snapshot};
 use super::plain::{Plain, assert_alike};
 use super::{PackStore, Random, added_up, create, random_op, write};
 use crate::object::Time;
@@ -89,7 +89,7 @@ fn equal_content_is_stored_once_also_across_packs() {
     assert_eq!(packed.name(), None);
     let tree = packed.sealed_tree(&tree);
     assert!(!tree.is_unsealed());
-    assert_eq!(packs_of(std::iter::once(&tree)).len(), 1);
+    assert_eq!(reachable_packs(std::iter::once(&tree)).len(), 1);
     assert_eq!(tree.read(file, 0, 65_536, &pack_store).unwrap(), block);
     assert_eq!(tree.read(file, 65_536, 65_536, &pack_store).unwrap(), [0; 65_536]);
 }
