@@ -66,7 +66,7 @@ pub fn touched_at_most(
 ) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let Some(mut ids) = candidates(old, new, limit)? else { return Ok(None) };
     for change in old.deletions.diff(&new.deletions) {
-        ids.insert(id_of(&change).clone());
+        ids.insert(changed_id(&change).clone());
         if ids.len() > limit {
             return Ok(None);
         }
@@ -74,7 +74,7 @@ pub fn touched_at_most(
     Ok(Some(ids))
 }
 
-fn id_of<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> {
+fn changed_id<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<str> {
     match change {
         ordmap::DiffItem::Add(id, _) | ordmap::DiffItem::Remove(id, _) => id,
         ordmap::DiffItem::Update { new: (id, _), .. } => id,
@@ -90,7 +90,7 @@ fn candidates(
 ) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
     let mut ids = BTreeSet::new();
     for change in old.unsealed.diff(&new.unsealed) {
-        ids.insert(id_of(&change).clone());
+        ids.insert(changed_id(&change).clone());
         if ids.len() > limit {
             return Ok(None);
         }

@@ -78,11 +78,11 @@ pub struct BranchVersion {
 impl BranchVersion {
     /// Returns the hash of the content: the same for equal records, whatever their history.
     pub fn head(&self) -> Hash {
-        *self.head.get_or_init(|| BranchVersion::head_of(&self.sum, &self.files))
+        *self.head.get_or_init(|| BranchVersion::compute_head(&self.sum, &self.files))
     }
 
     /// Returns the head of a state whose records have that set hash, with those files.
-    pub fn head_of(sum: &SetHash, files: &Tree) -> Hash {
+    pub fn compute_head(sum: &SetHash, files: &Tree) -> Hash {
         let mut hasher = Hasher::new(&HEAD_CONTEXT);
         hasher.field(&sum.hash(&RECORDS_CONTEXT).0);
         hasher.field(&files.hash().0);
@@ -161,7 +161,7 @@ impl BranchVersion {
             Row::Unsealed(version) => {
                 self.unsealed.insert(version);
             }
-            Row::Sealed(segment, row) => self.layer_of(&segment).visible.set(row, true),
+            Row::Sealed(segment, row) => self.layer_mut(&segment).visible.set(row, true),
         }
         self.change(|sum| sum.add(&hash));
         self.totals.add(totals);
@@ -239,7 +239,7 @@ impl BranchVersion {
             if let Some(row) = row_of(version) {
                 // Sum, totals and head stay as they are: the same versions are visible, only elsewhere.
                 next.unsealed.remove(&version.id);
-                next.layer_of(segment).visible.set(row, true);
+                next.layer_mut(segment).visible.set(row, true);
             }
         }
         next
@@ -255,11 +255,11 @@ impl BranchVersion {
             let rows: Option<Vec<u32>> = layer.visible.iter().map(|row| row_of(&name, row)).collect();
             match rows {
                 Some(rows) if name != segment.name() => {
-                    let visible = &mut next.layer_of(segment).visible;
+                    let visible = &mut next.layer_mut(segment).visible;
                     rows.into_iter().for_each(|row| visible.set(row, true));
                 }
                 // The new segment is a layer already where versions were sealed into it.
-                _ if name == segment.name() => next.layer_of(segment).visible.join(&layer.visible),
+                _ if name == segment.name() => next.layer_mut(segment).visible.join(&layer.visible),
                 _ => next.layers.push(layer.clone()),
             }
         }
@@ -283,7 +283,7 @@ impl BranchVersion {
             Row::Unsealed(version) => {
                 self.unsealed.remove(&version.id);
             }
-            Row::Sealed(segment, row) => self.layer_of(segment).visible.set(*row, false),
+            Row::Sealed(segment, row) => self.layer_mut(segment).visible.set(*row, false),
         }
         self.change(|sum| sum.remove(&hash));
         self.totals.subtract(totals);
@@ -305,7 +305,7 @@ impl BranchVersion {
         Ok(None)
     }
 
-    fn layer_of(&mut self, segment: &Arc<Segment>) -> &mut Layer {
+    fn layer_mut(&mut self, segment: &Arc<Segment>) -> &mut Layer {
         let name = segment.name();
         let index = match self.layers.iter().position(|layer| layer.segment.name() == name) {
             Some(index) => index,

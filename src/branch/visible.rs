@@ -52,7 +52,7 @@ impl Visible {
         match &self.chunks[(row / CHUNK_ROWS) as usize] {
             VisibleChunk::None => false,
             VisibleChunk::All => true,
-            VisibleChunk::Some(words) => words[word_of(row)] & bit_of(row) != 0,
+            VisibleChunk::Some(words) => words[word_index(row)] & bit_mask(row) != 0,
         }
     }
 
@@ -72,7 +72,7 @@ impl Visible {
             }
         };
         // Flipped, since the bit is known to be the other one.
-        Arc::make_mut(words)[word_of(row)] ^= bit_of(row);
+        Arc::make_mut(words)[word_index(row)] ^= bit_mask(row);
         if visible { self.count += 1 } else { self.count -= 1 }
     }
 
@@ -195,11 +195,11 @@ fn read_words(input: &mut Reader<'_>) -> Result<Arc<[u64; WORDS]>, CodecError> {
     Ok(Arc::new(words))
 }
 
-fn word_of(row: u32) -> usize {
+fn word_index(row: u32) -> usize {
     (row % CHUNK_ROWS / 64) as usize
 }
 
-fn bit_of(row: u32) -> u64 {
+fn bit_mask(row: u32) -> u64 {
     1 << (row % 64)
 }
 

@@ -30,7 +30,7 @@ use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{BlobStore, Hash, SetHash};
 use crate::segment::{self, Blocks, DerivedFile, GraphFile, Row, Segment};
 use crate::sync::Pool;
-use crate::workspace::{Pack, Packs, packs_of, read_snapshot};
+use crate::workspace::{Pack, Packs, reachable_packs, read_snapshot};
 
 /// What a store is checked against beside itself.
 #[derive(Clone, Copy, Default)]
@@ -293,7 +293,7 @@ fn checked_hash(row: &Row, blocks: &mut Blocks) -> Result<Hash, Error> {
 }
 
 fn check_sum(state: &BranchVersion, sum: &SetHash, records: u64) -> Result<(), Error> {
-    if records == state.totals().records && BranchVersion::head_of(sum, state.files()) == state.head() {
+    if records == state.totals().records && BranchVersion::compute_head(sum, state.files()) == state.head() {
         return Ok(());
     }
     let head = state.head();
@@ -304,7 +304,7 @@ fn check_sum(state: &BranchVersion, sum: &SetHash, records: u64) -> Result<(), E
 fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
     let mut states = Vec::new();
     crate::memory::catalog::for_each_state(&loaded.catalog, |state| states.push(state.clone()));
-    for name in packs_of(states.iter().map(|state| state.files())) {
+    for name in reachable_packs(states.iter().map(|state| state.files())) {
         trees.pack(&name)?;
     }
     Ok(())

@@ -159,7 +159,7 @@ impl Condition {
                 };
                 let paths = match rest {
                     [] => None,
-                    ["for", patterns @ ..] if !patterns.is_empty() => Some(patterns_of(patterns)?),
+                    ["for", patterns @ ..] if !patterns.is_empty() => Some(build_globs(patterns)?),
                     _ => return None,
                 };
                 let count = count.parse().ok().filter(|count| *count > 0)?;
@@ -168,7 +168,7 @@ impl Condition {
             ["deletes", most] => Condition::Deletes(number(most)?),
             ["puts", most] => Condition::Puts(number(most)?),
             ["conflicts", most] => Condition::Conflicts(number(most)?),
-            ["only", ref patterns @ ..] if !patterns.is_empty() => Condition::Only(patterns_of(patterns)?),
+            ["only", ref patterns @ ..] if !patterns.is_empty() => Condition::Only(build_globs(patterns)?),
             ["summary"] => Condition::Summary,
             _ => return None,
         })
@@ -208,7 +208,7 @@ fn matches(patterns: &GlobSet, path: &str) -> bool {
 }
 
 /// As in rules: `*` stands for anything but `/`, `**` for any number of directories.
-fn patterns_of(patterns: &[&str]) -> Option<GlobSet> {
+fn build_globs(patterns: &[&str]) -> Option<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         // What matches nothing that is ever changed is a mistake.

@@ -244,7 +244,7 @@ mod tests {
         state
     }
 
-    fn text_of(state: &BranchVersion) -> Option<String> {
+    fn record_text(state: &BranchVersion) -> Option<String> {
         text_at(state, "x")
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let plan = planned(&sides, strategy, None);
         let merged = plan.apply(&parent_state).unwrap();
         let name = format!("{base:?} × {child:?} × {parent:?} under {strategy}");
-        assert_eq!(text_of(&merged).as_deref(), expect.0, "{name}");
+        assert_eq!(record_text(&merged).as_deref(), expect.0, "{name}");
         assert_eq!(plan.both_changed.first().map(|item| item.decision), expect.1, "{name}");
     }
 
@@ -352,12 +352,12 @@ mod tests {
             let (child, parent) = (with(&start, Some("c"), child_time), with(&start, Some("p"), parent_time));
             let plan =
                 planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
-            assert_eq!(text_of(&plan.apply(&parent).unwrap()).as_deref(), expect);
+            assert_eq!(record_text(&plan.apply(&parent).unwrap()).as_deref(), expect);
         }
         let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
         let plan =
             planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
-        assert_eq!(text_of(&plan.apply(&parent).unwrap()), None);
+        assert_eq!(record_text(&plan.apply(&parent).unwrap()), None);
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         assert!(planned(&sides, Strategy::Manual, None).is_blocked());
         let resolved = planned(&sides, Strategy::Manual, Some(Side::Child));
         assert!(!resolved.is_blocked());
-        assert_eq!(text_of(&resolved.apply(&parent).unwrap()).as_deref(), Some("c"));
+        assert_eq!(record_text(&resolved.apply(&parent).unwrap()).as_deref(), Some("c"));
         assert_eq!(resolved.conflicts().count(), 1);
     }
 }

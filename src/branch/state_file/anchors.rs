@@ -56,7 +56,7 @@ impl StateFile {
         let mut roots: Vec<Roots> = Vec::new();
         for step in 0..self.step_count()? {
             let earlier = |step: u64| roots.get(to_index(step)?).copied().ok_or(CodecError::Number);
-            let mut input = Reader::new(self.bytes_of(step)?);
+            let mut input = Reader::new(self.step_bytes(step)?);
             let before = input.number()?.checked_sub(1);
             let state = match before {
                 None => to_index(input.number()?)?,

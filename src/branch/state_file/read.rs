@@ -227,7 +227,7 @@ impl StateFile {
 
     /// Returns the bytes of a step, counted from 0. [`SegmentError::Damaged`] where it has no end, or one that is not
     /// in the file; also fails where the sections of steps can't be read or are damaged.
-    pub(super) fn bytes_of(&self, step: u64) -> Result<&[u8], SegmentError> {
+    pub(super) fn step_bytes(&self, step: u64) -> Result<&[u8], SegmentError> {
         let (steps, ends) = (self.container.section(0)?, self.container.section(1)?);
         let end = |step: u64| {
             let at = usize::try_from(step).ok()?.checked_mul(8)?;
@@ -246,7 +246,7 @@ impl StateFile {
             if let Some(known) = self.steps.get(&at) {
                 break known;
             }
-            let mut input = Reader::new(self.bytes_of(at)?);
+            let mut input = Reader::new(self.step_bytes(at)?);
             match input.number()?.checked_sub(1) {
                 None => break self.anchor(input.number()?)?,
                 // A step refers to earlier ones only, so that not even damaged ones lead in a circle.
@@ -278,7 +278,7 @@ impl StateFile {
     /// Returns the base of a step, which may be that of one before it.
     fn base(&self, mut step: u64) -> Result<Arc<BranchVersion>, DeltaError> {
         loop {
-            let mut input = Reader::new(self.bytes_of(step)?);
+            let mut input = Reader::new(self.step_bytes(step)?);
             let before = input.number()?.checked_sub(1);
             match before {
                 None => drop(input.number()?),

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::lineage::Strategy;
 
-    fn kind_of(rules: &Rules, path: &str) -> String {
+    fn rule_kind(rules: &Rules, path: &str) -> String {
         rules.rule_for(path.as_bytes()).kind.name().into()
     }
 
@@ -207,7 +207,7 @@ mod tests {
             ("tmp/x", "text"),
             ("episodic/x", "text"),
         ] {
-            assert_eq!(kind_of(&rules, path), kind, "{path}");
+            assert_eq!(rule_kind(&rules, path), kind, "{path}");
         }
         assert_eq!(rules.rule_for(b"x.jsonl").kind.key(), "event_id");
         assert_eq!(rules.iter().count(), 2);
@@ -233,7 +233,7 @@ mod tests {
             (".sdlc_ide/logs/other.jsonl", "never"),
             (".sdlc_ide/state", "never"),
         ] {
-            assert_eq!(kind_of(&rules, path), kind, "{path}");
+            assert_eq!(rule_kind(&rules, path), kind, "{path}");
         }
         assert_eq!(rules.rule_for(b"core/a").strategy, Some(Strategy::Manual));
         assert_eq!(rules.rule_for(b"memory/episodic/a").ttl_nanos, Some(86_400_000_000_000));
@@ -260,8 +260,8 @@ mod tests {
         ];
         for (pattern, hits, misses) in cases {
             let rules = Rules::parse(&format!("{pattern} never")).unwrap();
-            hits.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "never", "{pattern} × {path}"));
-            misses.iter().for_each(|path| assert_eq!(kind_of(&rules, path), "text", "{pattern} × {path}"));
+            hits.iter().for_each(|path| assert_eq!(rule_kind(&rules, path), "never", "{pattern} × {path}"));
+            misses.iter().for_each(|path| assert_eq!(rule_kind(&rules, path), "text", "{pattern} × {path}"));
         }
         let rules = Rules::parse("*.bin never").unwrap();
         assert!(rules.rule_for(b"\xff\xfe/\x80.bin").kind.never_merges(), "names need not be UTF-8");
@@ -271,10 +271,10 @@ mod tests {
     fn the_first_match_counts_and_comments_do_not() {
         let text = "# mine\n\n  /a/b  whole  # here\n\ta/* newest\r\n* never";
         let rules = Rules::parse(text).unwrap();
-        assert_eq!(kind_of(&rules, "a/b"), "whole");
-        assert_eq!(kind_of(&rules, "a/c"), "newest");
-        assert_eq!(kind_of(&rules, "c"), "never");
-        assert_eq!(kind_of(&Rules::parse("").unwrap(), "c"), "text");
+        assert_eq!(rule_kind(&rules, "a/b"), "whole");
+        assert_eq!(rule_kind(&rules, "a/c"), "newest");
+        assert_eq!(rule_kind(&rules, "c"), "never");
+        assert_eq!(rule_kind(&Rules::parse("").unwrap(), "c"), "text");
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         let rules =
             Rules::parse("logs/** append\npriv/** write=uid:1001 # his\nraw/** noindex\n* parent-wins").unwrap();
         assert!(rules.rule_for(b"raw/x").noindex && !rules.rule_for(b"x").noindex && rules.has_noindex());
-        assert!(["logs/x", "priv/x", "raw/x", "x"].iter().all(|path| kind_of(&rules, path) == "text"));
+        assert!(["logs/x", "priv/x", "raw/x", "x"].iter().all(|path| rule_kind(&rules, path) == "text"));
         assert!(rules.rule_for(b"logs/x").append && !rules.rule_for(b"priv/x").allows(0, &[]));
         assert_eq!(rules.rule_for(b"x").strategy, Some(Strategy::ParentWins));
     }

@@ -87,7 +87,7 @@ fn joined(lines: &[String]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
 }
 
-fn bytes_of(merged: &Merged, contents: &Contents<'_>) -> Vec<u8> {
+fn merged_bytes(merged: &Merged, contents: &Contents<'_>) -> Vec<u8> {
     merged.take.bytes(contents).to_vec()
 }
 
@@ -108,7 +108,7 @@ fn a_side_that_changed_nothing_gives_the_other_side() {
                 let parent = contents(Some(&base), &base, &other);
                 for contents in [child, parent] {
                     let merged = merge_contents(&kind, &contents, strategy);
-                    assert_eq!(bytes_of(&merged, &contents), other);
+                    assert_eq!(merged_bytes(&merged, &contents), other);
                     assert_eq!((merged.decision, merged.losers.len()), (Some(Side::Both), 0));
                 }
             }
@@ -154,7 +154,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
             if here.decision.is_some() {
                 clean += 1;
                 // The order of additions follows the sides, and so does the order of a union's lines.
-                assert_eq!(sorted_lines(&bytes_of(&here, &one)), sorted_lines(&bytes_of(&there, &other)));
+                assert_eq!(sorted_lines(&merged_bytes(&here, &one)), sorted_lines(&merged_bytes(&there, &other)));
             }
         }
     }
@@ -169,11 +169,11 @@ fn a_union_holds_what_both_added_and_merging_it_again_changes_nothing() {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
         let merged = merge_contents(&kind, &three, Strategy::NewestWins);
-        let union = bytes_of(&merged, &three);
+        let union = merged_bytes(&merged, &three);
         // The union is the later one now.
         let again = contents(Some(&base), &parent, &union);
         let repeated = merge_contents(&kind, &again, Strategy::NewestWins);
-        assert_eq!(sorted_lines(&bytes_of(&repeated, &again)), sorted_lines(&union));
+        assert_eq!(sorted_lines(&merged_bytes(&repeated, &again)), sorted_lines(&union));
         let lost: Vec<&[u8]> = merged.losers.iter().map(part).collect();
         let (base, union) = (sorted_lines(&base), sorted_lines(&union));
         for line in [&child, &parent].into_iter().flat_map(|side| sorted_lines(side)) {
@@ -198,7 +198,7 @@ fn a_clean_text_merge_holds_the_lines_that_either_side_added() {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);
         let merged = merge_contents(&FileMergeKind::text(), &three, Strategy::Manual);
-        let text = bytes_of(&merged, &three);
+        let text = merged_bytes(&merged, &three);
         if merged.decision.is_none() {
             continue;
         }

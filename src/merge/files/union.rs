@@ -66,14 +66,14 @@ fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<LineKey<'a>, &'a [u8]>, Vec<&
         return (items, doubles);
     }
     for line in text.split(|byte| *byte == b'\n') {
-        let name = value_of(line, key).map_or(LineKey::Line(line), LineKey::Key);
+        let name = line_value(line, key).map_or(LineKey::Line(line), LineKey::Key);
         doubles.extend(items.insert(name, line).filter(|replaced| *replaced != line));
     }
     (items, doubles)
 }
 
 /// The canonical text of a line's value of the key.
-fn value_of<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
+fn line_value<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
     let line = std::str::from_utf8(line).ok()?;
     // Most lines that are not objects show it in their first letter.
     if !line.trim_start().starts_with('{') {
