@@ -80,7 +80,7 @@ pub fn ask(
         // All sources are compared with one vector, so one of another dimension refuses the query; leaving that source
         // out would make the answer look complete.
         if let (Some(vector), Some(dim)) =
-            (&resolved.vector, dim_of(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
+            (&resolved.vector, vector_dim(&source.state).or(source.derived.as_ref().map(|derived| derived.dim)))
             && vector.vector().len() != dim
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
@@ -91,7 +91,7 @@ pub fn ask(
     let text_hits = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
     let nearest_hits = |vector: &PreparedVector, k| nearest_hits(&scans, file_scan.as_ref(), (vector, query), k);
     let make = HitBuilder { sources, files, query, blocks: Blocks::default() };
-    let (hits, exact) = hits_of(make, &resolved, nearest_hits, text_hits)?;
+    let (hits, exact) = collect_hits(make, &resolved, nearest_hits, text_hits)?;
     Ok(SearchResult { hits, mode: resolved.mode, reason: resolved.reason, exact })
 }
 
@@ -139,7 +139,7 @@ fn resolve_query(
 }
 
 /// The dimension of a state's vectors, if it has any.
-fn dim_of(state: &BranchVersion) -> Option<usize> {
+fn vector_dim(state: &BranchVersion) -> Option<usize> {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     sealed.or_else(|| {
         state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()))
@@ -169,7 +169,7 @@ fn nearest_hits(
 }
 
 /// Returns the hits, and whether they are proven to be the best.
-fn hits_of(
+fn collect_hits(
     mut make: HitBuilder<'_>,
     resolved: &ResolvedQuery,
     nearest_hits: impl Fn(&PreparedVector, usize) -> Result<(Vec<NearHit>, bool), SearchError>,

@@ -96,7 +96,7 @@ impl Scan<'_> {
         let derived = file.columns()?;
         let columns = Columns::from_derived(&derived);
         let (mut rows, mut numbers) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::with_capacity(ROWS_AT_ONCE));
-        for start in (0..self.size_of(layer)).step_by(ROWS_AT_ONCE) {
+        for start in (0..self.segment_rows(layer)).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
             rows.retain(|row| derived.number(*row).is_some());
             numbers.clear();

@@ -169,18 +169,18 @@ impl Query {
         let mut fields: Fields = serde_json::from_str(line)?;
         let query = Self {
             vector: fields.vector.take(),
-            text: fields.string("text")?,
-            id: fields.string("id")?,
+            text: fields.take_string("text")?,
+            id: fields.take_string("id")?,
             k: fields.take_integer("k", K_RANGE, "a whole number from 1 to 10000")?.unwrap_or(K_DEFAULT),
-            mode: fields.mode()?,
-            filter: fields.filter()?,
-            exact: fields.flag("exact")?,
+            mode: fields.take_mode()?,
+            filter: fields.take_filter()?,
+            exact: fields.take_flag("exact")?,
             ef: fields.take_integer("ef", EF_RANGE, "a whole number from 1 to 100000")?,
             at: fields.take_revision()?,
-            scope: fields.scope()?,
-            include: fields.include()?,
-            explain: fields.flag("explain")?,
-            tag: fields.tag()?,
+            scope: fields.take_scope()?,
+            include: fields.take_include()?,
+            explain: fields.take_flag("explain")?,
+            tag: fields.take_tag()?,
             timeout_ms: fields
                 .take_integer("timeout_ms", TIMEOUT_MS_RANGE, "a whole number of milliseconds from 1 to 600000")?
                 .unwrap_or(TIMEOUT_MS_DEFAULT),

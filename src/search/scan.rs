@@ -83,12 +83,12 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns the number of rows in a layer's segment, visible or not.
-    pub fn size_of(&self, layer: usize) -> u32 {
+    pub fn segment_rows(&self, layer: usize) -> u32 {
         self.state.layers()[layer].segment.rows()
     }
 
     /// Returns how many rows of a layer may be answers at most.
-    pub fn rows_of(&self, layer: usize) -> u32 {
+    pub fn candidates_max(&self, layer: usize) -> u32 {
         let visible = self.state.layers()[layer].visible.count();
         self.matching_rows.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
     }

@@ -74,7 +74,7 @@ fn ef_default(metric: Metric) -> usize {
 }
 
 /// Returns the `ef` for the best `k`: what the query gives, or the default one, and never less than `k`.
-fn ef_of(metric: Metric, k: usize, given: Option<usize>) -> usize {
+fn effective_ef(metric: Metric, k: usize, given: Option<usize>) -> usize {
     given.unwrap_or(ef_default(metric).max(k.saturating_mul(EF_PER_K))).max(k)
 }
 
@@ -186,7 +186,7 @@ impl Scan<'_> {
         floor: &mut Option<f32>,
     ) -> Result<bool, SearchError> {
         let (k, mut exact) = (pool.k(), true);
-        let ef = ef_of(query.metric(), k, effort.ef);
+        let ef = effective_ef(query.metric(), k, effort.ef);
         let ef_least = k.max(BEAM_NODES_MIN).min(ef);
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
         let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_DIVISOR).min(ef_least);
@@ -198,7 +198,7 @@ impl Scan<'_> {
         }
         let layers = self.largest_first();
         for &layer in &layers {
-            let share = f64::from(self.size_of(layer)) / f64::from(self.size_of(layers[0]));
+            let share = f64::from(self.segment_rows(layer)) / f64::from(self.segment_rows(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
             if self.walks(layer, query, kept, effort.exact)? {
                 // The graph has the rows' own vectors alone, so the derived ones are scanned beside the walk.
@@ -218,7 +218,7 @@ impl Scan<'_> {
     /// Returns the numbers of the layers, that of the most rows first.
     fn largest_first(&self) -> Vec<usize> {
         let mut layers: Vec<usize> = (0..self.state.layers().len()).collect();
-        layers.sort_by_key(|layer| Reverse(self.size_of(*layer)));
+        layers.sort_by_key(|layer| Reverse(self.segment_rows(*layer)));
         layers
     }
 
@@ -230,7 +230,7 @@ impl Scan<'_> {
         }
         let per_candidate =
             if query.metric().is_distance() { ROWS_PER_CANDIDATE } else { ROWS_PER_CANDIDATE_WITHOUT_SLACK };
-        Ok(walk_pays(self.rows_of(layer), segment.rows(), ef, per_candidate))
+        Ok(walk_pays(self.candidates_max(layer), segment.rows(), ef, per_candidate))
     }
 
     /// Pools every row in query of one segment.
@@ -340,7 +340,7 @@ mod tests {
     fn a_walk_is_so_wide_by_default_and_never_narrower_than_the_hits_wanted() {
         let widths = |metric| {
             [(10, None), (100, None), (1_000, None), (10, Some(64)), (100, Some(64))]
-                .map(|(k, given)| ef_of(metric, k, given))
+                .map(|(k, given)| effective_ef(metric, k, given))
         };
         assert_eq!(widths(Metric::Cosine), [128, 300, 3_000, 64, 100]);
         assert_eq!(widths(Metric::L2), widths(Metric::Cosine));

@@ -71,6 +71,6 @@ pub fn walk(
 
 /// Tells whether so few rows are hidden that hardly any is among the best `k` of a layer.
 fn hides_few_rows(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
-    let (all, seen) = (scan.size_of(layer), scan.rows_of(layer));
+    let (all, seen) = (scan.segment_rows(layer), scan.candidates_max(layer));
     u64::from(all - seen.min(all)) * k as u64 * FEW_HIDDEN_FRACTION <= u64::from(all)
 }

@@ -34,7 +34,7 @@ impl Fields {
 
     /// Takes a text; like all of these it fails with [`QueryError::Field`] for a value of another kind, and takes null
     /// for none.
-    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, QueryError> {
+    pub(super) fn take_string(&mut self, key: &'static str) -> Result<Option<String>, QueryError> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::String(string)) => Ok(Some(string)),
@@ -43,7 +43,7 @@ impl Fields {
     }
 
     /// Takes a flag, false where the key is left out. [`QueryError::Field`] for anything but true or false.
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
+    pub(super) fn take_flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
         value.as_bool().ok_or_else(|| type_error(key, &value, "true or false"))
     }
@@ -64,7 +64,7 @@ impl Fields {
     }
 
     /// Takes the mode by its name. None where it is left out. [`QueryError::Field`] for another word.
-    pub(super) fn mode(&mut self) -> Result<Option<Mode>, QueryError> {
+    pub(super) fn take_mode(&mut self) -> Result<Option<Mode>, QueryError> {
         let Some(value) = self.take("mode") else {
             return Ok(None);
         };
@@ -77,23 +77,23 @@ impl Fields {
     }
 
     /// Takes the filter, parsed. None where it is left out. [`QueryError::Filter`] where it is wrong.
-    pub(super) fn filter(&mut self) -> Result<Option<Filter>, QueryError> {
+    pub(super) fn take_filter(&mut self) -> Result<Option<Filter>, QueryError> {
         let filter = self.take("filter").map(|filter| Filter::parse(&filter));
         Ok(filter.transpose()?)
     }
 
     /// Takes the scope; a name that is given twice counts once, so that nothing is found twice. Left out it is the
     /// default scope. [`QueryError::Field`] for an empty list, or anything but names.
-    pub(super) fn scope(&mut self) -> Result<Vec<String>, QueryError> {
+    pub(super) fn take_scope(&mut self) -> Result<Vec<String>, QueryError> {
         let Some(value) = self.take("scope") else {
             return Ok(default_scope());
         };
-        let wrong =
+        let scope_error =
             || type_error("scope", &value, "a list of names out of \"branch\", \"log\", \"files\" and root branches");
-        let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(wrong)?;
+        let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(scope_error)?;
         let (mut scope, mut known): (Vec<String>, HashSet<&str>) = (Vec::new(), HashSet::new());
         for item in items {
-            let name = item.as_str().filter(|name| !name.is_empty()).ok_or_else(wrong)?;
+            let name = item.as_str().filter(|name| !name.is_empty()).ok_or_else(scope_error)?;
             if known.insert(name) {
                 scope.push(name.to_owned());
             }
@@ -118,7 +118,7 @@ impl Fields {
 
     /// Takes what hits carry beside what they always do. By default nothing more. [`QueryError::Field`] for anything
     /// but a list of `vector` and `stamp`.
-    pub(super) fn include(&mut self) -> Result<Include, QueryError> {
+    pub(super) fn take_include(&mut self) -> Result<Include, QueryError> {
         let Some(value) = self.take("include") else {
             return Ok(Include::default());
         };
@@ -131,7 +131,7 @@ impl Fields {
 
     /// Takes what the answer repeats: any JSON, which has [`TAG_BYTES_MAX`] bytes at most as it is written again. Left
     /// out it is null. [`QueryError::Field`] where it is longer.
-    pub(super) fn tag(&mut self) -> Result<Value, QueryError> {
+    pub(super) fn take_tag(&mut self) -> Result<Value, QueryError> {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {
             0..=TAG_BYTES_MAX => Ok(tag),
