@@ -73,7 +73,7 @@ impl Shares {
         self.turn.notify_all();
     }
 
-    fn leave(&self, lanes: &mut HashMap<u32, Lane>, uid: u32) {
+    fn end_turn(&self, lanes: &mut HashMap<u32, Lane>, uid: u32) {
         let Some(lane) = lanes.get_mut(&uid) else { return };
         lane.running -= 1;
         if lane.has_waiting() {
@@ -99,7 +99,7 @@ impl Share {
     fn yield_turn(&self) {
         let mut lanes = self.shares.lanes.lock();
         if lanes.get(&self.uid).is_some_and(Lane::has_waiting) {
-            self.shares.leave(&mut lanes, self.uid);
+            self.shares.end_turn(&mut lanes, self.uid);
             self.shares.take_turn(lanes, self.uid);
         }
     }
@@ -107,7 +107,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.shares.leave(&mut self.shares.lanes.lock(), self.uid);
+        self.shares.end_turn(&mut self.shares.lanes.lock(), self.uid);
     }
 }
 
