@@ -214,7 +214,7 @@ impl Archive {
         if start >= end || end > self.get_or_open(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
-        Ok(BranchRow { branch, start, end, facts: facts(parent, rights) })
+        Ok(BranchRow { branch, start, end, facts: branch_facts(parent, rights) })
     }
 
     /// Returns the row of a branch, if it has steps here. Fails as [`Archive::file`] does, and where a block of the
@@ -251,7 +251,7 @@ impl Archive {
 
     fn first_facts_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
         let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW_BYTES)?;
-        Ok((branch, facts(parent, rights)))
+        Ok((branch, branch_facts(parent, rights)))
     }
 
     /// Returns the step at that place in section 4. Its totals are bytes of lines. Fails as [`Archive::file`] does, and
@@ -283,7 +283,7 @@ fn archive_numbers(file: &Container) -> Result<[u64; 4], Error> {
     Ok([first, count, branches, steps])
 }
 
-fn facts(parent: u64, rights: u64) -> BranchFacts {
+fn branch_facts(parent: u64, rights: u64) -> BranchFacts {
     BranchFacts { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
 }
 

@@ -117,7 +117,7 @@ impl LineageAccess<'_> {
                 break;
             }
             passed.push(at);
-            let (parent, uid, mode) = self.facts(at)?;
+            let (parent, uid, mode) = self.parent_and_rights(at)?;
             if !(self.may_enter)(uid, mode) {
                 may_enter = false;
                 break;
@@ -129,7 +129,7 @@ impl LineageAccess<'_> {
         Ok(may_enter)
     }
 
-    fn facts(&self, branch: u64) -> Result<(u64, u32, u32), Error> {
+    fn parent_and_rights(&self, branch: u64) -> Result<(u64, u32, u32), Error> {
         if let Some(branch) = self.memory.catalog().branches.get(&BranchId(branch)) {
             return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
         }

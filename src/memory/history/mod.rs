@@ -130,11 +130,11 @@ impl History {
             facts_before: BTreeMap::new(),
         };
         let reader = HistoryReader::new(blobs, snapshot.clone());
-        let older = archives.split_off(archives.len() - write::folded(&archives, last_seq + 1 - first));
+        let older = archives.split_off(archives.len() - write::count_to_merge(&archives, last_seq + 1 - first));
         let archive = match write::write(blobs, &reader, &older, &fresh) {
             // The disk may have room for the small one alone, and damage in an old one is not a reason to seal nothing.
             Err(error) if !older.is_empty() => {
-                log::warn!("archives of entries are not folded now: {error}");
+                log::warn!("archives of entries are not merged now: {error}");
                 archives.extend(older);
                 write::write(blobs, &reader, &[], &fresh)?
             }

@@ -304,7 +304,7 @@ impl HistoryTail {
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
     pub fn steps_up_to(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
-        let of = |timeline: &Timeline| {
+        let steps_and_facts = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.tail_indexes[at]),
                 totals: timeline.timeline_point(at).totals,
@@ -314,7 +314,7 @@ impl HistoryTail {
             let last = steps.len().checked_sub(1)?;
             Some((timeline.timeline_point(last).facts, steps))
         };
-        self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, of(timeline)?))).collect()
+        self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, steps_and_facts(timeline)?))).collect()
     }
 }
 

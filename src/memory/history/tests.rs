@@ -188,7 +188,7 @@ fn entries_are_found_by_number_and_by_hash_wherever_they_are() {
         largest = largest.max(memory.history.archives().len());
     }
     put(&memory, 1, main, "r", 1000);
-    assert!((2..12).contains(&largest), "small archives are folded into larger ones: {largest}");
+    assert!((2..12).contains(&largest), "small archives are merged into larger ones: {largest}");
     let reader = memory.history_reader();
     for signed in all_entries(&memory) {
         assert!(signed.verifies(&memory.public_key));
@@ -262,7 +262,7 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
 }
 
 #[test]
-fn archives_that_cannot_be_folded_are_left_and_new_entries_are_sealed() {
+fn archives_that_cannot_be_merged_are_left_and_new_entries_are_sealed() {
     for damaged in [false, true] {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk);

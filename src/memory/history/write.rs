@@ -1,4 +1,4 @@
-//! Writing an archive out of the entries since the last one, and of older archives that are folded into it.
+//! Writing an archive out of the entries since the last one, and of older archives that are merged into it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
 
-/// Archives of about one size, each four times that of the next level, are folded into one when there are so many.
+/// Archives of about one size, each four times that of the next level, are merged into one when there are so many.
 const MERGE_FANOUT: usize = 4;
 
 /// Entries that are in no archive yet, and the steps that they are.
@@ -28,8 +28,8 @@ pub(super) struct FreshEntries {
     pub facts_before: BTreeMap<u64, BranchFacts>,
 }
 
-/// Returns how many of the newest archives are folded into one of `fresh` new entries.
-pub(super) fn folded(archives: &[Arc<Archive>], fresh: u64) -> usize {
+/// Returns how many of the newest archives are merged into one of `fresh` new entries.
+pub(super) fn count_to_merge(archives: &[Arc<Archive>], fresh: u64) -> usize {
     let level = |count: u64| count.max(1).ilog(4);
     let (mut taken, mut count) = (0, fresh);
     loop {
@@ -146,7 +146,7 @@ impl Sources<'_> {
             steps += older + gathered.fresh.map_or(0, |(_, steps)| steps.len() as u64);
             branches += 1;
             let mut row = [0; BRANCH_ROW_BYTES as usize];
-            fill(&mut row, [gathered.branch, steps, facts.parent, rights(&facts)]);
+            fill(&mut row, [gathered.branch, steps, facts.parent, packed_rights(&facts)]);
             Ok(out.write(&row)?)
         })?;
         Ok((branches, steps))
@@ -173,7 +173,7 @@ impl Sources<'_> {
         };
         before.iter().try_for_each(|(branch, facts)| {
             let mut row = [0; BEFORE_ROW_BYTES as usize];
-            fill(&mut row, [*branch, facts.parent, rights(facts)]);
+            fill(&mut row, [*branch, facts.parent, packed_rights(facts)]);
             Ok(out.write(&row)?)
         })
     }
@@ -211,7 +211,7 @@ fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), 
     Ok(out.write(&row)?)
 }
 
-fn rights(facts: &BranchFacts) -> u64 {
+fn packed_rights(facts: &BranchFacts) -> u64 {
     u64::from(facts.uid) | u64::from(facts.mode) << 32
 }
 
