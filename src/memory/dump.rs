@@ -8,7 +8,7 @@ use super::catalog::Branch;
 use super::catalog::shared_log::SharedLogTotals;
 use super::command::record_change::SharedLogAppend;
 use super::command::record_input::RecordEdit;
-use super::transaction::shared_log::{AppendEntries, event_of};
+use super::transaction::shared_log::{AppendEntries, event_record_in};
 use super::{Actor, BranchId, Error, Memory, RecordError, Snapshot, Tree};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, Version};
@@ -153,7 +153,7 @@ impl SharedLogImport<'_> {
     /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails as a
     /// commit of them does; entries that were committed before stay in the log, uncounted.
     pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
-        if let Some(event) = event_of(&entry.0) {
+        if let Some(event) = event_record_in(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.provenance.clone());
             self.batch.push(StampedRecord(version));
         }

@@ -235,7 +235,11 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
             wrong = check_state(state);
         }
     };
-    loaded.catalog.branches.values().for_each(|branch| crate::memory::catalog::for_each_state_of(branch, &mut check));
+    loaded
+        .catalog
+        .branches
+        .values()
+        .for_each(|branch| crate::memory::catalog::for_each_branch_state(branch, &mut check));
     let earlier = &loaded.catalog.retained;
     earlier.files.iter().flat_map(|file| file.anchors()).for_each(&mut check);
     wrong?;

@@ -84,12 +84,12 @@ struct Shortage {
 
 /// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
 /// journal: the journal's frame, and what the seal writes.
-pub(in crate::memory) fn cost_of(unsealed: u64, long: u64) -> u64 {
+pub(in crate::memory) fn disk_cost(unsealed: u64, long: u64) -> u64 {
     COMMAND_COST_BYTES + (1 + SEAL_AMPLIFICATION) * unsealed + 2 * long
 }
 
 /// Returns the disk bytes that a record of so many bytes counts which goes straight into a segment, never through the journal.
-pub(in crate::memory) fn bulk_cost_of(bytes: u64) -> u64 {
+pub(in crate::memory) fn bulk_disk_cost(bytes: u64) -> u64 {
     SEAL_AMPLIFICATION * (bytes + BULK_ROW_BYTES)
 }
 

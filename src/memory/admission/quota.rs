@@ -70,7 +70,7 @@ impl Memory {
         growth: impl FnOnce(&Branch) -> Result<Usage, Error>,
     ) -> Result<(), Error> {
         let catalog = self.catalog().clone();
-        let limits: Vec<(BranchId, Quota)> = branch_and_ancestors(&catalog, branch).filter_map(limit_of).collect();
+        let limits: Vec<(BranchId, Quota)> = branch_and_ancestors(&catalog, branch).filter_map(own_quota).collect();
         if limits.is_empty() {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl KnownUsage {
             self.own_usage.insert(new.id, own);
             self.count(now, new, own.plus(Usage { branches: 1, ..Usage::default() }));
         }
-        Ok(limit_of(new).map(|(id, _)| id))
+        Ok(own_quota(new).map(|(id, _)| id))
     }
 
     fn remove(&mut self, before: &Catalog, old: &Branch) {
@@ -178,7 +178,7 @@ impl KnownUsage {
             self.own_usage.insert(new.id, after);
             self.count(now, new, after.minus(before));
         }
-        match (limit_of(old), limit_of(new)) {
+        match (own_quota(old), own_quota(new)) {
             (None, Some((id, _))) => Ok(Some(id)),
             (Some((id, _)), None) => {
                 self.total_usage.remove(&id);
@@ -223,7 +223,7 @@ fn branch_and_ancestors(catalog: &Catalog, id: BranchId) -> impl Iterator<Item =
     std::iter::successors(branch(id), move |at| branch(at.parent?))
 }
 
-fn limit_of(branch: &Branch) -> Option<(BranchId, Quota)> {
+fn own_quota(branch: &Branch) -> Option<(BranchId, Quota)> {
     let text = branch.settings.get(Setting::Quota);
     if text.is_empty() { None } else { Quota::parse(text).map(|quota| (branch.id, quota)) }
 }
@@ -231,7 +231,7 @@ fn limit_of(branch: &Branch) -> Option<(BranchId, Quota)> {
 /// Tells whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
 /// appended is no edit of the branch above it.
 fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
-    branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| limit_of(branch).is_some())
+    branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| own_quota(branch).is_some())
 }
 
 /// What a branch holds of its own. It goes through all of its files.

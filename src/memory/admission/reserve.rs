@@ -42,7 +42,7 @@ pub(in crate::memory) struct ReserveFill {
     total: u64,
 }
 
-fn path_of(piece: usize) -> String {
+fn piece_path(piece: usize) -> String {
     format!("{FOLDER}/{piece:02}")
 }
 
@@ -55,7 +55,7 @@ impl Reserve {
         let piece_bytes = size.map_or(0, |size| part(bytes, size.total_bytes)) / pieces.max(1);
         let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);
         let is_there = |piece: &usize| {
-            let length = disk.open(&path_of(*piece)).and_then(|file| file.len());
+            let length = disk.open(&piece_path(*piece)).and_then(|file| file.len());
             // A piece that is too short is none, as after a crash while it was made; `fill` makes it again.
             length.is_ok_and(|length| length >= piece_bytes)
         };
@@ -133,7 +133,7 @@ impl Reserve {
     }
 
     fn create_piece(&self, piece: usize) -> io::Result<()> {
-        let path = path_of(piece);
+        let path = piece_path(piece);
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -151,7 +151,7 @@ impl Reserve {
         let mut there = self.present.lock();
         while let Some(piece) = there.pop_last() {
             // One that can't be removed is not counted any longer; `fill` makes it anew.
-            let removed = self.disk.remove(&path_of(piece));
+            let removed = self.disk.remove(&piece_path(piece));
             self.note(there.len());
             match removed {
                 Ok(()) => {
@@ -181,7 +181,7 @@ pub fn verify(disk: &dyn Disk) -> Result<(), Error> {
     };
     for name in names {
         let path = format!("{FOLDER}/{name}");
-        let is_piece = name.parse().is_ok_and(|piece: usize| path_of(piece) == path);
+        let is_piece = name.parse().is_ok_and(|piece: usize| piece_path(piece) == path);
         if !is_piece || !is_filled(disk, &path)? {
             return Err(Error::damaged(format!("the file {path} holds something that is not of a store")));
         }

@@ -35,7 +35,7 @@ pub use change::CatalogChange;
 pub(in crate::memory) use embedder_record::EmbedderRecord;
 pub use proposal::{Proposal, Review};
 pub(in crate::memory) use quota::Quota;
-pub(in crate::memory) use reachable::{for_each_state, for_each_state_of, segments_of};
+pub(in crate::memory) use reachable::{for_each_branch_state, for_each_state, reachable_blobs};
 pub(in crate::memory) use retained::{EndedBranch, RecentState, RetainedStates};
 pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;

@@ -170,7 +170,7 @@ impl RetainedStates {
         if retention.keep_nanos <= 0 {
             return;
         }
-        let position = self.newest_of(branch.id).map_or(0, |newest| newest.position + 1);
+        let position = self.newest_state(branch.id).map_or(0, |newest| newest.position + 1);
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
@@ -209,7 +209,7 @@ impl RetainedStates {
         }
     }
 
-    fn newest_of(&self, branch: BranchId) -> Option<&RecentState> {
+    fn newest_state(&self, branch: BranchId) -> Option<&RecentState> {
         self.recent.range((branch, 0)..=(branch, u64::MAX)).next_back().map(|(_, recent)| recent)
     }
 

@@ -157,12 +157,12 @@ impl Catalog {
 
     /// Returns the branch that holds the entries of a branch's log, once there are some. Fails with `Error::Gone` where
     /// a branch on the way up, or the log's, is not in this version of the catalog.
-    pub fn log_of(&self, branch: &Branch) -> Result<Option<&Branch>, Error> {
+    pub fn shared_log(&self, branch: &Branch) -> Result<Option<&Branch>, Error> {
         self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
     }
 
     /// Returns the log of a branch that has ended below the one whose log a branch has: by its name, the latest of
-    /// several, or by `NAME@SEQ`. None where no log has that name. Fails with `Error::Gone` as [`Catalog::log_of`]
+    /// several, or by `NAME@SEQ`. None where no log has that name. Fails with `Error::Gone` as [`Catalog::shared_log`]
     /// does.
     pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
         let closed = &self.log_owner(branch)?.closed_logs;
@@ -174,9 +174,9 @@ impl Catalog {
     }
 
     /// Returns the branch that holds an entry which a purge of a branch names, once there is one. Fails with
-    /// `Error::Gone` as [`Catalog::log_of`] does.
+    /// `Error::Gone` as [`Catalog::shared_log`] does.
     pub fn log_of_entry(&self, branch: &Branch, name: LogEntryName<'_>) -> Result<Option<&Branch>, Error> {
-        name.closed.map_or_else(|| self.log_of(branch), |closed| self.closed_log(branch, closed))
+        name.closed.map_or_else(|| self.shared_log(branch), |closed| self.closed_log(branch, closed))
     }
 
     /// Tells whether a branch holds the entries of a log: such a one is nobody's child and has no directory.
@@ -193,7 +193,7 @@ impl Catalog {
     }
 
     /// Returns how many entries a branch's log has, and how many of them it has read. Both are 0 before the first
-    /// entry; what was read of another log does not count. Fails with `Error::Gone` as [`Catalog::log_of`] does.
+    /// entry; what was read of another log does not count. Fails with `Error::Gone` as [`Catalog::shared_log`] does.
     pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
         let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.log_totals);

@@ -56,7 +56,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the branch whose operations on files are pending no more: it commits them, or ends the branch.
-    fn commits_files_of(&self) -> Option<BranchId> {
+    fn committed_files_branch(&self) -> Option<BranchId> {
         None
     }
 
@@ -66,7 +66,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the branch of which no plan of a merge, and no conflict that was shown, holds any longer.
-    fn invalidates_plans_of(&self) -> Option<BranchId> {
+    fn invalidated_plans_branch(&self) -> Option<BranchId> {
         None
     }
 

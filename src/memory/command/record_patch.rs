@@ -324,7 +324,7 @@ mod tests {
         RecordPatch::parse("a", document.as_bytes()).unwrap_err().advice().code
     }
 
-    fn text_of(bytes: &[u8]) -> Option<String> {
+    fn parsed_text(bytes: &[u8]) -> Option<String> {
         let patch = RecordPatch::parse("a", bytes).unwrap()?;
         assert!(patch.vector.is_none() && patch.metadata.is_none() && !patch.replaces);
         patch.text.unwrap().map(|text| text.to_string())
@@ -429,15 +429,15 @@ mod tests {
 
     #[test]
     fn all_that_is_no_document_is_text_without_its_last_line_end() {
-        assert_eq!(text_of(b"tea at four\n").unwrap(), "tea at four");
-        assert_eq!(text_of(b"  two\nlines\n\n").unwrap(), "  two\nlines\n");
-        assert_eq!(text_of(b"dos\r\n").unwrap(), "dos");
-        assert_eq!(text_of(b"no end\r").unwrap(), "no end\r");
-        assert_eq!(text_of("\u{feff}marked".as_bytes()).unwrap(), "marked");
-        assert_eq!(text_of("\u{feff} \n{\"text\":\"t\"}".as_bytes()).unwrap(), "t");
-        assert_eq!(text_of(b"7").unwrap(), "7");
+        assert_eq!(parsed_text(b"tea at four\n").unwrap(), "tea at four");
+        assert_eq!(parsed_text(b"  two\nlines\n\n").unwrap(), "  two\nlines\n");
+        assert_eq!(parsed_text(b"dos\r\n").unwrap(), "dos");
+        assert_eq!(parsed_text(b"no end\r").unwrap(), "no end\r");
+        assert_eq!(parsed_text("\u{feff}marked".as_bytes()).unwrap(), "marked");
+        assert_eq!(parsed_text("\u{feff} \n{\"text\":\"t\"}".as_bytes()).unwrap(), "t");
+        assert_eq!(parsed_text(b"7").unwrap(), "7");
         for blank in ["", " \n\t", "\u{feff}", "\u{feff} \n", "\u{3000}\n"] {
-            assert_eq!(text_of(blank.as_bytes()), None, "{blank:?}");
+            assert_eq!(parsed_text(blank.as_bytes()), None, "{blank:?}");
         }
         assert!(matches!(RecordPatch::parse("a", b"caf\xe9 "), Err(RecordError::NotUtf8(3))));
         // A letter may go on in the next write, and at the commit it must be there.

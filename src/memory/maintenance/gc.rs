@@ -288,7 +288,7 @@ impl Memory {
 
 /// Returns the names of all files that a catalog needs: segments with graphs and vectors, packs, files of states.
 pub(in crate::memory) fn live_files(catalog: &Catalog) -> HashSet<Hash> {
-    crate::memory::catalog::segments_of(catalog)
+    crate::memory::catalog::reachable_blobs(catalog)
 }
 
 /// Returns the guards that nobody has ended: they are listed and stay, since only who began one knows whether its step

@@ -81,7 +81,7 @@ impl Memory {
         let log_owner = catalog.log_owner(catalog.branch(branch)?)?;
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         for item in items {
-            match self.signal(branch, key_of(&item))? {
+            match self.signal(branch, signal_key(&item))? {
                 None => missing.push(item),
                 Some(signal) if signal.can_be_purged_by(who.uid, log_owner.uid) => there.push(item),
                 Some(_) => return Err(PurgeError::NotOwner { branches: log_owner.path.to_string() }.into()),
@@ -95,7 +95,7 @@ impl Memory {
     fn remove_signals(&self, who: &Actor, branch: BranchId, items: Vec<Arc<str>>) -> Result<[Vec<Arc<str>>; 2], Error> {
         let (mut gone, mut ended) = (Vec::new(), Vec::new());
         for item in items {
-            match self.purge_signal(who, branch, &key_of(&item).into()) {
+            match self.purge_signal(who, branch, &signal_key(&item).into()) {
                 Ok(()) => gone.push(item),
                 Err(error) if error.kind() == Kind::NotFound => ended.push(item),
                 Err(error) => return Err(error),
@@ -105,7 +105,7 @@ impl Memory {
     }
 }
 
-fn key_of(item: &str) -> &str {
+fn signal_key(item: &str) -> &str {
     item.strip_prefix(PREFIX).unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use super::compact::RewriteSet;
 use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, Visible};
 use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_state, for_each_state_of,
+    Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_branch_state, for_each_state,
 };
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Kind, Memory};
@@ -145,7 +145,7 @@ impl Memory {
             group.choose(self.environment.graph_rows, compaction, &mut spare_bytes);
             let written = match self.write_group(&group, dim) {
                 // Damage in an old segment is not a reason to seal nothing.
-                Err(error) if *compaction == Compaction::Small && is_damage_of(&group, &error) => {
+                Err(error) if *compaction == Compaction::Small && is_input_damage(&group, &error) => {
                     log::warn!("small segments are not compacted now: {error}; {}", error.hint());
                     group.segments.clear();
                     self.write_group(&group, dim)?
@@ -219,7 +219,7 @@ impl Memory {
 }
 
 /// Returns whether a segment could not be written since one of those that were to be compacted is damaged.
-fn is_damage_of(group: &CompactionGroup, error: &Error) -> bool {
+fn is_input_damage(group: &CompactionGroup, error: &Error) -> bool {
     !group.segments.is_empty() && error.kind() == Kind::Damaged
 }
 
@@ -231,7 +231,7 @@ fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
     let mut groups: BTreeMap<GroupKey, CompactionGroup> = BTreeMap::new();
     let (mut seen, owners) = (HashSet::new(), owners(catalog));
     for branch in catalog.branches.values() {
-        for_each_state_of(branch, &mut |state| {
+        for_each_branch_state(branch, &mut |state| {
             // Forks share states, so the address tells one that was looked at; the catalog holds all of them meanwhile.
             if !seen.insert(Arc::as_ptr(state)) {
                 return;
@@ -268,7 +268,7 @@ pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<Branc
     let mut owners = HashMap::new();
     for branch in catalog.branches.values() {
         let root = large_root_branch(catalog, branch);
-        for_each_state_of(branch, &mut |state| {
+        for_each_branch_state(branch, &mut |state| {
             for layer in state.layers() {
                 let owner = owners.entry(layer.segment.name()).or_insert(root);
                 // A segment that two root branches see has no owner from then on, whichever of them is looked at later.

@@ -279,7 +279,7 @@ impl Memory {
         moves.catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(spare_bytes);
-        manifest.sidecars = manifest::sidecars_of(&manifest.catalog);
+        manifest.sidecars = manifest::reachable_sidecars(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
         let frees_manifest_files =

@@ -162,7 +162,7 @@ impl Memory {
         let child = catalog.branch(branch)?;
         let since_seq = child.log_at_base;
         let asks = child.parent.is_some() && catalog.parent(child)?.settings.gate().asks_summary();
-        let Some(log) = catalog.log_of(child)?.filter(|_| asks) else {
+        let Some(log) = catalog.shared_log(child)?.filter(|_| asks) else {
             return Ok(SummaryCheck { since_seq, is_found: false });
         };
         let agent = catalog.agent(child, child.uid);

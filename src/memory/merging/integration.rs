@@ -84,11 +84,11 @@ impl Command for MergeBranches {
         context.recorded(replayed, self.outcome.head)
     }
 
-    fn commits_files_of(&self) -> Option<BranchId> {
+    fn committed_files_branch(&self) -> Option<BranchId> {
         (self.merge == MergeKind::Merge).then_some(self.branch)
     }
 
-    fn invalidates_plans_of(&self) -> Option<BranchId> {
+    fn invalidated_plans_branch(&self) -> Option<BranchId> {
         (!self.merge.is_revert()).then_some(self.branch)
     }
 
@@ -307,7 +307,7 @@ mod tests {
         MergePlan::new(memory.merge_context(&catalog), child, MergeKind::Merge, None, &budget).unwrap()
     }
 
-    fn text_of(memory: &Memory, branch: BranchId) -> String {
+    fn record_text(memory: &Memory, branch: BranchId) -> String {
         let catalog = memory.catalog();
         let row = catalog.branch(branch).unwrap().state.find("a").unwrap().unwrap();
         row.version().unwrap().content.text.clone().unwrap().to_string()
@@ -335,12 +335,12 @@ mod tests {
             )
             .unwrap();
         drop(writer);
-        assert_eq!(text_of(&memory, main), "of the parent");
+        assert_eq!(record_text(&memory, main), "of the parent");
         memory.sync().unwrap();
         verified(&disk).unwrap();
         let again =
             Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who()));
-        assert_eq!(text_of(&again.unwrap(), main), "of the parent");
+        assert_eq!(record_text(&again.unwrap(), main), "of the parent");
     }
 
     #[test]

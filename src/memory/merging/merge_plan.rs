@@ -402,7 +402,7 @@ impl MergePlan {
     }
 
     /// Returns the decision on the unit that a file is in, where the sides have it differently.
-    pub fn unit_of(&self, id: &str) -> Option<&Decision> {
+    pub fn unit_decision(&self, id: &str) -> Option<&Decision> {
         let named = |path: &[u8]| *id_of_file(path) == *id;
         let is_it = |unit: &&UnitConflict| named(&unit.path) || unit.members.iter().any(|path| named(path));
         let unit = id_of_file(&self.files.units.iter().find(is_it)?.path);

@@ -294,7 +294,7 @@ impl Purge {
         };
         let (hashes, rows) = (&self.records, &mut self.rows);
         let mut after = BranchVersion::clone(before);
-        let mut removed = after.purge(ids, hashes, &mut |segment| rows_of(rows, segment, hashes))?;
+        let mut removed = after.purge(ids, hashes, &mut |segment| rows_with_hashes(rows, segment, hashes))?;
         if let Names::Log(prefix) = names {
             removed = leave_entries(prefix, before, &mut after, removed)?;
         }
@@ -335,7 +335,7 @@ fn leave_entries(
 }
 
 /// Returns the rows of a segment that have one of some hashes, in order; a scan of all rows at the first call.
-fn rows_of(
+fn rows_with_hashes(
     rows_by_segment: &mut HashMap<Hash, Arc<[u32]>>,
     segment: &Arc<Segment>,
     hashes: &HashSet<Hash>,

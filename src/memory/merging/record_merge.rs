@@ -75,7 +75,7 @@ impl RecordMerge {
         let mut plan = RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts, hashes };
         plan.counts = plan.count(sides, merge_budget)?;
         for number in 0..plan.changes.len().div_ceil(RECORDS_AT_ONCE) {
-            plan.hashes.push_back(plan.hash_of(number)?);
+            plan.hashes.push_back(plan.batch_hash(number)?);
         }
         Ok(plan)
     }
@@ -106,13 +106,13 @@ impl RecordMerge {
             stale.extend(plan.follow(&id, sides, strategy, resolved)?.map(|at| at / RECORDS_AT_ONCE));
         }
         for number in stale {
-            plan.hashes[number] = plan.hash_of(number)?;
+            plan.hashes[number] = plan.batch_hash(number)?;
         }
         Ok(plan)
     }
 
     /// Returns the hash of some records in order: of each its id and versions, and the decision where both sides changed it.
-    fn hash_of(&self, number: usize) -> Result<Hash, SegmentError> {
+    fn batch_hash(&self, number: usize) -> Result<Hash, SegmentError> {
         let mut hasher = Hasher::new(&TAKEN);
         for at in number * RECORDS_AT_ONCE..self.changes.len().min((number + 1) * RECORDS_AT_ONCE) {
             let change = &self.changes[at];

@@ -69,7 +69,7 @@ impl Memory {
         let catalog = {
             // Taken for its effect and let go of: pending writes become entries, so the versions resolved are those of
             // the heads.
-            let _writer = self.writer_for(who, &[Some(branch), self.parent_of(branch)])?;
+            let _writer = self.writer_for(who, &[Some(branch), self.parent_branch(branch)])?;
             self.catalog().clone()
         };
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
@@ -98,7 +98,7 @@ impl Memory {
         for merge in [MergeKind::Merge, MergeKind::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
             // A file of a unit names all of it.
-            let item = planned.unit_of(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
+            let item = planned.unit_decision(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
             if let Some(item) = item {
                 if item.decision.is_none() {
                     return Ok((item.clone(), merge));
@@ -130,7 +130,7 @@ impl Memory {
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
             // A unit is decided as one: a write to one member decides nothing.
             let open =
-                planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_of(&item.id).is_none());
+                planned.conflicts().filter(|item| item.decision.is_none() && planned.unit_decision(&item.id).is_none());
             let resolved = open.filter_map(|item| {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
                 let found =
@@ -205,7 +205,7 @@ impl Memory {
     }
 
     /// Returns the branch above; none for a root branch and for one that has ended.
-    pub(in crate::memory) fn parent_of(&self, branch: BranchId) -> Option<BranchId> {
+    pub(in crate::memory) fn parent_branch(&self, branch: BranchId) -> Option<BranchId> {
         self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn base_before(
     if branch.base.head() == after.head() {
         return Ok((Some(before), BaseOutcome::AsBefore));
     }
-    let mut base = with_records_of(&branch.base, &before, &after, limit)?;
+    let mut base = with_records_restored(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
     let how = FileMerge::fast_forward(&all, context.packs, limit, context.time);
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
@@ -87,14 +87,14 @@ pub(super) fn replayed_base(
     let changed = || Error::damaged("the recorded outcome changes a base that its entries did not".to_owned());
     let [before, after] = bases(context.catalog, branch, entries)?.ok_or_else(changed)?;
     let BaseOutcome::Patched(patch) = outcome else { return Ok(Some(before)) };
-    let mut base = with_records_of(&branch.base, &before, &after, usize::MAX)?;
+    let mut base = with_records_restored(&branch.base, &before, &after, usize::MAX)?;
     let patched = |own: &Tree| own.apply_patch(patch, before.files(), context.time, context.packs).map_err(tree_error);
     base.set_files(patched(branch.base.files())?);
     Ok(Some(Arc::new(base)))
 }
 
 /// Returns a state with what `before` and `after` have differently as `before` has it; [`PlanError::Exceeded`] beyond `limit`.
-fn with_records_of(
+fn with_records_restored(
     state: &BranchVersion,
     before: &BranchVersion,
     after: &BranchVersion,

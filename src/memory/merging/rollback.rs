@@ -262,7 +262,7 @@ fn of_files(
     patterns: &[Arc<str>],
     limit: usize,
 ) -> Result<(BranchVersion, Option<Arc<BranchVersion>>, RollbackOutcome), PlanError> {
-    let mut text = text_of(patterns)?;
+    let mut text = rules_text(patterns)?;
     // The text is parsed twice, as units are only known by what the patterns mean.
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
     let meant = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
@@ -290,7 +290,7 @@ fn of_files(
 }
 
 /// Returns the lines of rules by which files at these paths merge.
-fn text_of(patterns: &[Arc<str>]) -> Result<String, Error> {
+fn rules_text(patterns: &[Arc<str>]) -> Result<String, Error> {
     let mut text = String::new();
     for pattern in patterns {
         let inside = pattern.strip_prefix("files/").filter(|inside| !inside.is_empty());
@@ -351,7 +351,7 @@ mod tests {
         Actor { uid: 0, gid: 0, name: "root".into() }
     }
 
-    fn text_of(memory: &Memory, branch: BranchId) -> Vec<u8> {
+    fn file_text(memory: &Memory, branch: BranchId) -> Vec<u8> {
         let tree = memory.files(&View::Branch(branch)).unwrap();
         tree.read(tree.resolve(b"a").unwrap(), 0, 100, memory.packs()).unwrap()
     }
@@ -376,12 +376,12 @@ mod tests {
         let (patterns, outcome) = (vec!["files/a".into()], Arc::new(outcome));
         memory.execute(&mut writer, 0, RollBack { branch, source, files: Some((patterns, outcome)) }).unwrap();
         drop(writer);
-        assert_eq!(text_of(&memory, main), b"behind");
+        assert_eq!(file_text(&memory, main), b"behind");
         memory.sync().unwrap();
         verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &VerifyOptions::default()).unwrap();
         let cut = Arc::new(disk.power_cut_keep_all());
         let again = Memory::open_on(cut, OpenMode::Existing, None, Environment::real(who())).unwrap();
-        assert_eq!(text_of(&again, main), b"behind");
+        assert_eq!(file_text(&again, main), b"behind");
     }
 
     /// What is rolled back to, and what is replaced, must be what the plan looked at.

@@ -81,7 +81,7 @@ impl<'a> UndoSearch<'a> {
             // Before the next change is looked at: walking from the newest, a revert is met before what it took back.
             self.note_revert(&last.entry, is_done);
             at += 1;
-            if is_done || !self.is_target_of(&last.entry, verb) {
+            if is_done || !self.is_target(&last.entry, verb) {
                 continue;
             }
             while self.is_grouped_with(&before.entry, &first.entry)?
@@ -123,7 +123,7 @@ impl<'a> UndoSearch<'a> {
     }
 
     /// Tells whether a verb is about an entry: one of the caller's, for `redo` an undo, else anything but that.
-    fn is_target_of(&self, entry: &Entry, verb: RevertVerb) -> bool {
+    fn is_target(&self, entry: &Entry, verb: RevertVerb) -> bool {
         let is_undo = entry.op == EntryOp::Revert && entry.detail.text.as_deref() == Some(RevertVerb::Undo.name());
         entry.uid == self.uid && is_undo == (verb == RevertVerb::Redo)
     }

@@ -55,7 +55,7 @@ fn mac_input<'a>(head: &'a [u8], length: &'a [u8; 8], chunk_hashes: &'a [u8]) ->
     [head, length, chunk_hashes]
 }
 
-fn length_of(stretch: &DirectWrite<'_>) -> [u8; 8] {
+fn length_bytes(stretch: &DirectWrite<'_>) -> [u8; 8] {
     (stretch.bytes().len() as u64).to_le_bytes()
 }
 
@@ -80,7 +80,7 @@ impl LogTail {
             (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
         // Past this the write may have happened, so it can be given to no other thread, and this one may block.
         allow_waiting();
-        let code = self.code(FrameKind::Content, &mac_input(&head, &length_of(stretch), &chunk_hashes));
+        let code = self.code(FrameKind::Content, &mac_input(&head, &length_bytes(stretch), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         // Only after the append: no later operation may be bound to a frame that was not written.
@@ -116,7 +116,7 @@ impl LogTail {
         self.verify_and_advance(
             FrameKind::Content,
             &code,
-            &mac_input(bytes, &length_of(&stretch), &stretch.chunk_hashes()),
+            &mac_input(bytes, &length_bytes(&stretch), &stretch.chunk_hashes()),
         )?;
         let files = FilesBefore::from_catalog(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);

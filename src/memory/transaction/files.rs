@@ -12,7 +12,7 @@ use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::ITEMS_MAX;
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
 use crate::memory::command::log_record::COMMAND_BYTES;
@@ -257,7 +257,7 @@ impl Memory {
             true => self.give_room().map(|()| None)?,
             false => {
                 let bytes = content_bytes(&edit.op);
-                Some(self.take_room(if stretch.is_some() { cost_of(0, bytes) } else { cost_of(bytes, 0) })?)
+                Some(self.take_room(if stretch.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
             }
         };
         let (outcome, _before) = {

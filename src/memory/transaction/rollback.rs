@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::transact::LogTail;
 use crate::lineage::SignedEntry;
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::merging::find_state::FoundState;
@@ -73,7 +73,7 @@ impl Memory {
                 Ok(planned) if !planned.is_shrinking() && room.is_none() => {
                     // Room is found with no lock held; under it what was worked out is checked again.
                     drop(writer);
-                    room = Some(self.take_room(cost_of(0, 0))?);
+                    room = Some(self.take_room(disk_cost(0, 0))?);
                     earlier = Some(planned);
                 }
                 Ok(planned) => {

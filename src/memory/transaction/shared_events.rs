@@ -185,7 +185,7 @@ impl Memory {
         self.events.event_lines(&self.admission.budget, owner)
     }
 
-    fn event_lines_of(&self, branch: BranchId) -> Result<Arc<Mutex<EventLines>>, Error> {
+    fn branch_event_lines(&self, branch: BranchId) -> Result<Arc<Mutex<EventLines>>, Error> {
         let owner = {
             let catalog = self.catalog();
             let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -197,7 +197,7 @@ impl Memory {
     /// Returns which events there are of the shared log that a branch has. Both offsets count bytes, and at most 8 MiB
     /// lie between them: older events are dropped. Fails with `Gone` where the branch has ended.
     pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
-        let lines = self.event_lines_of(branch)?;
+        let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();
         Ok(EventRange { start: lines.start, end: lines.end() })
     }
@@ -206,7 +206,7 @@ impl Memory {
     ///
     /// Kind `Gone` where they were dropped since.
     pub fn read_shared_events(&self, branch: BranchId, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
-        let lines = self.event_lines_of(branch)?;
+        let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();
         let from = offset.checked_sub(lines.start).ok_or(SignalError::EventsDropped(lines.start.abs_diff(offset)))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(lines.bytes.len());

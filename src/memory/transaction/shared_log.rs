@@ -10,7 +10,7 @@ use super::files::split_code;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::{OWN_LOG, SharedLogCursor, event_record_id, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
@@ -107,7 +107,7 @@ impl Memory {
         entries: &[SharedLogEntryInput],
     ) -> Result<AppendReceipt, Error> {
         let bytes = entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
-        let _room = self.take_room(cost_of(bytes, 0))?;
+        let _room = self.take_room(disk_cost(bytes, 0))?;
         let (mut receipt, mut nothing_new) = (AppendReceipt::default(), false);
         let command = || {
             let catalog = self.catalog().clone();
@@ -132,7 +132,7 @@ impl Memory {
     ///
     /// Kind `Invalid` behind the last entry.
     pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
-        let _room = self.take_room(cost_of(0, 0))?;
+        let _room = self.take_room(disk_cost(0, 0))?;
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;
         let cursor = cursor_at(&self.catalog(), branch, entry)?;
@@ -228,7 +228,7 @@ fn event_record(uid: u32, event: &str, entry: u64) -> (Arc<str>, RecordContent) 
 }
 
 /// Returns the record that remembers the `event_id` of an entry, if it has one.
-pub(in crate::memory) fn event_of(entry: &Version) -> Option<(Arc<str>, RecordContent)> {
+pub(in crate::memory) fn event_record_in(entry: &Version) -> Option<(Arc<str>, RecordContent)> {
     let metadata: serde_json::Value = serde_json::from_str(&entry.content.metadata).ok()?;
     Some(event_record(entry.provenance.uid, metadata.get(EVENT_KEY)?.as_str()?, log_entry_number(&entry.id)?))
 }

@@ -6,7 +6,7 @@ use super::files::split_code;
 use super::shared_events::{About, EventOrigin, LogOwner};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::settings::{Setting, parse_duration};
 use crate::memory::catalog::signals::{
     LEASE, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
@@ -311,13 +311,13 @@ impl Memory {
             let ends = owner.signals.values().filter(|signal| !is_over(signal)).filter_map(|signal| signal.end());
             next = ends.chain(next).min();
             if owner.signals.values().any(is_over) {
-                self.expire_signals_of(owner)?;
+                self.expire_branch_signals(owner)?;
             }
         }
         Ok(next)
     }
 
-    fn expire_signals_of(&self, owner: &Branch) -> Result<(), Error> {
+    fn expire_branch_signals(&self, owner: &Branch) -> Result<(), Error> {
         let who = Actor { uid: owner.uid, gid: 0, name: self.catalog().user(owner.uid) };
         let swept = self.change_signals(&who, owner.id, 0, |context| {
             let over = context.owner.signals.iter().filter(|(_, signal)| !self.is_live(signal, context.time));
@@ -350,7 +350,7 @@ impl Memory {
         let frees_room = bytes == 0;
         let _room = match frees_room {
             true => self.give_room().map(|()| None)?,
-            false => Some(self.take_room(cost_of(bytes as u64, 0))?),
+            false => Some(self.take_room(disk_cost(bytes as u64, 0))?),
         };
         let owner = {
             let mut writer = self.writer_for(who, &[])?;

@@ -9,7 +9,7 @@ use super::files::Pending;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
@@ -104,7 +104,7 @@ impl LogTail {
     /// what a seal is worth, and what is pending no more. Returns the segment that only this log record names.
     pub fn count(&mut self, command: &dyn Command, bytes: usize, put: u64) -> Option<Hash> {
         self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
-        if let Some(branch) = command.commits_files_of() {
+        if let Some(branch) = command.committed_files_branch() {
             self.pending.remove(&branch);
         }
         let segment = command.segment()?;
@@ -169,7 +169,7 @@ impl Memory {
         branches: &[Option<BranchId>],
         command: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
-        let _room = self.take_room(cost_of(0, 0))?;
+        let _room = self.take_room(disk_cost(0, 0))?;
         self.transact_in_room(who, branches, command)
     }
 
@@ -277,7 +277,7 @@ impl Memory {
         if let Some(segment) = log_tail.count(command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
-        if let Some(branch) = command.invalidates_plans_of() {
+        if let Some(branch) = command.invalidated_plans_branch() {
             self.merging.acks.forget_branch(branch);
             self.merging.planner.forget(branch);
         }

@@ -61,7 +61,7 @@ impl Memory {
                 "branch" => sources.insert(0, asked.clone()),
                 // The log is that of the present, so an earlier state is searched without it.
                 "log" if matches!(view, View::Branch(_)) => {
-                    let log = catalog.log_of(resolved.branch)?;
+                    let log = catalog.shared_log(resolved.branch)?;
                     sources.extend(log.map(|log| log_source("log", log, status, query.has_default_scope())));
                 }
                 // Scopes that hold no records add no source here.
@@ -74,7 +74,7 @@ impl Memory {
                     let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
                     let root = catalog.branch(*root)?;
                     // Vectors of another set can't be compared with the query's.
-                    let theirs = self.embedding_of(catalog, root)?.vectors;
+                    let theirs = self.embedding_status(catalog, root)?.vectors;
                     let set = status.vectors.as_ref().map(|vectors| vectors.embedder);
                     let derived = theirs.filter(|vectors| Some(vectors.embedder) == set);
                     let state = root.state.clone();
@@ -94,7 +94,7 @@ impl Memory {
         let ((asked, sources), metric, language, path, status) = {
             let catalog = self.catalog().clone();
             let seen = ResolvedView::new(&catalog, view)?;
-            let status = self.embedding_of(&catalog, seen.branch)?;
+            let status = self.embedding_status(&catalog, seen.branch)?;
             let sources = self.sources(&catalog, &seen, &status, (view, query))?;
             let metric = catalog.shared_settings(seen.branch)?.metric();
             let (language, path) = (seen.branch.settings.language(), seen.branch.path.clone());

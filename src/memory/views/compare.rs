@@ -33,7 +33,7 @@ impl Memory {
         [old, new]: [Option<&str>; 2],
         viewer: Viewer<'_>,
     ) -> Result<ShownObject, Error> {
-        let state = |text: Option<&str>| self.state(&self.view_of(branch, text, viewer)?);
+        let state = |text: Option<&str>| self.state(&self.resolve_view(branch, text, viewer)?);
         let lines = self.changes(who, &*state(old)?, &*state(new)?)?;
         Ok(ShownObject { line: lines, content: None })
     }
@@ -70,7 +70,7 @@ impl Memory {
         Ok(ShownObject { line: shown.line + &self.changes(who, &before, &after)?, content: None })
     }
 
-    fn view_of(&self, branch: BranchId, text: Option<&str>, viewer: Viewer<'_>) -> Result<View, Error> {
+    fn resolve_view(&self, branch: BranchId, text: Option<&str>, viewer: Viewer<'_>) -> Result<View, Error> {
         let Some(text) = text else { return Ok(View::Branch(branch)) };
         let Some(path) = text.strip_prefix('/') else { return self.view_at(branch, &Revision::parse(text)?) };
         let other = self.resolve(path)?;

@@ -180,13 +180,13 @@ fn diff(resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     }
     for change in resolved.base.files().changes(resolved.state.files()) {
         let path = format!("files/{}", String::from_utf8_lossy(&change.path));
-        let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), name_of(change.kind));
+        let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), change_name(change.kind));
         out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
     }
     Ok(out)
 }
 
-fn name_of(kind: ChangeKind) -> &'static str {
+fn change_name(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Added => "added",
         ChangeKind::Modified => "modified",

@@ -99,7 +99,7 @@ impl Snapshot {
     }
 
     fn dim(&self) -> usize {
-        dim_of(&self.state)
+        vector_dim(&self.state)
     }
 
     /// Returns the nearest place before an offset that is known; the rows begin at `start`.
@@ -118,7 +118,7 @@ impl Snapshot {
 }
 
 /// The dimension of a state's vectors; 0 where it has none.
-fn dim_of(state: &BranchVersion) -> usize {
+fn vector_dim(state: &BranchVersion) -> usize {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     let unsealed =
         || state.unsealed().values().find_map(|version| version.content.vector.as_ref().map(|vector| vector.len()));
@@ -127,7 +127,7 @@ fn dim_of(state: &BranchVersion) -> usize {
 
 /// The header of NumPy's format 1.0, padded to 128 bytes.
 fn npy_header(state: &BranchVersion) -> Vec<u8> {
-    let shape = format!("({}, {})", state.totals().vectors, dim_of(state));
+    let shape = format!("({}, {})", state.totals().vectors, vector_dim(state));
     let mut header = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     header.extend_from_slice(format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}").as_bytes());
     header.resize(127, b' ');

@@ -276,10 +276,10 @@ impl Memory {
             if state.head() == *hash {
                 return Ok(shown_head(&state));
             }
-            if let Some(file) = self.file_of(&state, hash, viewer)? {
+            if let Some(file) = self.find_file(&state, hash, viewer)? {
                 return Ok(file);
             }
-            if let Some(version) = version_of(&state, hash)? {
+            if let Some(version) = find_version(&state, hash)? {
                 return Ok(shown_version(&version));
             }
         }
@@ -367,7 +367,7 @@ impl Memory {
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn file_of(&self, state: &BranchVersion, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
+    fn find_file(&self, state: &BranchVersion, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let tree = state.files();
         let mut directories = vec![ROOT];
         while let Some(directory) = directories.pop() {
@@ -438,7 +438,7 @@ fn shown_version(version: &Version) -> ShownObject {
 }
 
 /// Finds a version by its content hash: a scan of all hashes of the state's segments.
-fn version_of(state: &BranchVersion, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
+fn find_version(state: &BranchVersion, hash: &Hash) -> Result<Option<Arc<Version>>, SegmentError> {
     if let Some(version) = state.unsealed().values().find(|version| version.hash == *hash) {
         return Ok(Some(version.clone()));
     }

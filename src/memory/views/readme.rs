@@ -47,7 +47,7 @@ pub(in crate::memory) fn render(
         branch.children.len(),
         branch.checkpoints.len(),
     );
-    let _ = writeln!(out, "{}\n", describe_embedding(&memory.embedding_of(catalog, branch)?));
+    let _ = writeln!(out, "{}\n", describe_embedding(&memory.embedding_status(catalog, branch)?));
     // An id that is there: the first example works when it is typed.
     let first = resolved.state.rows(None)?.next().transpose()?;
     let first = first.as_ref().map(|row| row.id()).transpose()?;

@@ -131,13 +131,13 @@ impl SharedLog {
         let (mut low, mut high) = (0, (self.totals.entries - 1) / OFFSET_EVERY);
         while low < high {
             let middle = (low + high).div_ceil(2);
-            if self.offset_of(middle * OFFSET_EVERY + 1)? <= offset { low = middle } else { high = middle - 1 }
+            if self.entry_offset(middle * OFFSET_EVERY + 1)? <= offset { low = middle } else { high = middle - 1 }
         }
         let entry = low * OFFSET_EVERY + 1;
-        Ok(SharedLogPosition { entry, offset: self.offset_of(entry)? })
+        Ok(SharedLogPosition { entry, offset: self.entry_offset(entry)? })
     }
 
-    fn offset_of(&self, entry: u64) -> Result<u64, Error> {
+    fn entry_offset(&self, entry: u64) -> Result<u64, Error> {
         let row = self.state.find(&log_entry_id(entry))?.ok_or_else(|| missing_entry(entry))?;
         let version = row.version()?;
         let metadata: serde_json::Value = serde_json::from_str(&version.content.metadata).unwrap_or_default();

@@ -147,8 +147,8 @@ pub(in crate::memory) fn render(
         log_entries: log.entries,
         unread: log.entries.saturating_sub(read),
         log_bytes: log.bytes - log.archived_bytes,
-        index: memory.index_of(catalog, view, resolved)?,
-        embedder: memory.embedding_of(catalog, branch)?.to_json(),
+        index: memory.index_progress(catalog, view, resolved)?,
+        embedder: memory.embedding_status(catalog, branch)?.to_json(),
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.fill_state(),
         lease: LeaseStatus::for_branch(memory, branch.id),
@@ -212,7 +212,7 @@ fn cut_fields(error: &mut Value, limit: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_of(&self, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Index, Error> {
+    fn index_progress(&self, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Index, Error> {
         let metric = catalog.shared_settings(resolved.branch)?.metric();
         let mut waiting = 0;
         let current = self.maintenance.indexer.current();
@@ -231,7 +231,7 @@ impl Memory {
             building: waiting > 0,
             files: files.map(|(all, _)| all),
             files_indexed: files.map(|(all, missing)| all - missing),
-            unembedded: self.embedding_of(catalog, resolved.branch)?.unembedded(&resolved.state)?,
+            unembedded: self.embedding_status(catalog, resolved.branch)?.unembedded(&resolved.state)?,
         })
     }
 }

@@ -268,7 +268,7 @@ fn what_is_counted_step_by_step_is_what_is_counted_anew() {
         memory.check_quota(main, |_| Ok(Usage::default())).unwrap();
         let catalog = memory.catalog().clone();
         let known = memory.admission.quotas.0.lock();
-        let limited: Vec<BranchId> = catalog.branches.values().filter_map(|it| Some(limit_of(it)?.0)).collect();
+        let limited: Vec<BranchId> = catalog.branches.values().filter_map(|it| Some(own_quota(it)?.0)).collect();
         assert_eq!(known.total_usage.len(), limited.len(), "step {step}");
         for top in limited {
             let anew = KnownUsage::default().sum(&catalog, top).unwrap();

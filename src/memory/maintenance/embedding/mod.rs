@@ -42,7 +42,7 @@ impl Embedders {
     }
 
     /// Returns the embedder of a root branch: its own, or that of all which have none of their own.
-    pub fn slot_of(&self, root: &Branch) -> Option<Arc<EmbedderSlot>> {
+    pub fn find_slot(&self, root: &Branch) -> Option<Arc<EmbedderSlot>> {
         let slots = self.slots.lock();
         let named = slots.iter().find(|slot| slot.root() == Some(&*root.name));
         named.or_else(|| slots.iter().find(|slot| slot.root().is_none())).cloned()

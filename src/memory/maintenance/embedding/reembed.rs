@@ -20,7 +20,7 @@ impl Memory {
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
         let root = catalog.branch(branch.root)?;
-        let slot = self.maintenance.embedding.slot_of(root).ok_or(EmbedderError::NotSet)?;
+        let slot = self.maintenance.embedding.find_slot(root).ok_or(EmbedderError::NotSet)?;
         let identity = match slot.identity() {
             Ok(identity) => identity,
             Err(error) => {

@@ -85,9 +85,13 @@ impl EmbeddingStatus {
 impl Memory {
     /// Returns the state of a branch's embedder. Fails with `Error::Gone` where the root branch is not in this version
     /// of the catalog.
-    pub(in crate::memory) fn embedding_of(&self, catalog: &Catalog, branch: &Branch) -> Result<EmbeddingStatus, Error> {
+    pub(in crate::memory) fn embedding_status(
+        &self,
+        catalog: &Catalog,
+        branch: &Branch,
+    ) -> Result<EmbeddingStatus, Error> {
         let (root, record) = (catalog.branch(branch.root)?, catalog.embedder(branch)?);
-        let slot = self.maintenance.embedding.slot_of(root);
+        let slot = self.maintenance.embedding.find_slot(root);
         let rebuilding = slot.as_ref().is_some_and(|slot| slot.reembeds(root.id));
         let obstacle = obstacle(slot.as_deref(), record.as_ref(), root.settings.dim());
         let fits = |record: &&EmbedderRecord| root.settings.dim().is_none_or(|dim| dim == record.dim);

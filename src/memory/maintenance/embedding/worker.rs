@@ -221,7 +221,7 @@ impl Memory {
             Some(goal) => goal.roots.push(root),
             None => goals.push(EmbeddingGoal { record, roots: vec![root] }),
         };
-        for root in self.roots_of(slot) {
+        for root in self.embedder_roots(slot) {
             // Anew for each root branch: recording an embedder changes the catalog.
             let catalog = self.catalog().clone();
             let Some(branch) = catalog.branches.get(&root) else { continue };
@@ -261,7 +261,7 @@ impl Memory {
     /// Tells an embedder whether it is what entries say, where nothing can be written.
     fn compare_embedder(&self, slot: &EmbedderSlot) {
         let (catalog, Ok(identity)) = (self.catalog().clone(), slot.identity()) else { return };
-        for record in self.roots_of(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
+        for record in self.embedder_roots(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
             let now = EmbedderRecord::new("", identity.dim, &identity.description, Vec::new(), 0);
             let same = record.identity == now.identity && vectors_match(&record.probes, &identity.probes);
             slot.note_agreement(record.set(), same);
@@ -269,11 +269,11 @@ impl Memory {
     }
 
     /// Returns the root branches that an embedder is for.
-    fn roots_of(&self, slot: &EmbedderSlot) -> Vec<BranchId> {
+    fn embedder_roots(&self, slot: &EmbedderSlot) -> Vec<BranchId> {
         let catalog = self.catalog().clone();
         let roots = catalog.roots.values().filter_map(|root| catalog.branches.get(root));
-        let is_its = |slot_of: Option<Arc<EmbedderSlot>>| slot_of.is_some_and(|it| std::ptr::eq(&*it, slot));
-        roots.filter(|root| is_its(self.maintenance.embedding.slot_of(root))).map(|root| root.id).collect()
+        let is_its = |found: Option<Arc<EmbedderSlot>>| found.is_some_and(|it| std::ptr::eq(&*it, slot));
+        roots.filter(|root| is_its(self.maintenance.embedding.find_slot(root))).map(|root| root.id).collect()
     }
 
     /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails as any change may, and with

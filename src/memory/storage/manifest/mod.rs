@@ -178,7 +178,7 @@ impl ManifestFiles<'_> {
 }
 
 /// Returns the graphs and the files of derived vectors of the segments that the catalog sees, each once.
-pub(in crate::memory) fn sidecars_of(catalog: &Catalog) -> BTreeSet<Hash> {
+pub(in crate::memory) fn reachable_sidecars(catalog: &Catalog) -> BTreeSet<Hash> {
     let (mut seen, mut sidecars) = (HashSet::new(), BTreeSet::new());
     for_each_state(catalog, |state| {
         if seen.insert(Arc::as_ptr(state)) {

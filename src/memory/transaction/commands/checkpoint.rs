@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, check_label};
 use crate::memory::command::log_entry::SharedLogEntryInput;
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
@@ -147,7 +147,7 @@ impl Memory {
             };
             Ok(TakeCheckpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
         };
-        let _room = self.take_room(cost_of(text.map_or(0, |text| text.len() as u64), 0))?;
+        let _room = self.take_room(disk_cost(text.map_or(0, |text| text.len() as u64), 0))?;
         self.transact_in_room(who, &[Some(branch)], command).map(drop)
     }
 

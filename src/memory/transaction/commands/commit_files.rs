@@ -51,7 +51,7 @@ impl Command for CommitFiles {
         true
     }
 
-    fn commits_files_of(&self) -> Option<BranchId> {
+    fn committed_files_branch(&self) -> Option<BranchId> {
         Some(self.branch)
     }
 }

@@ -42,11 +42,11 @@ impl Command for DiscardBranch {
         true
     }
 
-    fn commits_files_of(&self) -> Option<BranchId> {
+    fn committed_files_branch(&self) -> Option<BranchId> {
         Some(self.0)
     }
 
-    fn invalidates_plans_of(&self) -> Option<BranchId> {
+    fn invalidated_plans_branch(&self) -> Option<BranchId> {
         Some(self.0)
     }
 

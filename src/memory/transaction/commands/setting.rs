@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::admission::disk_room::cost_of;
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::{Setting, check, parse_duration};
 use crate::memory::catalog::{BranchId, CatalogChange};
@@ -116,7 +116,7 @@ impl Memory {
             matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
         };
         // So that what is kept can be let go of on a full disk.
-        let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(cost_of(0, 0))?) };
+        let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(disk_cost(0, 0))?) };
         self.transact_in_room(who, &[Some(branch)], command)?;
         let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
         if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
