@@ -108,23 +108,23 @@ pub trait Embedder: Send + Sync {
 
 /// Checks that there is one vector of finite numbers for each text, all of one length and none of them all zeros.
 fn check_vectors(vectors: Vec<Vec<f32>>, texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
-    let wrong = |what: String| Err(EmbedError::Answer(what));
+    let bad_answer = |what: String| Err(EmbedError::Answer(what));
     if vectors.len() != texts {
-        return wrong(format!("{} vectors came for {texts} texts", vectors.len()));
+        return bad_answer(format!("{} vectors came for {texts} texts", vectors.len()));
     }
     let dim = vectors.first().map_or(1, Vec::len);
     if dim == 0 || dim > crate::vector::DIM_MAX {
-        return wrong(format!("its vectors have {dim} numbers"));
+        return bad_answer(format!("its vectors have {dim} numbers"));
     }
     for vector in &vectors {
         if vector.len() != dim {
-            return wrong(format!("one vector has {dim} numbers and another one {}", vector.len()));
+            return bad_answer(format!("one vector has {dim} numbers and another one {}", vector.len()));
         }
         if !vector.iter().all(|number| number.is_finite()) {
-            return wrong("a vector has a number that is not finite".to_owned());
+            return bad_answer("a vector has a number that is not finite".to_owned());
         }
         if vector.iter().all(|number| *number == 0.0) {
-            return wrong("a vector is all zeros".to_owned());
+            return bad_answer("a vector is all zeros".to_owned());
         }
     }
     Ok(vectors)

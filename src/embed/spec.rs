@@ -39,27 +39,27 @@ impl EmbedderSpec {
     /// [`EmbedError::Spec`] for anything else, and for an address with a user or a password in it. Whether the folder
     /// holds a model, or anybody answers, is not asked.
     pub fn parse(text: &str, model_folders: &[PathBuf]) -> Result<EmbedderSpec, EmbedError> {
-        let wrong = || EmbedError::Spec(text.to_owned());
+        let spec_error = || EmbedError::Spec(text.to_owned());
         if let Some(command) = text.strip_prefix("cmd:") {
             let command = command.trim();
-            return if command.is_empty() { Err(wrong()) } else { Ok(EmbedderSpec::Command(command.to_owned())) };
+            return if command.is_empty() { Err(spec_error()) } else { Ok(EmbedderSpec::Command(command.to_owned())) };
         }
         if text.starts_with("http://") || text.starts_with("https://") {
-            let (url, model) = text.rsplit_once('#').filter(|(_, model)| !model.is_empty()).ok_or_else(wrong)?;
+            let (url, model) = text.rsplit_once('#').filter(|(_, model)| !model.is_empty()).ok_or_else(spec_error)?;
             // A password belongs into the environment: the address is shown.
             let host = url.split('/').nth(2).unwrap_or_default();
             if host.is_empty() || host.contains('@') {
-                return Err(wrong());
+                return Err(spec_error());
             }
             return Ok(EmbedderSpec::Server { url: url.trim_end_matches('/').to_owned(), model: model.to_owned() });
         }
         if text.is_empty() {
-            return Err(wrong());
+            return Err(spec_error());
         }
         let plain = PathBuf::from(text);
         if !text.contains('/') && !plain.is_dir() {
             let found = model_folders.iter().map(|folder| folder.join(text)).find(|folder| folder.is_dir());
-            return found.map(EmbedderSpec::Folder).ok_or_else(wrong);
+            return found.map(EmbedderSpec::Folder).ok_or_else(spec_error);
         }
         Ok(EmbedderSpec::Folder(std::path::absolute(&plain).unwrap_or(plain)))
     }

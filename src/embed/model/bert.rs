@@ -34,23 +34,24 @@ struct Weights<'a> {
 }
 
 impl Weights<'_> {
-    fn wrong(&self, name: &str, what: &str) -> EmbedError {
-        self.files.wrong(format!("{}: {name} {what}", self.files.weights_name))
+    fn weight_error(&self, name: &str, what: &str) -> EmbedError {
+        self.files.model_error(format!("{}: {name} {what}", self.files.weights_name))
     }
 
     /// Returns a tensor of that many numbers, or any multiple of `row`.
     fn tensor(&self, name: &str, row: usize, rows: Option<usize>) -> Result<Vec<f32>, EmbedError> {
-        let WeightTensor { shape, values } = self.source.tensor(name).map_err(|what| self.wrong(name, &what))?;
+        let WeightTensor { shape, values } = self.source.tensor(name).map_err(|what| self.weight_error(name, &what))?;
         let fits = row > 0 && values.len().is_multiple_of(row) && rows.is_none_or(|rows| values.len() == row * rows);
         let is_whole = fits && !values.is_empty();
-        if is_whole { Ok(values) } else { Err(self.wrong(name, &format!("is of shape {shape:?}"))) }
+        if is_whole { Ok(values) } else { Err(self.weight_error(name, &format!("is of shape {shape:?}"))) }
     }
 
     fn dense(&self, name: &str, from: usize, to: usize) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let weight = format!("{name}.weight");
-        let WeightTensor { shape, values } = self.source.matrix(name).map_err(|what| self.wrong(&weight, &what))?;
+        let WeightTensor { shape, values } =
+            self.source.matrix(name).map_err(|what| self.weight_error(&weight, &what))?;
         if shape != [to, from] {
-            return Err(self.wrong(&weight, &format!("is of shape {shape:?}")));
+            return Err(self.weight_error(&weight, &format!("is of shape {shape:?}")));
         }
         Ok((values, self.tensor(&format!("{name}.bias"), to, Some(1))?))
     }
@@ -77,21 +78,21 @@ impl Weights<'_> {
     }
 }
 
-fn source(files: &ModelFiles) -> Result<Box<dyn WeightSource + '_>, EmbedError> {
+fn open_weights(files: &ModelFiles) -> Result<Box<dyn WeightSource + '_>, EmbedError> {
     let (name, layers) = (files.weights_name, files.config.num_hidden_layers);
     Ok(if name.ends_with(".onnx") {
         let weights = OnnxWeights::new(&files.weights, layers);
-        Box::new(weights.map_err(|reason| files.wrong(format!("{name}: {reason}")))?)
+        Box::new(weights.map_err(|reason| files.model_error(format!("{name}: {reason}")))?)
     } else {
         let weights = SafetensorsWeights::new(&files.weights);
-        Box::new(weights.map_err(|error| files.wrong(format!("{name} is not understood: {error}")))?)
+        Box::new(weights.map_err(|error| files.model_error(format!("{name} is not understood: {error}")))?)
     })
 }
 
 impl Bert {
     /// Reads the weights. [`EmbedError::Model`] where a tensor is missing or has another shape than `config.json` says.
     pub fn new(files: &ModelFiles) -> Result<Bert, EmbedError> {
-        let weights = Weights { files, source: source(files)? };
+        let weights = Weights { files, source: open_weights(files)? };
         let (hidden, heads) = (files.config.hidden_size, files.config.num_attention_heads);
         let word_embeddings = weights.tensor("embeddings.word_embeddings.weight", hidden, None)?;
         let mut position_embeddings = weights.tensor("embeddings.position_embeddings.weight", hidden, None)?;

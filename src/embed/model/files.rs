@@ -125,10 +125,10 @@ impl ModelFiles {
     pub fn read(folder: &Path) -> Result<ModelFiles, EmbedError> {
         let reader = FolderReader { folder };
         let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.missing_file("config.json"))?;
-        check(&config).map_err(|reason| reader.wrong(reason))?;
+        check(&config).map_err(|reason| reader.model_error(reason))?;
         let tokenizer = reader.file("tokenizer.json")?;
         let (weights_name, weights) = reader.weights()?;
-        let pooling = pooling(reader.json("1_Pooling/config.json")?).map_err(|reason| reader.wrong(reason))?;
+        let pooling = pooling(reader.json("1_Pooling/config.json")?).map_err(|reason| reader.model_error(reason))?;
         let modules: Option<Vec<ModelModule>> = reader.json("modules.json")?;
         let normalize = modules.is_none_or(|modules| modules.iter().any(|module| module.kind.ends_with("Normalize")));
         let max_tokens = reader.json::<SentenceConfig>("sentence_bert_config.json")?.unwrap_or_default().max_seq_length;
@@ -157,7 +157,7 @@ impl ModelFiles {
     }
 
     /// Returns the error that the folder is not of a form that can be run.
-    pub fn wrong(&self, reason: impl Into<String>) -> EmbedError {
+    pub fn model_error(&self, reason: impl Into<String>) -> EmbedError {
         EmbedError::Model { folder: self.folder.clone(), reason: reason.into() }
     }
 }
@@ -194,19 +194,19 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
-    fn wrong(&self, reason: impl Into<String>) -> EmbedError {
+    fn model_error(&self, reason: impl Into<String>) -> EmbedError {
         EmbedError::Model { folder: self.folder.display().to_string(), reason: reason.into() }
     }
 
     fn missing_file(&self, name: &str) -> EmbedError {
-        self.wrong(format!("it has no {name}"))
+        self.model_error(format!("it has no {name}"))
     }
 
     fn optional(&self, name: &str) -> Result<Option<Vec<u8>>, EmbedError> {
         match fs::read(self.folder.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(self.wrong(format!("{name} can't be read: {error}"))),
+            Err(error) => Err(self.model_error(format!("{name} can't be read: {error}"))),
         }
     }
 
@@ -220,7 +220,7 @@ impl FolderReader<'_> {
                 return Ok((name, bytes));
             }
         }
-        Err(self.wrong(
+        Err(self.model_error(
             "it has neither model.safetensors nor model.onnx, model_quantized.onnx or the like, nor one in onnx/",
         ))
     }
@@ -229,7 +229,7 @@ impl FolderReader<'_> {
         let Some(bytes) = self.optional(name)? else { return Ok(None) };
         serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|error| self.wrong(format!("{name} is not understood: {error}")))
+            .map_err(|error| self.model_error(format!("{name} is not understood: {error}")))
     }
 }
 

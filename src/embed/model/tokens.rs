@@ -19,17 +19,18 @@ impl TextTokenizer {
     /// model has positions. [`EmbedError::Model`] where it does not parse, or has more tokens than the model has word
     /// embeddings.
     pub fn new(files: &ModelFiles, words: usize, positions: usize) -> Result<TextTokenizer, EmbedError> {
-        let wrong = |error: &dyn std::fmt::Display| files.wrong(format!("tokenizer.json is not understood: {error}"));
-        let mut tokenizer = Tokenizer::from_bytes(&files.tokenizer).map_err(|error| wrong(&error))?;
+        let tokenizer_error =
+            |error: &dyn std::fmt::Display| files.model_error(format!("tokenizer.json is not understood: {error}"));
+        let mut tokenizer = Tokenizer::from_bytes(&files.tokenizer).map_err(|error| tokenizer_error(&error))?;
         if tokenizer.get_vocab_size(true) > words {
-            return Err(files.wrong("tokenizer.json has more tokens than the model has word embeddings"));
+            return Err(files.model_error("tokenizer.json has more tokens than the model has word embeddings"));
         }
         // The smallest limit of the model's files: positions, tokenizer truncation and sentence length.
         let truncated = tokenizer.get_truncation().map_or(positions, |truncation| truncation.max_length);
         let max_tokens = files.max_tokens.unwrap_or(positions).min(positions).min(truncated);
         tokenizer.with_padding(None);
         let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
-        tokenizer.with_truncation(Some(truncation)).map_err(|error| wrong(&error))?;
+        tokenizer.with_truncation(Some(truncation)).map_err(|error| tokenizer_error(&error))?;
         Ok(TextTokenizer { tokenizer, max_tokens })
     }
 

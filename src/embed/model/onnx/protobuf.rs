@@ -93,7 +93,7 @@ impl<'a> WireFields<'a> {
                 let length = varint(&mut self.remaining)?;
                 WireValue::Bytes(self.take(length)?)
             }
-            5 => WireValue::Fixed32(*self.take(4)?.first_chunk().ok_or_else(cut_short)?),
+            5 => WireValue::Fixed32(*self.take(4)?.first_chunk().ok_or_else(truncation_error)?),
             other => return Err(format!("it is not ONNX: a field is of wire type {other}")),
         };
         Ok((key >> 3, value))
@@ -101,7 +101,7 @@ impl<'a> WireFields<'a> {
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], String> {
         let parts = usize::try_from(length).ok().and_then(|length| self.remaining.split_at_checked(length));
-        let (taken, rest) = parts.ok_or_else(cut_short)?;
+        let (taken, rest) = parts.ok_or_else(truncation_error)?;
         self.remaining = rest;
         Ok(taken)
     }
@@ -110,7 +110,7 @@ impl<'a> WireFields<'a> {
 fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().ok_or_else(cut_short)?;
+        let (byte, rest) = bytes.split_first().ok_or_else(truncation_error)?;
         *bytes = rest;
         number |= u64::from(byte & 127) << shift;
         if *byte < 128 {
@@ -120,6 +120,6 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
     Err("it is not ONNX: a number has more than ten bytes".to_owned())
 }
 
-fn cut_short() -> String {
+fn truncation_error() -> String {
     "it is cut short, or not ONNX".to_owned()
 }
