@@ -82,8 +82,8 @@ mod tests {
 
     /// Each row is in one of three states: 0 no, 1 sure, 2 unsure.
     fn rows(states: &[u8]) -> RowSet {
-        let of = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
-        RowSet { sure: of(1), unsure: of(2) }
+        let rows_in_state = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
+        RowSet { sure: rows_in_state(1), unsure: rows_in_state(2) }
     }
 
     #[test]

@@ -25,8 +25,8 @@ const RUN: i32 = 0x20;
 impl OpenFlags {
     /// Returns the rights in the file that it takes: of [`READ`] and [`WRITE`].
     pub fn rights(self) -> u32 {
-        let of = |wanted, right| if wanted { right } else { 0 };
-        of(self.read, READ) | of(self.write || self.truncate, WRITE)
+        let right_if = |wanted, right| if wanted { right } else { 0 };
+        right_if(self.read, READ) | right_if(self.write || self.truncate, WRITE)
     }
 
     /// Takes the flags as the kernel sends them.

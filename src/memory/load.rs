@@ -155,15 +155,15 @@ impl JournalReading<'_> {
         let seq = self.log_tail.seq + 1;
         let (signature, bytes) =
             split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
-        let log_record = parse_log_record(bytes, seq).map_err(|error| self.first_wrong(error))?;
+        let log_record = parse_log_record(bytes, seq).map_err(|error| self.earliest_error(error))?;
         let segment = |name: &Hash| self.source.segments.get(name);
         let context =
             PlanContext { catalog: &self.catalog, seq, packs: self.source.trees, segment: &segment, is_replayed: true };
         let prepared = log_record.command.prepare(&context, &log_record).map_err(|error| match error.kind() {
             // These say nothing about the entry, so it is not called damaged.
             super::Kind::Io | super::Kind::Full | super::Kind::Quota | super::Kind::Descriptors => error,
-            super::Kind::Damaged => self.first_wrong(error),
-            _ => self.first_wrong(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
+            super::Kind::Damaged => self.earliest_error(error),
+            _ => self.earliest_error(Error::damaged(format!("entry {seq} does what can't be done: {error}"))),
         })?;
         // The entry is made anew and never read, so what was signed is what the command does now; a difference shows in
         // its hash.
@@ -195,7 +195,7 @@ impl JournalReading<'_> {
         let entry = Entry { head: recorded, ..entry.clone() };
         let (seq, hash) = (entry.seq, entry.hash());
         let signed = SignedEntry { entry, hash, signature: *signature };
-        Err(self.first_wrong(if signed.verifies(self.source.public_key) {
+        Err(self.earliest_error(if signed.verifies(self.source.public_key) {
             Error::damaged(format!(
                 "entry {seq} is genuine and led to the head {recorded}, but leads to {} now: the version of engramfs that \
                  wrote it applies it otherwise than this one; open the store with that version",
@@ -207,7 +207,7 @@ impl JournalReading<'_> {
     }
 
     /// Returns the error of an entry, or of an earlier one that made it go wrong.
-    fn first_wrong(&self, error: Error) -> Error {
+    fn earliest_error(&self, error: Error) -> Error {
         self.check_signatures().err().unwrap_or(error)
     }
 

@@ -212,14 +212,14 @@ fn check_chain(entries: &[Arc<SignedEntry>], before: &ChainLink, public: &Public
         prev = signed.hash;
     }
     let share = entries.len().div_ceil(Pool::processors()).max(1);
-    let first_wrong = |part: &[Arc<SignedEntry>]| part.iter().position(|signed| !signed.verifies(public));
+    let first_unverified = |part: &[Arc<SignedEntry>]| part.iter().position(|signed| !signed.verifies(public));
     let wrong = std::thread::scope(|scope| {
-        let parts: Vec<_> = entries.chunks(share).map(|part| scope.spawn(move || first_wrong(part))).collect();
-        let of = |(number, part): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
+        let parts: Vec<_> = entries.chunks(share).map(|part| scope.spawn(move || first_unverified(part))).collect();
+        let first_unsigned = |(number, part): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
             // A thread that panicked has checked nothing, so its first entry counts as wrong.
             part.join().unwrap_or(Some(0)).map(|at| number * share + at)
         };
-        parts.into_iter().enumerate().filter_map(of).min()
+        parts.into_iter().enumerate().filter_map(first_unsigned).min()
     });
     let Some(signed) = wrong.map(|at| &entries[at]) else { return Ok(()) };
     let (seq, op, branch) = (signed.entry.seq, signed.entry.op.name(), &signed.entry.branch);

@@ -66,12 +66,12 @@ impl Tree {
 
     /// Returns what [`Tree::without_purged`] takes out; one file may be there twice.
     pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
-        let of = |inode: u64| {
+        let purged_file = |inode: u64| {
             let node = self.nodes.get(inode)?;
             let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_directory().then_some(node.crtime));
             Some(PurgedFile { path, hash: node.hash(), content: node.nonempty_content_hash(), birth })
         };
-        self.chosen(files).into_iter().filter_map(of).collect()
+        self.chosen(files).into_iter().filter_map(purged_file).collect()
     }
 
     /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.

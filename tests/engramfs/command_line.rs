@@ -315,8 +315,8 @@ fn two_states_are_compared_with_both_texts() {
     // What can be looked at is listed, and is what a query is asked of.
     let kept = lines(&run(&["log", &main, "--kept", "--json"]).1);
     assert!(kept.iter().any(|line| line["seq"] == newest["seq"]), "{kept:?}");
-    let of = |at: &str| lines(&run(&["query", &main, "--at", at, "old", "--json"]).1)[0]["hits"].clone();
-    assert_eq!((of("v1"), of("-0s")), (1.into(), 0.into()));
+    let hit_count = |at: &str| lines(&run(&["query", &main, "--at", at, "old", "--json"]).1)[0]["hits"].clone();
+    assert_eq!((hit_count("v1"), hit_count("-0s")), (1.into(), 0.into()));
     // An agent reads what it did before it takes that back.
     let (code, told, _) = run(&["undo", &main]);
     assert!(code == 0 && told.starts_with("reverted main, entry ") && told.contains("takes it back"), "{told}");

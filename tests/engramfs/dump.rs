@@ -275,9 +275,9 @@ fn a_branch_below_is_dumped_with_its_base() {
     let dump = folder.path().join("below").display().to_string();
     assert_eq!(run(&["export", "--all", &format!("{store}:main/child"), &dump]).0, 0);
     assert_eq!(run(&["import", "--all", &dump, &back]).0, 0);
-    let of = |store: &str| run(&["diff", &format!("{store}:main/child"), "--json"]).1;
-    assert!(of(&store).lines().count() > 1);
-    assert_eq!(of(&back), of(&store));
+    let child_diff = |store: &str| run(&["diff", &format!("{store}:main/child"), "--json"]).1;
+    assert!(child_diff(&store).lines().count() > 1);
+    assert_eq!(child_diff(&back), child_diff(&store));
     let text = run(&["status", &format!("{back}:main"), "--json"]).1;
     assert_eq!(lines(&text).pop().unwrap()["records"], 1, "what is above has the base");
 }

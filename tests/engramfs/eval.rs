@@ -29,13 +29,14 @@ fn figures_by_mode_and_what_was_missed() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("no record of") && err.contains("is called lost"), "{err}");
     let figures = lines(&out);
-    let of = |mode: &str| figures.iter().find(|line| line["mode"] == mode && line["k"] == 10).cloned().unwrap();
+    let figures_for =
+        |mode: &str| figures.iter().find(|line| line["mode"] == mode && line["k"] == 10).cloned().unwrap();
     // Of the first question half is found, at the first place; of the second all, by its words alone.
     assert_eq!(
-        (&of("text")["questions"], &of("text")["recall"], &of("text")["mrr"]),
+        (&figures_for("text")["questions"], &figures_for("text")["recall"], &figures_for("text")["mrr"]),
         (&json!(2), &json!(0.75), &json!(1.0))
     );
-    assert_eq!((&of("vector")["questions"], &of("vector")["missed"]), (&json!(1), &json!(1)));
+    assert_eq!((&figures_for("vector")["questions"], &figures_for("vector")["missed"]), (&json!(1), &json!(1)));
     let missed: Vec<&Value> = figures.iter().filter(|line| line.get("missed").is_some_and(Value::is_array)).collect();
     assert_eq!((missed.len(), &missed[0]["line"], &missed[0]["missed"]), (3, &json!(1), &json!(["lost"])));
     assert_eq!(missed[0]["instead"], json!(["door"]));

@@ -190,11 +190,11 @@ fn a_file_that_is_hidden_under_the_one_name_and_closed_under_the_other_counts_fo
     write(&memory, main, "shut/a.txt", "a heron");
     write(&memory, main, "hidden/b.txt", "nothing");
     let tree = memory.files(&View::Branch(main)).unwrap();
-    let of = |path: &str| tree.resolve(path.as_bytes()).unwrap();
+    let inode = |path: &str| tree.resolve(path.as_bytes()).unwrap();
     let name = FileName::new(b"a.txt").unwrap();
-    memory.edit(&who(), main, FileOp::Link { inode: of("shut/a.txt"), parent: of("hidden"), name }).unwrap();
+    memory.edit(&who(), main, FileOp::Link { inode: inode("shut/a.txt"), parent: inode("hidden"), name }).unwrap();
     let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
-    memory.edit(&who(), main, FileOp::SetAttr { inode: of("shut"), attrs }).unwrap();
+    memory.edit(&who(), main, FileOp::SetAttr { inode: inode("shut"), attrs }).unwrap();
     memory.commit(&who(), main, vec![put("r", None, Some("a heron"))]).unwrap();
     let reader = FileReader { uid: 1001, groups: Vec::new(), knows_all_groups: true };
     let ask = |scope: &str| {

@@ -421,8 +421,8 @@ fn after_a_promote_a_branch_has_the_parents_files_where_a_rule_is_never() {
     let done = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
     assert_eq!(named(&done), ["files/cache/new/deep", "files/cache/old", "files/gone.tmp"]);
     for branch in [main, fork] {
-        let of = |path: &str| read(&memory, branch, path);
-        assert_eq!((of("cache/old").as_deref(), of("cache/new/deep")), (Some("base\n"), None));
-        assert_eq!((of("gone.tmp").as_deref(), of("notes").as_deref()), (Some("base\n"), Some("merges\n")));
+        let content = |path: &str| read(&memory, branch, path);
+        assert_eq!((content("cache/old").as_deref(), content("cache/new/deep")), (Some("base\n"), None));
+        assert_eq!((content("gone.tmp").as_deref(), content("notes").as_deref()), (Some("base\n"), Some("merges\n")));
     }
 }

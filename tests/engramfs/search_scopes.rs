@@ -173,10 +173,10 @@ fn one_id_comes_once_from_each_place_by_the_metric_and_language_of_who_asks() {
     memory.set(&who(), main, Setting::Language, "none").unwrap();
     memory.commit(&who(), main, vec![put("x", Some(vec![1.0, 0.0]), Some("heron"))]).unwrap();
     memory.commit(&who(), other, vec![put("x", Some(vec![3.0, 0.0]), Some("herons"))]).unwrap();
-    let of = |source: &str, score| ("x".to_owned(), source.to_owned(), score);
+    let hit = |source: &str, score| ("x".to_owned(), source.to_owned(), score);
     let near = |scope: [&str; 2]| json!({ "vector": [1, 0], "scope": scope });
-    assert_eq!(told(&memory, main, &near(["branch", "other"])), [of("branch", 1.0), of("other", 1.0)]);
-    assert_eq!(told(&memory, other, &near(["branch", "main"])), [of("main", 0.0), of("branch", -2.0)]);
+    assert_eq!(told(&memory, main, &near(["branch", "other"])), [hit("branch", 1.0), hit("other", 1.0)]);
+    assert_eq!(told(&memory, other, &near(["branch", "main"])), [hit("main", 0.0), hit("branch", -2.0)]);
     let stems = |scope: [&str; 2]| json!({ "text": "heron", "scope": scope });
     let sources = |branch, scope| told(&memory, branch, &stems(scope)).into_iter().map(|(_, source, _)| source);
     assert!(sources(main, ["branch", "other"]).eq(["branch"]), "without stems `herons` is another word");

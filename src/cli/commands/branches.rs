@@ -51,8 +51,8 @@ fn discarded(target: &Target, out: &mut Output) -> Result<Exit, CommandError> {
         if out.is_json() {
             out.text(&format!("{line}\n"))?;
         } else {
-            let of = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-            out.text(&format!("{}  {}  {} {}\n", line["seq"], of("name"), of("op"), of("ended")))?;
+            let field = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+            out.text(&format!("{}  {}  {} {}\n", line["seq"], field("name"), field("op"), field("ended")))?;
         }
     }
     Ok(Exit::Done)

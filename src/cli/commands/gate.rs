@@ -68,17 +68,22 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 
 /// Returns the proposal's directory and the name under which it is proposed.
 fn proposal(path: &Path) -> Result<(PathBuf, String), CommandError> {
-    let wrong = || {
+    let missing_proposal = || {
         if let Some(denied) = denied(path) {
             return denied;
         }
         let message = format!("{} is no proposal of a mounted branch", path.display());
         CommandError::new(Exit::Missing, "no_proposal", message, "name a directory in proposals/ of a mounted branch")
     };
-    let directory = path.canonicalize().map_err(|_| wrong())?;
+    let directory = path.canonicalize().map_err(|_| missing_proposal())?;
     let is_one =
         directory.parent().is_some_and(|above| above.ends_with("proposals")) && directory.join("plan").is_file();
-    let name = directory.file_name().and_then(|name| name.to_str()).filter(|_| is_one).ok_or_else(wrong)?.to_owned();
+    let name = directory
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(|_| is_one)
+        .ok_or_else(missing_proposal)?
+        .to_owned();
     Ok((directory, name))
 }
 

@@ -44,7 +44,7 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
     }
     let agents = shared::write_agents(memory, top, &out.join(&branches[0].1.folder).join(AGENTS))?;
     let DumpWriter { states, records, leased, reviews, .. } = dump;
-    let sum = |of: fn(&DumpedBranch) -> u64| branches.iter().map(|(_, dumped)| of(dumped)).sum::<u64>();
+    let sum = |figure: fn(&DumpedBranch) -> u64| branches.iter().map(|(_, dumped)| figure(dumped)).sum::<u64>();
     let report = json!({
         "branches": branches.len(), "states": states.len(), "records": records, "agents": agents,
         "signals": sum(|dumped| dumped.signals), "closed_logs": sum(|dumped| dumped.closed_logs.len() as u64),

@@ -23,8 +23,8 @@ pub fn render(evaluations: &[ModeEvaluation], k: usize, missed: usize) -> String
         text += &format!("{mode:8} {questions:>9} {recall:>10.1} {ndcg:>8.1} {mrr:>6.1}\n");
     }
     for evaluation in evaluations.iter().filter(|evaluation| missed > 0 && !evaluation.missed.is_empty()) {
-        let of = evaluation.missed.len();
-        text += &format!("\n{}: evidence of {of} was not all found; the worst:\n", evaluation.mode);
+        let incomplete = evaluation.missed.len();
+        text += &format!("\n{}: evidence of {incomplete} was not all found; the worst:\n", evaluation.mode);
         for question in evaluation.missed.iter().take(missed) {
             let instead: Vec<&str> =
                 question.wrong_hits.iter().take(WRONG_HITS_SHOWN_MAX).map(String::as_str).collect();

@@ -129,15 +129,15 @@ fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
     if json == "null" {
         return Ok(None);
     }
-    let wrong = || RecordError::NotNumbers;
-    let inside = json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or_else(wrong)?.trim();
+    let not_numbers = || RecordError::NotNumbers;
+    let inside = json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or_else(not_numbers)?.trim();
     if inside.is_empty() {
         return Ok(Some(Vec::new()));
     }
     let number = |text: &str| {
         let text = text.trim();
         let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
-        text.parse::<f32>().ok().filter(|_| is_number).ok_or_else(wrong)
+        text.parse::<f32>().ok().filter(|_| is_number).ok_or_else(not_numbers)
     };
     inside.split(',').map(number).collect::<Result<_, _>>().map(Some)
 }

@@ -241,7 +241,7 @@ impl Memory {
     /// Returns what is to be known before a command of those who share its log, if it is anything to them.
     pub(in crate::memory) fn shared_event_context(&self, command: &dyn Command) -> Option<SharedEventContext> {
         let catalog = self.catalog();
-        let of = |branch: BranchId, is_announced: &dyn Fn(&Branch, &Branch) -> bool| {
+        let event_context = |branch: BranchId, is_announced: &dyn Fn(&Branch, &Branch) -> bool| {
             let branch = catalog.branch(branch).ok()?;
             let owner = catalog.log_owner(branch).ok()?;
             let (path, is_announced) = (branch.path.clone(), is_announced(branch, owner));
@@ -253,14 +253,14 @@ impl Memory {
             })
         };
         match command.shared_event()? {
-            SharedEvent::Appended(via, _) => of(via, &|_, _| true),
+            SharedEvent::Appended(via, _) => event_context(via, &|_, _| true),
             // Its own log, if it has one, ends with it; who hears of the merge has that of the parent.
             SharedEvent::Merged(child, _) => {
                 let parent = catalog.branch(child).ok()?.parent?;
-                let context = of(parent, &|parent, owner| parent.id == owner.id)?;
+                let context = event_context(parent, &|parent, owner| parent.id == owner.id)?;
                 Some(SharedEventContext { path: catalog.branch(child).ok()?.path.clone(), ..context })
             }
-            SharedEvent::Changed(branch) => of(branch, &|_, _| false),
+            SharedEvent::Changed(branch) => event_context(branch, &|_, _| false),
         }
     }
 

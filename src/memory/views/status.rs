@@ -339,15 +339,15 @@ mod tests {
         let y = memory.fork(&who, x, "y", None).unwrap();
         memory.checkpoint(&who, x, "v1", None).unwrap();
         let status = |branch| memory.status(&View::Branch(branch)).unwrap();
-        let of = |branch, keys: [&str; 3]| json!(keys.map(|key| status(branch)[key].clone()));
-        assert_eq!(of(main, ["name", "path", "parent"]), json!(["main", "main", null]));
-        assert_eq!(of(y, ["name", "path", "parent"]), json!(["y", "main/x/y", "main/x"]));
+        let fields = |branch, keys: [&str; 3]| json!(keys.map(|key| status(branch)[key].clone()));
+        assert_eq!(fields(main, ["name", "path", "parent"]), json!(["main", "main", null]));
+        assert_eq!(fields(y, ["name", "path", "parent"]), json!(["y", "main/x/y", "main/x"]));
         for (branch, figures) in [(main, [0, 1, 0]), (x, [1, 1, 1]), (y, [2, 0, 0])] {
-            assert_eq!(of(branch, ["depth", "children", "checkpoints"]), json!(figures));
+            assert_eq!(fields(branch, ["depth", "children", "checkpoints"]), json!(figures));
         }
         assert_eq!((&status(x)["owner"], &status(x)["tip"]), (&json!(7), &json!(memory.tip().to_string())));
         assert_eq!(status(x)["created"], memory.info(x).unwrap().created.to_string());
-        assert_eq!(of(x, ["dim", "metric", "strategy"]), json!([null, "cosine", "newest-wins"]));
+        assert_eq!(fields(x, ["dim", "metric", "strategy"]), json!([null, "cosine", "newest-wins"]));
         for (setting, value) in [
             (Setting::Dim, "2"),
             (Setting::Metric, "l2"),
@@ -358,8 +358,8 @@ mod tests {
         ] {
             memory.set(&who, x, setting, value).unwrap();
         }
-        assert_eq!(of(x, ["dim", "metric", "strategy"]), json!([2, "l2", "manual"]));
-        assert_eq!(of(x, ["agent", "session", "task"]), json!(["a", "s", "t"]));
+        assert_eq!(fields(x, ["dim", "metric", "strategy"]), json!([2, "l2", "manual"]));
+        assert_eq!(fields(x, ["agent", "session", "task"]), json!(["a", "s", "t"]));
         assert_eq!(status(x)["tip"], memory.tip().to_string());
         let before = status(x)["head"].clone();
         let input = RecordInput { vector: None, text: Some("t".into()), metadata: "{}".into() };

@@ -156,7 +156,7 @@ impl<'a> Resolver<'a> {
         child: &NodeVersion,
         parent: &NodeVersion,
     ) -> Result<NodeChange, TreeError> {
-        let times = |of: fn(&FileNode) -> Time| [of(&child.node), of(&parent.node)];
+        let times = |time: fn(&FileNode) -> Time| [time(&child.node), time(&parent.node)];
         let is_same = same_body(&child.node, &parent.node);
         // Where the contents are equal only attributes or names can contradict, and changing those moves the ctime
         // alone.

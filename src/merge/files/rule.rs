@@ -202,11 +202,11 @@ fn principals(list: &str) -> Result<Arc<[Principal]>, RuleFault> {
             _ => None,
         }
     };
-    let wrong = || {
+    let not_principals = || {
         let problem = format!("'{}' is no list of users and groups", truncated_for_message(list));
         RuleFault::new(problem, "write numbers, as in write=uid:1001,gid:50")
     };
-    list.split(',').map(one).collect::<Option<Arc<[Principal]>>>().ok_or_else(wrong)
+    list.split(',').map(one).collect::<Option<Arc<[Principal]>>>().ok_or_else(not_principals)
 }
 
 /// The first 80 characters, for messages.

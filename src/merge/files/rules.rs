@@ -165,10 +165,10 @@ fn expand_include(line: &str) -> Result<&str, RuleFault> {
 /// Compiles a pattern into a glob over paths relative to `files/`.
 fn glob(pattern: &str) -> Result<Glob, RuleFault> {
     const HINT: &str = "write a pattern such as *.md, core/** or /notes/{a,b}.txt";
-    let wrong =
+    let fault =
         |why: &str| RuleFault::new(format_args!("'{}' is no pattern: {why}", truncated_for_message(pattern)), HINT);
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(wrong("it is longer than 1024 bytes"));
+        return Err(fault("it is longer than 1024 bytes"));
     }
     if pattern.ends_with('/') {
         return Err(RuleFault::new(
@@ -181,7 +181,7 @@ fn glob(pattern: &str) -> Result<Glob, RuleFault> {
         None => format!("**/{pattern}"),
     };
     let built = GlobBuilder::new(&anchored).literal_separator(true).backslash_escape(true).build();
-    built.map_err(|error| wrong(&error.kind().to_string()))
+    built.map_err(|error| fault(&error.kind().to_string()))
 }
 
 #[cfg(test)]

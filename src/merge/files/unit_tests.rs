@@ -261,11 +261,12 @@ fn random_units_are_one_side_as_a_whole_or_block() {
                 continue;
             }
             for unit in ["a.db", "pg"] {
-                let of = |files: &BTreeMap<String, String>| -> Vec<(String, String)> {
+                let unit_files = |files: &BTreeMap<String, String>| -> Vec<(String, String)> {
                     let own = files.iter().filter(|(path, _)| path.starts_with(unit) && !path.ends_with("never"));
                     own.filter(|(path, _)| !path.ends_with("-shm")).map(|(a, b)| (a.clone(), b.clone())).collect()
                 };
-                let [merged, ours, theirs] = [&plan.tree, &child.tree, &parent.tree].map(|tree| of(&listing(tree)));
+                let [merged, ours, theirs] =
+                    [&plan.tree, &child.tree, &parent.tree].map(|tree| unit_files(&listing(tree)));
                 let is_unit = [&base, &child, &parent].iter().all(|side| {
                     let main = if unit == "pg" { "pg/PG_VERSION" } else { "a.db" };
                     side.tree.resolve(main.as_bytes()).is_ok()

@@ -20,7 +20,7 @@ fn replayed_ops_give_the_same_tree_numbers_and_head() {
             assert_eq!(one.ok(), other.ok());
         }
         assert_eq!(tree.hash(), again.hash());
-        assert_alike(&Plain::of(&tree, &NoPacks), &Plain::of(&again, &NoPacks));
+        assert_alike(&Plain::from_tree(&tree, &NoPacks), &Plain::from_tree(&again, &NoPacks));
     }
 }
 
@@ -59,7 +59,7 @@ fn the_head_and_the_differences_are_those_of_what_is_visible() {
 }
 
 fn compare(old: &Tree, new: &Tree) {
-    let (was, is) = (Plain::of(old, &NoPacks).visible(), Plain::of(new, &NoPacks).visible());
+    let (was, is) = (Plain::from_tree(old, &NoPacks).visible(), Plain::from_tree(new, &NoPacks).visible());
     assert_eq!(old.hash() == new.hash(), was == is);
     let paths: BTreeSet<&Vec<u8>> = was.keys().chain(is.keys()).collect();
     let mut expected = Vec::new();

@@ -30,14 +30,14 @@ fn compare(
         (Ok(()), Ok(())) => {}
         (Err(error), Err(expected)) => {
             assert_eq!(variant(error), *expected, "{:.300}", format!("{op:?}"));
-            assert_alike(&Plain::of(before, packs), &Plain::of(tree, packs));
+            assert_alike(&Plain::from_tree(before, packs), &Plain::from_tree(tree, packs));
         }
         _ => panic!("{:.300}: {done:?} and {expected:?}", format!("{op:?}")),
     }
 }
 
 fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
-    assert_alike(&Plain::of(tree, packs), plain);
+    assert_alike(&Plain::from_tree(tree, packs), plain);
     assert_eq!(tree.totals(), added_up(tree));
     for inode in plain.nodes.keys() {
         match tree.path(*inode) {

@@ -305,7 +305,7 @@ impl Plain {
     }
 
     /// Takes what a real tree has.
-    pub fn of(tree: &Tree, packs: &dyn super::super::Packs) -> Plain {
+    pub fn from_tree(tree: &Tree, packs: &dyn super::super::Packs) -> Plain {
         let node = |inode: u64| {
             let node = tree.node(inode).unwrap();
             let mut plain = PlainNode::new(node.kind(), node.mode, (node.uid, node.gid), 0);

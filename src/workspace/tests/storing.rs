@@ -13,7 +13,7 @@ fn whole(tree: &Tree) -> Tree {
 }
 
 fn assert_same(one: &Tree, other: &Tree, pack_store: &PackStore) {
-    assert_alike(&Plain::of(one, pack_store), &Plain::of(other, pack_store));
+    assert_alike(&Plain::from_tree(one, pack_store), &Plain::from_tree(other, pack_store));
     assert_eq!((one.hash(), one.totals(), one.next_inode()), (other.hash(), other.totals(), other.next_inode()));
     assert_eq!(other.totals(), added_up(other));
 }
@@ -118,6 +118,6 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     assert!(sealed[0].nodes.diff(&sealed[2].nodes).count() <= 2);
     assert_eq!(sealed[1].read(appended, 95, 50, &pack_store).unwrap(), b"\x06\x06\x06\x06\x06since");
     for (sealed, unsealed) in sealed.iter().zip([&base, &one, &other]) {
-        assert_alike(&Plain::of(sealed, &pack_store), &Plain::of(unsealed, &NoPacks));
+        assert_alike(&Plain::from_tree(sealed, &pack_store), &Plain::from_tree(unsealed, &NoPacks));
     }
 }

@@ -65,17 +65,17 @@ fn nobody_is_shown_what_he_could_not_read() {
          mkdir group; echo 'tern not for the group' > group/e.txt; chgrp 78 group; chmod 705 group",
     );
     let query = "echo '{\"text\":\"tern\",\"k\":10}' > main/query; cat main/query";
-    let of = |answer: String| {
+    let hits = |answer: String| {
         let mut found = found(&answer);
         found.sort();
         found.join(" ")
     };
-    assert_eq!(of(mount.sh(query)), "c.txt:1 d.txt:1 group/e.txt:1 open/a.txt:1 shut/b.txt:1");
-    assert_eq!(of(act(&mount, 1001, query).unwrap()), "group/e.txt:1 open/a.txt:1");
+    assert_eq!(hits(mount.sh(query)), "c.txt:1 d.txt:1 group/e.txt:1 open/a.txt:1 shut/b.txt:1");
+    assert_eq!(hits(act(&mount, 1001, query).unwrap()), "group/e.txt:1 open/a.txt:1");
     let with_groups = |groups: &str| {
         let ids = ["--reuid=1001", "--regid=1001", groups];
         let mut shell = super::command("setpriv", &[&ids[..], &["bash", "-ec", query]].concat());
-        of(succeed(shell.current_dir(mount.at(""))))
+        hits(succeed(shell.current_dir(mount.at(""))))
     };
     assert_eq!(with_groups("--groups=77,5"), "d.txt:1 group/e.txt:1 open/a.txt:1");
     assert_eq!(with_groups("--groups=78"), "open/a.txt:1", "the folder shuts its group out");
