@@ -43,7 +43,7 @@ impl FileIndexRequests {
     }
 }
 
-struct Work {
+struct FileIndexWork {
     branches: BTreeSet<BranchId>,
     all: bool,
     refresh: bool,
@@ -93,7 +93,7 @@ impl FileIndexer {
     }
 
     /// Waits for a request, and then for more; returns what to do, or nothing to end.
-    fn next(&self, delay: Duration) -> Option<Work> {
+    fn wait_for_work(&self, delay: Duration) -> Option<FileIndexWork> {
         let mut requests = self.0.0.lock();
         requests.is_busy = false;
         self.0.1.notify_all();
@@ -103,7 +103,7 @@ impl FileIndexer {
         requests.is_busy = !requests.stop;
         let FileIndexRequests { branches, all, refresh, .. } = &mut *requests;
         let (branches, all) = (std::mem::take(branches), std::mem::take(all));
-        let work = Work { branches, all, refresh: std::mem::take(refresh) };
+        let work = FileIndexWork { branches, all, refresh: std::mem::take(refresh) };
         (!requests.stop).then_some(work)
     }
 }
@@ -114,8 +114,8 @@ impl Memory {
         let (memory, indexer) = (Arc::downgrade(self), self.maintenance.file_indexer.clone());
         let delay = self.environment.file_index_delay;
         let life = move || {
-            while let Some(work) = indexer.next(delay) {
-                if catch_unwind(AssertUnwindSafe(|| run_work(&memory, &indexer, work))).is_err() {
+            while let Some(work) = indexer.wait_for_work(delay) {
+                if catch_unwind(AssertUnwindSafe(|| index_branches(&memory, &indexer, work))).is_err() {
                     log::error!("the indexing of files ended in an internal error and is tried again later");
                 }
             }
@@ -259,7 +259,7 @@ impl Memory {
 }
 
 /// Indexes what is new in some branches, or in all, until nothing is or the thread is told to end.
-fn run_work(memory: &Weak<Memory>, indexer: &FileIndexer, work: Work) {
+fn index_branches(memory: &Weak<Memory>, indexer: &FileIndexer, work: FileIndexWork) {
     let Some(store) = memory.upgrade() else { return };
     if work.refresh {
         store.refresh_file_views(|| indexer.is_stopping());

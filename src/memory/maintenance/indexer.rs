@@ -49,13 +49,13 @@ struct IndexRequests {
 #[derive(Clone, Default)]
 pub(in crate::memory) struct Indexer(Arc<(Mutex<IndexRequests>, Condvar)>);
 
-struct Task {
+struct GraphTask {
     segment: Arc<Segment>,
     metric: Metric,
 }
 
-impl Task {
-    fn is_same(&self, other: &Task) -> bool {
+impl GraphTask {
+    fn is_same(&self, other: &GraphTask) -> bool {
         self.segment.name() == other.segment.name() && self.metric == other.metric
     }
 }
@@ -81,7 +81,7 @@ impl Indexer {
     }
 
     /// Waits for a request, and counts as idle meanwhile; false where the thread is to end.
-    fn next(&self) -> bool {
+    fn wait_for_request(&self) -> bool {
         let mut requests = self.lock();
         requests.is_busy = false;
         self.0.1.notify_all();
@@ -98,7 +98,7 @@ impl Indexer {
     }
 
     /// Waits until nothing was sealed for `pause`, but no more than 12 times that; false where the thread is to end.
-    fn quiescence(&self, pause: Duration) -> bool {
+    fn wait_for_quiescence(&self, pause: Duration) -> bool {
         let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
             // Each new seal begins the wait anew; `PAUSES_MAX` bounds it, or a store that is always written to would
@@ -134,7 +134,7 @@ impl Indexer {
     }
 
     /// Notes that no graph is being built any longer.
-    fn leave(&self) {
+    fn end_build(&self) {
         self.request(|requests| {
             requests.current = None;
             requests.steps += 1;
@@ -155,10 +155,10 @@ impl Memory {
             if let Err(error) = rustix::process::nice(19) {
                 log::debug!("graphs are built at the usual priority: {error}");
             }
-            while indexer.next() {
+            while indexer.wait_for_request() {
                 if catch_unwind(AssertUnwindSafe(|| build_all(&memory, &*disk, &indexer))).is_err() {
                     log::error!("a search graph ended in an internal error and is tried again later");
-                    indexer.leave();
+                    indexer.end_build();
                 }
             }
         };
@@ -207,15 +207,15 @@ impl Memory {
     }
 
     /// Returns the segments that want a graph and have none, each once.
-    fn tasks(&self) -> Vec<Task> {
+    fn graph_tasks(&self) -> Vec<GraphTask> {
         let catalog = self.catalog().clone();
-        let mut tasks: Vec<Task> = Vec::new();
+        let mut tasks: Vec<GraphTask> = Vec::new();
         for branch in catalog.branches.values() {
             let Ok(settings) = catalog.shared_settings(branch) else { continue };
             let metric = settings.metric();
             for_each_asked_state(branch, |state| {
                 for layer in self.without_graph(state, metric) {
-                    let task = Task { segment: layer.segment.clone(), metric };
+                    let task = GraphTask { segment: layer.segment.clone(), metric };
                     if !tasks.iter().any(|other| other.is_same(&task)) {
                         tasks.push(task);
                     }
@@ -226,18 +226,18 @@ impl Memory {
     }
 
     /// Returns the largest segment that wants a graph, after several were compacted into one.
-    fn next_task(&self) -> Option<Task> {
-        if self.tasks().len() > 1
+    fn next_graph_task(&self) -> Option<GraphTask> {
+        if self.graph_tasks().len() > 1
             && let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph)
         {
             log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
         }
-        self.tasks().into_iter().max_by_key(|task| task.segment.rows())
+        self.graph_tasks().into_iter().max_by_key(|task| task.segment.rows())
     }
 
     /// Tells whether so much waits for a graph beside a segment that both should become one first,
     /// and can.
-    fn is_outgrown(&self, task: &Task) -> bool {
+    fn is_outgrown(&self, task: &GraphTask) -> bool {
         // One with a graph for another metric stays as it is.
         let may = |segment: &Segment| segment.dim() == task.segment.dim() && segment.graphs().next().is_none();
         if !may(&task.segment) {
@@ -247,7 +247,7 @@ impl Memory {
         let owner = |segment: &Segment| owners.get(&segment.name()).copied().flatten();
         let joins = |other: &Segment| may(other) && owner(other) == owner(&task.segment);
         let mut rows: HashMap<Hash, u32> = self
-            .tasks()
+            .graph_tasks()
             .iter()
             .filter(|other| joins(&other.segment))
             .map(|other| (other.segment.name(), other.segment.rows()))
@@ -259,7 +259,7 @@ impl Memory {
     }
 
     /// Puts a finished graph onto the blob store and in use, and has the manifest name it.
-    fn install_graph(&self, task: &Task, bytes: &[u8]) -> Result<(), Error> {
+    fn install_graph(&self, task: &GraphTask, bytes: &[u8]) -> Result<(), Error> {
         let _room = self.take_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
@@ -279,23 +279,23 @@ impl Memory {
 /// Builds one graph after the other, until none is wanted or the thread is told to end.
 fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     loop {
-        let wanted = |memory: Arc<Memory>| (!memory.tasks().is_empty()).then_some(memory.environment.index_delay);
+        let wanted = |memory: Arc<Memory>| (!memory.graph_tasks().is_empty()).then_some(memory.environment.index_delay);
         let Some(pause) = memory.upgrade().and_then(wanted) else { return };
-        if !indexer.quiescence(pause) {
+        if !indexer.wait_for_quiescence(pause) {
             return;
         }
         // Chosen after the pause: what was sealed meanwhile may have become one segment with what was there.
-        let Some(task) = memory.upgrade().and_then(|memory| memory.next_task()) else { return };
+        let Some(task) = memory.upgrade().and_then(|memory| memory.next_graph_task()) else { return };
         let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
         // The store is not held meanwhile, so that it can be closed; the task holds the segment.
         let built = build(disk, &task, indexer, is_outgrown);
         let Some(memory) = memory.upgrade().filter(|_| !indexer.lock().stop) else { return };
         if let Err(error) = built.and_then(|bytes| bytes.map_or(Ok(()), |bytes| memory.install_graph(&task, &bytes))) {
             log::warn!("a search graph could not be built and is tried again later: {error}");
-            indexer.leave();
+            indexer.end_build();
             return;
         }
-        indexer.leave();
+        indexer.end_build();
         // Only once the graph is in use: until then a crash would cost what was kept.
         unfinished::drop_kept(disk);
     }
@@ -305,7 +305,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
 /// come that belong into it before half of the work is done.
 fn build(
     disk: &dyn Disk,
-    task: &Task,
+    task: &GraphTask,
     indexer: &Indexer,
     is_outgrown: impl Fn() -> bool,
 ) -> Result<Option<Vec<u8>>, Error> {

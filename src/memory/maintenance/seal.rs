@@ -61,11 +61,11 @@ struct MaintenanceRequests {
 }
 
 /// What the maintenance thread does next; it commits pending operations and expires in any case.
-struct Work {
+struct MaintenanceWork {
     seal: bool,
     orphans: Vec<OrphanFile>,
     /// Nothing was asked of it for the tidy delay, so compaction may take its time.
-    idle: bool,
+    is_idle: bool,
 }
 
 /// Tells when long writes pause: what is sealed while more of them come takes time and memory from
@@ -115,7 +115,7 @@ impl MaintenanceThread {
     }
 
     /// Waits for a request; returns what to do, or nothing when the thread shall end.
-    fn next(&self, idle_interval: Duration) -> Option<Work> {
+    fn wait_for_work(&self, idle_interval: Duration) -> Option<MaintenanceWork> {
         let mut requests = self.0.0.lock();
         requests.is_busy = false;
         self.0.1.notify_all();
@@ -126,7 +126,7 @@ impl MaintenanceThread {
             (requests, _) =
                 self.0.1.wait_timeout_while(requests, COMMIT_INTERVAL, |requests| !requests.seal && !requests.stop);
         }
-        let work = Work { seal: requests.seal, orphans: std::mem::take(&mut requests.orphans), idle: is_idle };
+        let work = MaintenanceWork { seal: requests.seal, orphans: std::mem::take(&mut requests.orphans), is_idle };
         (requests.seal, requests.commit_pending, requests.is_busy) = (false, false, work.seal);
         (!requests.stop).then_some(work)
     }
@@ -415,12 +415,12 @@ impl Memory {
         let tidied_journal = self.journal().map(|journal| journal.number());
         let run = move || {
             let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
-            while let Some(work) = maintenance.next(tidy_delay)
+            while let Some(work) = maintenance.wait_for_work(tidy_delay)
                 && let Some(memory) = memory.upgrade()
             {
                 // After a panic in the middle of a change the writer guard has closed the store, so catching it here is
                 // safe.
-                match catch_unwind(AssertUnwindSafe(|| memory.run(&work, &mut quiescence))) {
+                match catch_unwind(AssertUnwindSafe(|| memory.run_maintenance(&work, &mut quiescence))) {
                     // Closed meanwhile, or told to whoever had to write.
                     Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),
                     Ok(Err(error)) => {
@@ -441,7 +441,7 @@ impl Memory {
     }
 
     /// One round of the maintenance thread: whatever was asked, pending operations are committed and files expire.
-    fn run(&self, work: &Work, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
+    fn run_maintenance(&self, work: &MaintenanceWork, quiescence: &mut WriteQuiescence) -> Result<(), Error> {
         for OrphanFile { who, branch, inode } in &work.orphans {
             if let Err(error) = self.edit_unguarded(who, *branch, FileOp::Drop { inode: *inode }) {
                 log::debug!("a file without a name goes when the store is opened next: {error}");
@@ -454,7 +454,7 @@ impl Memory {
         }
         self.finish_purge_left_over();
         self.expire_in_time(self.environment.idle_interval)?;
-        if work.idle {
+        if work.is_idle {
             quiescence.tidied_journal = self.collect_when_idle(quiescence.tidied_journal)?;
             Ok(())
         } else if work.seal {

@@ -53,7 +53,7 @@ fn segment(memory: &Memory) -> Arc<Segment> {
 fn stopped(store: &ForgetfulDisk, nth: u64) -> ForgetfulDisk {
     let faulty = FaultyDisk::new(store.power_cut_keep_all());
     let memory = open(faulty.inner(), u32::MAX);
-    let (task, indexer) = (Task { segment: segment(&memory), metric: Metric::Cosine }, Indexer::default());
+    let (task, indexer) = (GraphTask { segment: segment(&memory), metric: Metric::Cosine }, Indexer::default());
     indexer.stop();
     faulty.plan(Fault { sticky: true, short_write: true, ..Fault::once(nth, DiskCall::CHANGES, libc::EIO) });
     assert!(build(&faulty, &task, &indexer, || false).unwrap().is_none());

@@ -22,9 +22,9 @@ fn who_waits_for_maintenance_waits_while_a_seal_is_asked_for_and_under_way() {
     });
     let moment = Duration::from_millis(50);
     assert!(told.recv_timeout(moment).is_err(), "it is asked for");
-    assert!(maintenance.next(Duration::ZERO).unwrap().seal);
+    assert!(maintenance.wait_for_work(Duration::ZERO).unwrap().seal);
     assert!(told.recv_timeout(moment).is_err(), "it is under way");
-    assert!(!maintenance.next(Duration::ZERO).unwrap().seal);
+    assert!(!maintenance.wait_for_work(Duration::ZERO).unwrap().seal);
     told.recv_timeout(Duration::from_secs(20)).unwrap();
     waiter.join().unwrap();
 }
@@ -230,8 +230,8 @@ fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
     let number = || memory.journal().unwrap().number();
     memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
     let before = number();
-    let work = Work { seal: true, orphans: Vec::new(), idle: false };
-    memory.run(&work, &mut WriteQuiescence::default()).unwrap();
+    let work = MaintenanceWork { seal: true, orphans: Vec::new(), is_idle: false };
+    memory.run_maintenance(&work, &mut WriteQuiescence::default()).unwrap();
     assert!(number() > before && memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
     let before = number();
     let collected = memory.gc(&root(), None, false);
