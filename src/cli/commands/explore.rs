@@ -99,7 +99,7 @@ fn promote_best(
     pool: &SupervisorPool,
 ) -> Vec<CommandError> {
     let mut refusals = Vec::new();
-    for number in Ranking::new(explored).eligible() {
+    for number in Ranking::new(explored).eligible_candidates() {
         if pool.is_interrupted() {
             break;
         }

@@ -61,8 +61,8 @@ impl<'a> Ranking<'a> {
         Ranking(ranked.map(|(at, candidate)| (candidate.score.map(|_| at + 1), candidate)).collect())
     }
 
-    /// Returns the places in `explored` of those that are good enough, the best first.
-    pub fn eligible(&self) -> Vec<usize> {
+    /// Returns the numbers of those candidates that are good enough, the best first.
+    pub fn eligible_candidates(&self) -> Vec<usize> {
         let good = self.0.iter().filter(|(_, candidate)| candidate.outcome == Outcome::NotChosen);
         good.map(|(_, candidate)| candidate.number).collect()
     }
@@ -181,7 +181,7 @@ mod tests {
             explored(4, Some(7.0), Outcome::NotChosen),
         ];
         let ranking = Ranking::new(&all);
-        assert_eq!(ranking.eligible(), [3, 2, 4]);
+        assert_eq!(ranking.eligible_candidates(), [3, 2, 4]);
         let ranks: Vec<_> = ranking.0.iter().map(|(rank, candidate)| (*rank, candidate.number)).collect();
         assert_eq!(ranks, [(Some(1), 3), (Some(2), 2), (Some(3), 4), (Some(4), 0), (None, 1)]);
     }
