@@ -47,8 +47,9 @@ fn the_table_of_verbs_says_which_of_them_are_commands() {
     for spec in crate::verb::VERBS {
         let found = verbs().into_iter().find(|verb| verb.get_name() == spec.name);
         assert_eq!(found.is_some(), !matches!(spec.command, CliForm::Lacking), "{}", spec.name);
-        let in_command = |argument: &&Argument| argument.in_command && matches!(spec.command, CliForm::OfTable(_));
-        for argument in spec.arguments.iter().filter(in_command) {
+        let on_command_line =
+            |argument: &&Argument| argument.on_command_line && matches!(spec.command, CliForm::OfTable(_));
+        for argument in spec.arguments.iter().filter(on_command_line) {
             let taken = found.as_ref().unwrap().get_arguments().any(|taken| taken.get_id() == argument.name);
             assert!(taken, "{} {}", spec.name, argument.name);
         }

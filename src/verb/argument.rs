@@ -16,7 +16,7 @@ pub struct Argument {
     /// Whether it names a state of the branch: a label, an entry or a time.
     pub is_revision: bool,
     /// Whether the command takes it, too, and not `ctl` alone; by default it does.
-    pub in_command: bool,
+    pub on_command_line: bool,
     accepts: fn(&str) -> bool,
     /// What a value is that is not accepted, and what to write instead.
     otherwise: (&'static str, &'static str),
@@ -46,7 +46,7 @@ pub enum Form {
 impl Argument {
     const fn new(name: &'static str, form: Form, help: &'static str) -> Argument {
         let (accepts, otherwise): (fn(&str) -> bool, _) = (|_| true, ("", ""));
-        Argument { name, help, form, is_name: false, is_revision: false, in_command: true, accepts, otherwise }
+        Argument { name, help, form, is_name: false, is_revision: false, on_command_line: true, accepts, otherwise }
     }
 
     /// Returns an argument of one word, without which the verb is refused. Any value is accepted.
@@ -100,8 +100,8 @@ impl Argument {
     }
 
     /// Says that the command lacks it, for what a command line says in another way.
-    pub const fn ctl_only(self) -> Argument {
-        Argument { in_command: false, ..self }
+    pub const fn hidden_on_command_line(self) -> Argument {
+        Argument { on_command_line: false, ..self }
     }
 
     /// Says which values are accepted; what another one is, as in `is no side`, and what to write instead.
