@@ -91,7 +91,7 @@ impl Catalog {
 
     /// Returns the state of a source, for a branch that goes back to it or is forked from it. [`Error::NoCheckpoint`]
     /// or [`Error::NotKept`] where it is not there.
-    pub fn source(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
+    pub fn source_state(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
         match source {
             StateSource::Checkpoint(label) => {
                 let Checkpoint { state, base, seq, cursor, .. } = branch.checkpoint(label)?;
@@ -106,17 +106,17 @@ impl Catalog {
                 let (state, base) = (without_orphans(&branch.state), branch.base.clone());
                 Ok(SourceState { state, base, checkpoint_seq: *entry, cursor: None })
             }
-            StateSource::Entry(entry) => self.kept_state(branch.id, branch.uid, *entry),
+            StateSource::Entry(entry) => self.retained_state(branch.id, branch.uid, *entry),
             StateSource::Ended(entry) => {
                 let ended = self.retained.ended.get(entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
-                self.kept_state(ended.id, ended.uid, ended.last_entry)
+                self.retained_state(ended.id, ended.uid, ended.last_entry)
             }
         }
     }
 
     /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] where
     /// that is gone.
-    pub fn kept_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
+    pub fn retained_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = with_owner(&found.state, found.owner, owner);
         Ok(SourceState { state, base: found.base, checkpoint_seq: entry, cursor: None })

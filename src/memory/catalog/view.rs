@@ -58,7 +58,7 @@ impl<'a> ResolvedView<'a> {
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),
         };
-        let SourceState { state, base, checkpoint_seq, .. } = catalog.source(branch, &source)?;
+        let SourceState { state, base, checkpoint_seq, .. } = catalog.source_state(branch, &source)?;
         Ok(ResolvedView { branch, state, base, last_seq: Some(checkpoint_seq) })
     }
 }

@@ -108,7 +108,7 @@ impl Rollback {
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
         let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
-            context.catalog.source(branch, source)?;
+            context.catalog.source_state(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
                 let (state, counts) = restore_whole(branch, &wanted, context.time, limit)?;
@@ -146,7 +146,7 @@ impl Rollback {
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
         let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
-            context.catalog.source(branch, source)?;
+            context.catalog.source_state(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
         // The recorded changes are made again and nothing is decided: rules or units may be read otherwise by a later
         // version.
@@ -181,7 +181,7 @@ impl Rollback {
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
-            catalog.source(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
+            catalog.source_state(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
         // A compaction moves rows without changing a head, and this state may lead to rows in files that are going.
         let is_in_place = self.rewrites == catalog.rewrites;
         // It is later where the clock was set back since, and a log record can't say so.

@@ -142,7 +142,7 @@ impl<'a> UndoSearch<'a> {
             EntryOp::Files => {
                 let at = self.changes.iter().position(|change| change.entry.seq == entry.seq);
                 let Some(before) = at.and_then(|at| self.changes.get(at + 1)) else { return Ok(false) };
-                let state = |seq| self.search.catalog.source(&self.search.branch, &StateSource::Entry(seq));
+                let state = |seq| self.search.catalog.source_state(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
                 // A count of paths alone does not tell a deletion from a change, and trees that differ too much count
                 // as no deletion.
