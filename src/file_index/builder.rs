@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::content::{IndexKey, IndexableContent};
 use super::index_segment::{IndexSegment, PassagePlace};
-use super::passage::{PassageKey, passages};
+use super::passage::{PassageKey, split_passages};
 use crate::segment::SegmentError;
 use crate::text::PostingsWriter;
 use crate::workspace::{Packs, TreeError};
@@ -21,13 +21,13 @@ struct SegmentBuilder {
 
 impl SegmentBuilder {
     /// Begins the content of a key, which is above the one before.
-    fn content(&mut self, key: &IndexKey) {
+    fn begin_content(&mut self, key: &IndexKey) {
         self.keys.extend(key.0.0);
         self.first_rows.extend(self.rows.to_le_bytes());
     }
 
     /// Adds a passage to the content that was begun last; returns its row.
-    fn passage(&mut self, place: &PassagePlace) -> u32 {
+    fn add_passage(&mut self, place: &PassagePlace) -> u32 {
         for number in [place.line, place.start_byte, place.length_bytes] {
             self.places.extend(number.to_le_bytes());
         }
@@ -66,13 +66,13 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
             }
         };
         // Also for a content without text: it is known to be indexed then, and is not read again.
-        builder.content(&content.key);
+        builder.begin_content(&content.key);
         let Some(text) = text else { continue };
-        for passage in passages(&text, content.syntax) {
+        for passage in split_passages(&text, content.syntax) {
             let key = PassageKey::from_text(&text[passage.range.clone()]);
             let (start_byte, length_bytes) = (passage.range.start as u32, passage.range.len() as u32);
-            let row = builder.passage(&PassagePlace { line: passage.line, start_byte, length_bytes, key });
-            postings.add(row, Some(&passage.document(&text)), &serde_json::Value::Null);
+            let row = builder.add_passage(&PassagePlace { line: passage.line, start_byte, length_bytes, key });
+            postings.add(row, Some(&passage.indexed_text(&text)), &serde_json::Value::Null);
         }
     }
     let segment = (!builder.keys.is_empty()).then(|| builder.finish(postings));
@@ -100,9 +100,9 @@ pub fn merge_segments(
     let mut builder = SegmentBuilder::default();
     let mut rows: Vec<Vec<Option<u32>>> = segments.iter().map(|segment| vec![None; segment.rows() as usize]).collect();
     for (key, number, n) in &all {
-        builder.content(key);
+        builder.begin_content(key);
         for row in segments[*number].content_rows(*n)? {
-            rows[*number][row as usize] = Some(builder.passage(&segments[*number].passage_place(row)?));
+            rows[*number][row as usize] = Some(builder.add_passage(&segments[*number].passage_place(row)?));
         }
     }
     if all.is_empty() {

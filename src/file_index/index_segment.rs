@@ -166,7 +166,7 @@ impl IndexSegment {
 
     /// Returns the key of the content that a row is of. Fails where the section can't be read or is damaged. A row
     /// behind the last gives the last content.
-    pub fn key_of_row(&self, row: u32) -> Result<IndexKey, SegmentError> {
+    pub fn row_key(&self, row: u32) -> Result<IndexKey, SegmentError> {
         // The last content that does not begin behind the row; those without rows begin where the next one does.
         let (mut low, mut high) = (0, self.contents);
         while low < high {

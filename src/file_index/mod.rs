@@ -13,13 +13,13 @@
 //! then on ([`IndexSegment::is_broken`]): look-ups pass over it, and its contents count as not indexed.
 //!
 //! ```
-//! use engramfs::file_index::{Syntax, passages};
+//! use engramfs::file_index::{Syntax, split_passages};
 //!
 //! let text = "# Tea\n\nGreen, 80 degrees.\n";
-//! let found = passages(text, Syntax::from_file_name(b"tea.md"));
+//! let found = split_passages(text, Syntax::from_file_name(b"tea.md"));
 //! assert_eq!(found[0].line, 1);
-//! assert!(found.iter().any(|passage| passage.document(text).contains("80 degrees")));
-//! assert!(passages("\n\n", Syntax::Plain).is_empty(), "blank lines belong to none");
+//! assert!(found.iter().any(|passage| passage.indexed_text(text).contains("80 degrees")));
+//! assert!(split_passages("\n\n", Syntax::Plain).is_empty(), "blank lines belong to none");
 //! ```
 
 mod access;
@@ -38,6 +38,6 @@ pub use access::FileReader;
 pub use builder::{Indexed, index_contents, merge_segments};
 pub use content::{INDEXED_BYTES_MAX, IndexKey, IndexableContent};
 pub use index_segment::{IndexSegment, PassagePlace};
-pub use passage::{PASSAGE_BYTES_MAX, Passage, PassageKey, Syntax, passages};
+pub use passage::{PASSAGE_BYTES_MAX, Passage, PassageKey, Syntax, split_passages};
 pub use permitted::{FilePath, PermittedFiles};
 pub use visible::{HiddenPaths, SegmentSet, VisibleFiles, VisiblePart};

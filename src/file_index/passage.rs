@@ -44,7 +44,7 @@ pub struct Passage {
 
 impl Passage {
     /// Returns what is found of it: the headings above it, a line each, and its bytes.
-    pub fn document(&self, text: &str) -> String {
+    pub fn indexed_text(&self, text: &str) -> String {
         let mut document = String::with_capacity(self.range.len() + 80);
         for heading in &self.headings {
             document.push_str(&text[heading.clone()]);
@@ -75,7 +75,7 @@ impl PassageKey {
 }
 
 /// Cuts a text into passages, in order. Blank lines belong to none.
-pub fn passages(text: &str, syntax: Syntax) -> Vec<Passage> {
+pub fn split_passages(text: &str, syntax: Syntax) -> Vec<Passage> {
     let mut cutter = Cutter { text, ..Cutter::default() };
     let lines = lines(text);
     let mut fence = None;
@@ -85,12 +85,12 @@ pub fn passages(text: &str, syntax: Syntax) -> Vec<Passage> {
             let heading =
                 fence.is_none().then(|| heading(content, lines.get(at + 1).map(|next| &text[next.range.clone()])));
             if let Some((level, title)) = heading.flatten() {
-                cutter.heading(line, level, title);
+                cutter.add_heading(line, level, title);
                 continue;
             }
             fence = fence_after(fence, content);
         }
-        if content.is_empty() { cutter.end_paragraph() } else { cutter.line(line) }
+        if content.is_empty() { cutter.end_paragraph() } else { cutter.add_line(line) }
     }
     cutter.end_paragraph();
     cutter.end_passage();
@@ -164,7 +164,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    fn heading(&mut self, line: &Line, level: usize, title: &str) {
+    fn add_heading(&mut self, line: &Line, level: usize, title: &str) {
         self.end_paragraph();
         self.end_passage();
         self.headings.retain(|(above, _)| *above < level);
@@ -175,7 +175,7 @@ impl Cutter<'_> {
         self.passage = Some(line.clone());
     }
 
-    fn line(&mut self, line: &Line) {
+    fn add_line(&mut self, line: &Line) {
         match &mut self.paragraph {
             Some(paragraph) if line.range.end - paragraph.range.start <= PASSAGE_BYTES_MAX => {
                 paragraph.range.end = line.range.end;
@@ -221,7 +221,7 @@ mod tests {
             let headings: Vec<&str> = passage.headings.iter().map(|range| &text[range.clone()]).collect();
             (passage.line, &text[passage.range.clone()], headings.join(" > "))
         };
-        passages(text, syntax).into_iter().map(show).collect()
+        split_passages(text, syntax).into_iter().map(show).collect()
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         let is_blank = |text: &str| text.chars().all(|c| c.is_whitespace() || c == '\u{feff}');
         for text in &texts {
             for syntax in [Syntax::Plain, Syntax::Markdown] {
-                let found = passages(text, syntax);
+                let found = split_passages(text, syntax);
                 let mut end = 0;
                 for passage in &found {
                     assert!(passage.range.len() <= PASSAGE_BYTES_MAX && !passage.range.is_empty());

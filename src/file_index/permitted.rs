@@ -96,7 +96,7 @@ impl VisibleFiles {
                     && !rows.is_empty()
                     && part.times(rows.start) > 0
                 {
-                    part.change(rows, false, &mut found.sums)?;
+                    part.show_rows(rows, false, &mut found.sums)?;
                     // At most one segment shows a content, see `VisibleFiles::show`.
                     break;
                 }
@@ -115,14 +115,14 @@ impl PermittedFiles {
 
     /// Returns number and length of the passages, each counted once for every file that shows it: what BM25 weighs
     /// against.
-    pub fn sums(&self) -> Collection {
+    pub fn collection(&self) -> Collection {
         self.permitted.sums
     }
 
     /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
     /// Fails where the segment can't be read or is damaged.
     pub fn files_with_passage(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
-        let key = segment.key_of_row(row)?;
+        let key = segment.row_key(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
         let mut access = AccessCheck::new(&self.files.tree, &self.reader);
         let mut path = |inode: u64| {

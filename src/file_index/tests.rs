@@ -30,7 +30,7 @@ fn dump(segment: &IndexSegment) -> Vec<(IndexKey, Vec<super::PassagePlace>, Vec<
     let postings = segment.postings().unwrap();
     let content = |n| {
         let rows = segment.content_rows(n).unwrap();
-        assert!(rows.clone().all(|row| segment.key_of_row(row).unwrap() == segment.key(n).unwrap()));
+        assert!(rows.clone().all(|row| segment.row_key(row).unwrap() == segment.key(n).unwrap()));
         assert_eq!(segment.find(&segment.key(n).unwrap()).unwrap(), Some(rows.clone()));
         let lengths = rows.clone().map(|row| postings.length(row)).collect();
         (segment.key(n).unwrap(), rows.map(|row| segment.passage_place(row).unwrap()).collect(), lengths)

@@ -125,7 +125,12 @@ impl VisiblePart {
 
     /// Shows rows once more, or once less; the sums follow. Fails where the segment's postings can't be read; nothing
     /// has changed then.
-    pub(super) fn change(&mut self, rows: Range<u32>, more: bool, sums: &mut Collection) -> Result<(), SegmentError> {
+    pub(super) fn show_rows(
+        &mut self,
+        rows: Range<u32>,
+        more: bool,
+        sums: &mut Collection,
+    ) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {
             let times = self.times(row);
@@ -152,7 +157,7 @@ pub struct VisibleFiles {
     /// The inverse of `keys`.
     pub(super) files: OrdMap<IndexKey, Inodes>,
     /// Contents that no segment has.
-    pending: OrdSet<IndexKey>,
+    unindexed: OrdSet<IndexKey>,
     /// Files and directories that not everybody may read or search.
     pub(super) restricted: OrdSet<u64>,
     /// Segments that showed something at some time. At most one of them shows a given content.
@@ -172,7 +177,7 @@ impl VisibleFiles {
             hidden,
             keys: OrdMap::new(),
             files: OrdMap::new(),
-            pending: OrdSet::new(),
+            unindexed: OrdSet::new(),
             restricted: OrdSet::new(),
             parts: Vec::new(),
             sums: Collection::default(),
@@ -205,7 +210,7 @@ impl VisibleFiles {
         let before = next.tree.clone();
         next.tree = tree.clone();
         for changed in before.changed_nodes(tree) {
-            next.change(changed.inode, changed.new.map(|node| &**node), set)?;
+            next.update_inode(changed.inode, changed.new.map(|node| &**node), set)?;
         }
         Ok(next)
     }
@@ -216,7 +221,7 @@ impl VisibleFiles {
             hidden: self.hidden.clone(),
             keys: self.keys.clone(),
             files: self.files.clone(),
-            pending: self.pending.clone(),
+            unindexed: self.unindexed.clone(),
             restricted: self.restricted.clone(),
             parts: self.parts.clone(),
             permitted: PermittedCache::default(),
@@ -227,12 +232,12 @@ impl VisibleFiles {
     /// Returns how many files there are, and how many of them are not indexed yet.
     pub fn counts(&self) -> (u64, u64) {
         let files = |key: &IndexKey| self.files.get(key).map_or(0, |inodes| inodes.len() as u64);
-        (self.keys.len() as u64, self.pending.iter().map(files).sum())
+        (self.keys.len() as u64, self.unindexed.iter().map(files).sum())
     }
 
     /// Goes through the contents that are not indexed yet, each once, whatever number of files has it.
-    pub fn pending(&self) -> impl Iterator<Item = IndexableContent> {
-        self.pending.iter().filter_map(|key| {
+    pub fn unindexed(&self) -> impl Iterator<Item = IndexableContent> {
+        self.unindexed.iter().filter_map(|key| {
             let inode = self.files.get(key)?.iter().next()?;
             IndexableContent::from_node(self.tree.node(inode).ok()?)
         })
@@ -253,7 +258,7 @@ impl VisibleFiles {
         if gone.iter().any(|part| part.segment.is_broken()) {
             self.parts.clear();
             self.sums = Collection::default();
-            self.pending = self.files.keys().copied().collect();
+            self.unindexed = self.files.keys().copied().collect();
         } else {
             for mut part in gone {
                 for n in 0..part.segment.contents() {
@@ -261,25 +266,25 @@ impl VisibleFiles {
                     let times = part.times(rows.start);
                     if !rows.is_empty() && times > 0 {
                         for _ in 0..times {
-                            part.change(rows.clone(), false, &mut self.sums)?;
+                            part.show_rows(rows.clone(), false, &mut self.sums)?;
                         }
-                        self.pending.insert(part.segment.key(n)?);
+                        self.unindexed.insert(part.segment.key(n)?);
                     }
                 }
             }
         }
-        let pending: Vec<IndexKey> = self.pending.iter().copied().collect();
-        for key in pending {
+        let unindexed: Vec<IndexKey> = self.unindexed.iter().copied().collect();
+        for key in unindexed {
             let times = self.files.get(&key).map_or(0, |inodes| inodes.len());
             if self.show(&key, times, set)? {
-                self.pending.remove(&key);
+                self.unindexed.remove(&key);
             }
         }
         Ok(())
     }
 
     /// Brings the visible passages up to a change of one inode; `node` is none for one that is gone.
-    fn change(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
+    fn update_inode(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
         match node.is_some_and(is_closed) {
             true => _ = self.restricted.insert(inode),
             false => _ = self.restricted.remove(&inode),
@@ -305,9 +310,9 @@ impl VisibleFiles {
         let inodes = self.files.get(&key).map_or(Inodes::One(inode), |inodes| inodes.with_inode(inode));
         let is_first = matches!(inodes, Inodes::One(_));
         self.files.insert(key, inodes);
-        let is_pending = if is_first { false } else { self.pending.contains(&key) };
-        if !is_pending && !self.show(&key, 1, set)? {
-            self.pending.insert(key);
+        let is_unindexed = if is_first { false } else { self.unindexed.contains(&key) };
+        if !is_unindexed && !self.show(&key, 1, set)? {
+            self.unindexed.insert(key);
         }
         Ok(())
     }
@@ -321,9 +326,9 @@ impl VisibleFiles {
             None => _ = self.files.remove(key),
         }
         // Nothing of the content is shown yet, so that there is nothing to take back.
-        if self.pending.contains(key) {
+        if self.unindexed.contains(key) {
             if is_last {
-                self.pending.remove(key);
+                self.unindexed.remove(key);
             }
             return Ok(());
         }
@@ -332,7 +337,7 @@ impl VisibleFiles {
                 && !rows.is_empty()
                 && part.times(rows.start) > 0
             {
-                return part.change(rows, false, &mut self.sums);
+                return part.show_rows(rows, false, &mut self.sums);
             }
         }
         Ok(())
@@ -347,7 +352,7 @@ impl VisibleFiles {
                 && !rows.is_empty()
             {
                 for _ in 0..times {
-                    part.change(rows.clone(), true, &mut self.sums)?;
+                    part.show_rows(rows.clone(), true, &mut self.sums)?;
                 }
                 return Ok(true);
             }
@@ -363,7 +368,7 @@ impl VisibleFiles {
             self.parts.len() - 1
         });
         for _ in 0..times {
-            self.parts[place].change(rows.clone(), true, &mut self.sums)?;
+            self.parts[place].show_rows(rows.clone(), true, &mut self.sums)?;
         }
         Ok(true)
     }

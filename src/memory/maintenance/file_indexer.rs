@@ -144,7 +144,7 @@ impl Memory {
         // Noted before the tree is looked at: what is indexed from before a purge must not be published behind it.
         let purges = self.storage.file_index.purges();
         let Some(files) = self.visible_files(&view)? else { return Ok(false) };
-        let claim = self.storage.file_index.claim(files.pending(), purges, STEP);
+        let claim = self.storage.file_index.claim(files.unindexed(), purges, STEP);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         if claim.contents.is_empty() {
             return Ok(false);

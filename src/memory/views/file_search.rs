@@ -124,7 +124,7 @@ impl Memory {
 
     fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         let (purges, set) = (self.storage.file_index.purges(), self.storage.file_index.set());
-        let Some(ViewFiles { tree, hidden, bases }) = self.files_of_view(view)? else { return Ok(None) };
+        let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {
             if self.file_views.get(view).is_none() {
@@ -140,7 +140,7 @@ impl Memory {
         Ok(Some(files))
     }
 
-    fn files_of_view(&self, view: &View) -> Result<Option<ViewFiles>, Error> {
+    fn view_files(&self, view: &View) -> Result<Option<ViewFiles>, Error> {
         let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
         let tree = seen.state.files().clone();
@@ -175,7 +175,7 @@ impl Memory {
     /// Indexes what is not indexed yet, as far as that is little, and waits a moment for what others are at.
     fn index_now(&self, files: &VisibleFiles, purges: u64) -> Result<(), Error> {
         let index = &self.storage.file_index;
-        let claim = index.claim(files.pending(), purges, INLINE);
+        let claim = index.claim(files.unindexed(), purges, INLINE);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         // Without memory to spare it goes on with what is indexed.
         if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {
@@ -186,7 +186,7 @@ impl Memory {
         }
         // More than that is seldom indexed within WAIT, so the answer comes without it.
         if files.counts().1 <= INLINE.files as u64 && may_wait() {
-            let left: Vec<IndexKey> = files.pending().map(|content| content.key).collect();
+            let left: Vec<IndexKey> = files.unindexed().map(|content| content.key).collect();
             index.wait_for(&left, WAIT);
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::file_index::{Syntax, passages};
+use engramfs::file_index::{Syntax, split_passages};
 use engramfs::memory::{
     Actor, Attrs, BranchId, FILES_ROOT, FileKind, FileName, FileOp, FileReader, Memory, MergeKind, Query, RenameHow,
     Setting, Tree, View,
@@ -275,8 +275,8 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
         engramfs::merge::files::Rules::parse(&memory.setting(&View::Branch(view.branch()), Setting::Rules).unwrap())
             .unwrap();
     for (path, text, syntax) in readable_files(memory, view, reader, &|path| rules.rule_for(path).noindex) {
-        for passage in passages(&text, syntax) {
-            let words = Frequencies::from_document(Some(&passage.document(&text)), &serde_json::Value::Null);
+        for passage in split_passages(&text, syntax) {
+            let words = Frequencies::from_document(Some(&passage.indexed_text(&text)), &serde_json::Value::Null);
             let shown = format!("{path}:{} {}", passage.line, &text[passage.range.clone()]);
             documents.push(((true, path.clone(), passage.line, passage.range.start), shown, words));
         }
