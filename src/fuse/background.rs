@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parent  ── fork ──┬── reads the pipe ── prints the message, exits with the code
-//! child             └── setsid … mount … ready() or failed() ── lives on without a terminal
+//! child             └── setsid … mount … report_ready() or report_failure() ── lives on without a terminal
 //! verdict on the pipe: exit code (i32 LE) ‖ length of the message (u32 LE) ‖ message (UTF-8)
 //! ```
 
@@ -31,7 +31,7 @@ pub struct Background {
 /// Forks, and returns in the child only; the parent exits as soon as the child's verdict is there.
 ///
 /// To be called before any thread exists: a second thread is an error (`InvalidInput`), since it would be missing in the child.
-/// `log_file` is opened for appending (made with mode 0600) and gets standard error after [`Background::ready`]; the default is
+/// `log_file` is opened for appending (made with mode 0600) and gets standard error after [`Background::report_ready`]; the default is
 /// `/dev/null`. The working directory stays as it is. While the parent waits, its death (Ctrl-C) is SIGTERM for the child.
 pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
     if thread_count()? > 1 {
@@ -69,7 +69,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
 
 impl Background {
     /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
-    pub fn ready(mut self) -> io::Result<()> {
+    pub fn report_ready(mut self) -> io::Result<()> {
         // Before the verdict is sent, since the parent ends with it, and its death must not be this process's.
         set_parent_process_death_signal(None)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -80,7 +80,7 @@ impl Background {
     }
 
     /// Lets the parent print `message` on standard error and exit with `exit_code`; the child's own end is the caller's business.
-    pub fn failed(mut self, exit_code: i32, message: &str) -> io::Result<()> {
+    pub fn report_failure(mut self, exit_code: i32, message: &str) -> io::Result<()> {
         set_parent_process_death_signal(None)?;
         self.send(exit_code, message)
     }

@@ -119,13 +119,13 @@ impl<C: Send + 'static> Service<'_, C> {
                         channel = Some(started);
                         self.ask_root(mount)?;
                     }
-                    Attachment::Adopted => call(&mut ready, started),
+                    Attachment::Adopted => call_once(&mut ready, started),
                 },
                 Event::Answered(answer) => {
                     if self.is_alive(answer)?
                         && let Some(channel) = channel.take()
                     {
-                        call(&mut ready, channel);
+                        call_once(&mut ready, channel);
                     }
                 }
                 Event::Signal(signal) => {
@@ -216,7 +216,7 @@ impl<C: Send + 'static> Service<'_, C> {
     }
 }
 
-fn call<C>(ready: &mut Option<impl FnOnce(C)>, channel: C) {
+fn call_once<C>(ready: &mut Option<impl FnOnce(C)>, channel: C) {
     if let Some(ready) = ready.take() {
         ready(channel);
     }

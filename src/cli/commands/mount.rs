@@ -96,7 +96,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         std::env::set_current_dir("/").map_err(|e| CommandError::file("entered", Path::new("/"), &e)).and_then(|()| {
             serve(args, &site, &embedders, || {
                 site.announce(out);
-                let told = parent.take().map_or(Ok(()), Background::ready);
+                let told = parent.take().map_or(Ok(()), Background::report_ready);
                 told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
             })
         });
@@ -112,12 +112,12 @@ fn report_to(
     let failure = match (result, parent) {
         (Ok(exit), None) => return Ok(exit),
         (Ok(exit), Some(parent)) => {
-            let _ =
-                parent.failed(i32::from(exit.code()), "engramfs: the mount ended before it answered; mount it again");
+            let _ = parent
+                .report_failure(i32::from(exit.code()), "engramfs: the mount ended before it answered; mount it again");
             return Ok(exit);
         }
         (Err(failure), Some(parent)) => {
-            let _ = parent.failed(i32::from(failure.exit.code()), &failure.render(as_json));
+            let _ = parent.report_failure(i32::from(failure.exit.code()), &failure.render(as_json));
             failure
         }
         (Err(failure), None) => {
