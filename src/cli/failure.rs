@@ -93,7 +93,7 @@ impl CommandError {
 impl From<Error> for CommandError {
     fn from(error: Error) -> CommandError {
         let Advice { kind, code, hint } = error.advice();
-        CommandError::new(exit_of_code(kind, code), code, error.to_string(), hint)
+        CommandError::new(exit_for_code(kind, code), code, error.to_string(), hint)
     }
 }
 
@@ -101,7 +101,7 @@ impl From<Error> for CommandError {
 /// as a gate refuses.
 const PLAN_CHANGED: &str = "plan_changed";
 
-fn exit_of_code(kind: Kind, code: &str) -> Exit {
+fn exit_for_code(kind: Kind, code: &str) -> Exit {
     if code == PLAN_CHANGED { Exit::Refused } else { exit_for_kind(kind) }
 }
 

@@ -26,7 +26,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
     if args.mnt.is_none() {
-        findings.push(finding_of_models(&models()));
+        findings.push(models_finding(&models()));
     }
     findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));
     for finding in &findings {
@@ -49,13 +49,13 @@ fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
         serde_json::from_slice(&status).ok()
     };
     let status = status().unwrap_or_default();
-    let embedder = status.get("embedder").map(finding_of_embedder);
-    let clock = status["clock"].as_str().map(finding_of_clock);
-    clock.into_iter().chain(finding_of_reserve(&status["reserve"])).chain(embedder).collect()
+    let embedder = status.get("embedder").map(embedder_finding);
+    let clock = status["clock"].as_str().map(clock_finding);
+    clock.into_iter().chain(reserve_finding(&status["reserve"])).chain(embedder).collect()
 }
 
 /// What it takes to match meaning, before anything is mounted.
-fn finding_of_models(models: &[PathBuf]) -> Finding {
+fn models_finding(models: &[PathBuf]) -> Finding {
     let (detail, advice) = match models.first() {
         Some(model) => {
             (format!("a model is there: queries match meaning with mount --embed {}", model.display()), None)
@@ -69,7 +69,7 @@ fn finding_of_models(models: &[PathBuf]) -> Finding {
 }
 
 /// The state of a mount's embedder. That none is set keeps nothing from working.
-fn finding_of_embedder(embedder: &Value) -> Finding {
+fn embedder_finding(embedder: &Value) -> Finding {
     let text = |key: &str| embedder[key].as_str().unwrap_or_default();
     if embedder.is_null() {
         let advice = "to match meaning mount with --embed: a model's folder, URL#MODEL or cmd:COMMAND".to_owned();
@@ -81,7 +81,7 @@ fn finding_of_embedder(embedder: &Value) -> Finding {
     Finding { name: "embedder", ok, detail, advice: (!ok).then(|| text("detail").to_owned()) }
 }
 
-fn finding_of_reserve(reserve: &Value) -> Option<Finding> {
+fn reserve_finding(reserve: &Value) -> Option<Finding> {
     let (bytes, total) = (reserve["bytes"].as_u64()?, reserve["total"].as_u64()?);
     let advice = "free space on the store's disk: delete what is not needed, then run engramfs gc MNT".to_owned();
     Some(Finding {
@@ -92,7 +92,7 @@ fn finding_of_reserve(reserve: &Value) -> Option<Finding> {
     })
 }
 
-fn finding_of_clock(clock: &str) -> Finding {
+fn clock_finding(clock: &str) -> Finding {
     let (detail, advice) = match clock {
         "ok" => ("the last entry is not in the future", None),
         _ => (
@@ -116,27 +116,27 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_is_said_with_what_to_do() {
-        assert!(finding_of_clock("ok").ok);
-        let ahead = finding_of_clock("ahead");
+        assert!(clock_finding("ok").ok);
+        let ahead = clock_finding("ahead");
         assert!(!ahead.ok && ahead.advice.is_some_and(|advice| advice.contains("clock STORE --reset")));
     }
 
     #[test]
     fn how_it_stands_with_the_embedder_is_said_with_what_to_do() {
-        let none = finding_of_embedder(&Value::Null);
+        let none = embedder_finding(&Value::Null);
         assert!(none.ok && none.advice.is_some_and(|advice| advice.contains("--embed")));
         let lost = json!({ "name": "mini", "state": "missing", "detail": "it ended" });
-        let lost = finding_of_embedder(&lost);
+        let lost = embedder_finding(&lost);
         assert!(!lost.ok && lost.detail == "mini (missing)" && lost.advice.as_deref() == Some("it ended"));
-        assert!(finding_of_models(&[]).advice.is_some() && finding_of_models(&["/m".into()]).advice.is_none());
+        assert!(models_finding(&[]).advice.is_some() && models_finding(&["/m".into()]).advice.is_none());
     }
 
     #[test]
     fn a_reserve_that_is_short_is_said_with_what_to_do() {
-        let finding = |bytes: u64| finding_of_reserve(&json!({ "bytes": bytes, "total": 4096 })).unwrap();
+        let finding = |bytes: u64| reserve_finding(&json!({ "bytes": bytes, "total": 4096 })).unwrap();
         assert!(finding(4096).ok && finding(4096).advice.is_none());
         assert!(!finding(1024).ok && finding(1024).detail.starts_with("1 of 4 KiB") && finding(1024).advice.is_some());
-        assert!(finding_of_reserve(&Value::Null).is_none(), "an older server tells nothing");
+        assert!(reserve_finding(&Value::Null).is_none(), "an older server tells nothing");
     }
 
     #[test]

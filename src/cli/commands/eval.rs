@@ -49,7 +49,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     };
     let k = args.k as usize;
     let evaluations = target.with_branch(Access::Read, |branch| {
-        warn_of_unknown(branch, &args.target, &questions)?;
+        warn_about_unknown_evidence(branch, &args.target, &questions)?;
         evaluate(&mut *branch.open_session()?, &questions, k)
     })?;
     if out.is_json() {
@@ -68,7 +68,11 @@ fn print_json(evaluations: &[ModeEvaluation], k: usize, out: &mut Output) -> Res
 }
 
 /// Names evidence that no record of the branch is: a mistake in the questions, which nothing can find.
-fn warn_of_unknown(branch: &dyn BranchAccess, target: &str, questions: &[Question]) -> Result<(), CommandError> {
+fn warn_about_unknown_evidence(
+    branch: &dyn BranchAccess,
+    target: &str,
+    questions: &[Question],
+) -> Result<(), CommandError> {
     let evidence = questions.iter().flat_map(|question| &question.evidence);
     let mut unknown: BTreeSet<&str> = evidence.map(String::as_str).filter(|id| !id.starts_with("files/")).collect();
     for export in branch.exports(&[Export::Records])?.readers {

@@ -121,7 +121,7 @@ impl Import<'_> {
             Some(InputRow::Line { number, .. }) => format!("line {number}"),
             _ => format!("row {}", self.rows),
         };
-        let receipt = branch.put(batch).map_err(|failure| self.placed(failure, &first))?;
+        let receipt = branch.put(batch).map_err(|failure| self.with_position(failure, &first))?;
         self.rows += count;
         for (sum, key) in self.put_and_deleted.iter_mut().zip(["put", "deleted"]) {
             *sum += receipt.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -131,7 +131,7 @@ impl Import<'_> {
     }
 
     /// Says where the batch begins and what is done already: a mount counts lines from the beginning of the batch.
-    fn placed(&self, mut failure: CommandError, first: &str) -> CommandError {
+    fn with_position(&self, mut failure: CommandError, first: &str) -> CommandError {
         let file = self.args.file.display();
         failure.message =
             format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);

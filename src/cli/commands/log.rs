@@ -39,11 +39,13 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
             let entries: Vec<Value> = lines.iter().map(|line| parse_entry(line)).collect();
             print_graph(&entries, status.get("path").and_then(Value::as_str).unwrap_or_default(), out)
         }
-        (false, true) => branch.lineage()?.oldest_first(|line| match args.matches(branch, &parse_entry(line))? {
-            true => out.line(line),
-            false => Ok(()),
-        }),
-        (false, false) => branch.lineage()?.newest_first(|line| {
+        (false, true) => {
+            branch.lineage()?.for_each_oldest_first(|line| match args.matches(branch, &parse_entry(line))? {
+                true => out.line(line),
+                false => Ok(()),
+            })
+        }
+        (false, false) => branch.lineage()?.for_each_newest_first(|line| {
             let entry = parse_entry(line);
             if args.matches(branch, &entry)? {
                 out.line(log_line::render(&entry, out.is_coloured()))?;

@@ -94,14 +94,14 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let lease = branch.lease()?;
     let (status, interrupted) = run_command(&sandbox, &args.command)?;
     let ended = if status.success() {
-        let done = succeeded(args.on_success, &branch);
+        let done = act_on_success(args.on_success, &branch);
         let ended = done.is_ok() && args.on_success == OnSuccess::Merge;
         if !has_own_ttl && !ended {
             branch.set("ttl", "")?;
         }
         done?
     } else {
-        failed(args.on_failure, &branch, status, &place.directory, out.is_json())?
+        act_on_failure(args.on_failure, &branch, status, &place.directory, out.is_json())?
     };
     drop(lease);
     out.json_only(&json!({
@@ -234,7 +234,7 @@ fn run_command(sandbox: &Sandbox, command: &[OsString]) -> Result<(ExitStatus, b
 }
 
 /// Does what is to be done after a success; returns the word for it, and what the mount answered.
-fn succeeded(act: OnSuccess, branch: &Mounted<'_>) -> Result<(&'static str, Value), CommandError> {
+fn act_on_success(act: OnSuccess, branch: &Mounted<'_>) -> Result<(&'static str, Value), CommandError> {
     Ok(match act {
         OnSuccess::Merge => ("merged", branch.ask("merge")?),
         OnSuccess::Promote => ("promoted", branch.ask("promote")?),
@@ -243,7 +243,7 @@ fn succeeded(act: OnSuccess, branch: &Mounted<'_>) -> Result<(&'static str, Valu
     })
 }
 
-fn failed(
+fn act_on_failure(
     act: OnFailure,
     branch: &Mounted<'_>,
     status: ExitStatus,

@@ -59,18 +59,18 @@ struct DumpReader<'a> {
 impl DumpReader<'_> {
     /// Takes in all there is, and checks what came of it; returns how many signals were left out, since they had ended.
     fn read_all(&self) -> Result<u64, CommandError> {
-        self.users()?;
-        self.branches()?;
-        self.settings()?;
-        self.agents()?;
-        self.logs()?;
+        self.restore_users()?;
+        self.restore_branches()?;
+        self.restore_settings()?;
+        self.restore_agents()?;
+        self.restore_logs()?;
         let signals_ended = self.signals()?;
         self.check()?;
         Ok(signals_ended)
     }
 
     /// Has the users be called as they were: the names under which they act depend on it.
-    fn users(&self) -> Result<(), CommandError> {
+    fn restore_users(&self) -> Result<(), CommandError> {
         let mut users = self.manifest.users.iter();
         users.try_for_each(|(uid, name)| {
             self.memory.import_user(*uid, name).map_err(|error| refused(format!("{MANIFEST}, user {uid}"), error))
@@ -79,7 +79,7 @@ impl DumpReader<'_> {
 
     /// Makes all branches. A base is what the parent was at the fork, so that parents take on the bases of their
     /// children one after the other, then their checkpoints, and in the end their present state.
-    fn branches(&self) -> Result<(), CommandError> {
+    fn restore_branches(&self) -> Result<(), CommandError> {
         let Some(top) = self.manifest.branches.first() else { return Err(damaged("it has no branch")) };
         let branch = self.make_top(top)?;
         self.grow(top, branch)
@@ -98,7 +98,7 @@ impl DumpReader<'_> {
             self.memory.chown(&self.who, branch, top.owner)?;
             return Ok(branch);
         }
-        self.become_state(branch, self.manifest.state(top.first_base())?)?;
+        self.restore_state(branch, self.manifest.state(top.first_base())?)?;
         for name in &names[1..names.len() - 1] {
             branch = self.memory.fork_from(&self.who, branch, name, None, None)?;
         }
@@ -111,11 +111,11 @@ impl DumpReader<'_> {
         self.set(branch, dumped, Setting::Log)?;
         let children = self.forks(branch, self.children(&dumped.path))?;
         for checkpoint in &dumped.checkpoints {
-            self.become_state(branch, self.manifest.state(&checkpoint.head)?)?;
+            self.restore_state(branch, self.manifest.state(&checkpoint.head)?)?;
             let text = Some(&*checkpoint.text).filter(|text| !text.is_empty());
             self.memory.import_checkpoint(&self.who, branch, &checkpoint.label, text)?;
         }
-        self.become_state(branch, &dumped.folder)?;
+        self.restore_state(branch, &dumped.folder)?;
         children.into_iter().try_for_each(|(child, branch)| self.grow(child, branch))
     }
 
@@ -131,12 +131,12 @@ impl DumpReader<'_> {
         }
         let mut made = Vec::new();
         for (base, forks) in bases {
-            self.become_state(parent, self.manifest.state(base)?)?;
+            self.restore_state(parent, self.manifest.state(base)?)?;
             for child in forks {
                 let name = child.path.rsplit('/').next().unwrap_or_default();
                 let branch = self.memory.fork_from(&self.who, parent, name, None, Some(child.owner))?;
                 if let Some(DumpedProposal { head, text, .. }) = &child.proposal {
-                    self.become_state(branch, self.manifest.state(head)?)?;
+                    self.restore_state(branch, self.manifest.state(head)?)?;
                     let proposed = self.memory.propose(&self.who, branch, text);
                     proposed.map_err(|error| refused(format!("{MANIFEST}, the proposal of {}", child.path), error))?;
                 }
@@ -145,8 +145,8 @@ impl DumpReader<'_> {
         }
         for (child, branch) in made.iter().filter(|(child, _)| child.first_base() != child.base) {
             // A pull gives it the base that it has by now. Without edits of its own nothing is in the way of that.
-            self.become_state(*branch, self.manifest.state(child.first_base())?)?;
-            self.become_state(parent, self.manifest.state(&child.base)?)?;
+            self.restore_state(*branch, self.manifest.state(child.first_base())?)?;
+            self.restore_state(parent, self.manifest.state(&child.base)?)?;
             self.memory.merge(&self.who, *branch, MergeKind::Pull, false)?;
         }
         Ok(made)
@@ -159,13 +159,13 @@ impl DumpReader<'_> {
     }
 
     /// Makes records and files of a branch those of a folder.
-    fn become_state(&self, branch: BranchId, folder: &Path) -> Result<(), CommandError> {
+    fn restore_state(&self, branch: BranchId, folder: &Path) -> Result<(), CommandError> {
         let place = self.folder.join(folder);
-        self.records(branch, &place.join(RECORDS))?;
+        self.restore_records(branch, &place.join(RECORDS))?;
         files::restore(self.memory, &self.who, branch, &place)
     }
 
-    fn records(&self, branch: BranchId, path: &Path) -> Result<(), CommandError> {
+    fn restore_records(&self, branch: BranchId, path: &Path) -> Result<(), CommandError> {
         let before = self.memory.snapshot(&View::Branch(branch))?;
         let (mut named, mut batch, mut bytes) = (HashSet::<Arc<str>>::new(), Vec::new(), 0);
         self.for_each_record(path, |record| {
@@ -188,7 +188,7 @@ impl DumpReader<'_> {
     }
 
     /// Gives all branches their settings, parents first: what some allow depends on the parent's.
-    fn settings(&self) -> Result<(), CommandError> {
+    fn restore_settings(&self) -> Result<(), CommandError> {
         for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
             let is_alone = |setting: &Setting| setting.is_shared() || dumped.inherits_rules.is_none();
@@ -212,7 +212,7 @@ impl DumpReader<'_> {
     }
 
     /// Has the names of agents be held as they were, whoever uses them now: branches that have ended did, too.
-    fn agents(&self) -> Result<(), CommandError> {
+    fn restore_agents(&self) -> Result<(), CommandError> {
         let (Some(wanted), Some(top)) = (self.manifest.agents, self.manifest.branches.first()) else { return Ok(()) };
         let root = self.memory.resolve(top.path.split('/').next().unwrap_or_default())?;
         let path = self.folder.join(&top.folder).join(AGENTS);
@@ -222,7 +222,7 @@ impl DumpReader<'_> {
 
     /// Gives branches that have a log of their own its entries and those of logs that were closed into it, and all branches
     /// their places in these.
-    fn logs(&self) -> Result<(), CommandError> {
+    fn restore_logs(&self) -> Result<(), CommandError> {
         for dumped in &self.manifest.branches {
             if dumped.log.is_none() && dumped.closed_logs.is_empty() {
                 continue;

@@ -34,13 +34,13 @@ fn write(memory: &Memory, top: BranchId, out: &Path) -> Result<Value, CommandErr
     let mut branches = Vec::new();
     let mut todo = vec![(top, PathBuf::from(&*memory.info(top)?.name))];
     while let Some((branch, folder)) = todo.pop() {
-        branches.push((branch, dump.branch(branch, &folder)?));
+        branches.push((branch, dump.write_branch(branch, &folder)?));
         let children = memory.children(branch)?.into_iter();
         todo.extend(children.map(|(name, child)| (child, folder.join("branches").join(&*name))));
     }
     // After all present states: an earlier one that equals one of them is not written again.
     for (branch, dumped) in &branches {
-        dump.other_states(*branch, dumped)?;
+        dump.write_other_states(*branch, dumped)?;
     }
     let agents = shared::write_agents(memory, top, &out.join(&branches[0].1.folder).join(AGENTS))?;
     let DumpWriter { states, records, leased, reviews, .. } = dump;
@@ -81,10 +81,10 @@ struct DumpWriter<'a> {
 
 impl DumpWriter<'_> {
     /// Writes the present state and the settings of a branch.
-    fn branch(&mut self, branch: BranchId, folder: &Path) -> Result<DumpedBranch, CommandError> {
+    fn write_branch(&mut self, branch: BranchId, folder: &Path) -> Result<DumpedBranch, CommandError> {
         let (memory, info) = (self.memory, self.memory.info(branch)?);
         let snapshot = memory.snapshot(&View::Branch(branch))?;
-        self.state(&snapshot, folder)?;
+        self.write_state(&snapshot, folder)?;
         let config = self.out.join(folder).join(CONFIG);
         make_dir(&config)?;
         let settings = memory.stored_settings(branch)?;
@@ -150,22 +150,22 @@ impl DumpWriter<'_> {
     }
 
     /// Writes the states that are equal to no present one.
-    fn other_states(&mut self, branch: BranchId, dumped: &DumpedBranch) -> Result<(), CommandError> {
+    fn write_other_states(&mut self, branch: BranchId, dumped: &DumpedBranch) -> Result<(), CommandError> {
         if !self.states.contains_key(&dumped.base) {
-            self.state(&self.memory.base(branch)?, &dumped.folder.join("base"))?;
+            self.write_state(&self.memory.base(branch)?, &dumped.folder.join("base"))?;
         }
         for checkpoint in &dumped.checkpoints {
             if !self.states.contains_key(&checkpoint.head) {
                 let view = View::Checkpoint(branch, checkpoint.label.as_str().into());
                 let folder = dumped.folder.join("checkpoints").join(&checkpoint.label);
-                self.state(&self.memory.snapshot(&view)?, &folder)?;
+                self.write_state(&self.memory.snapshot(&view)?, &folder)?;
             }
         }
         if let Some(proposed) = self.memory.proposed(branch)? {
             let folder = dumped.folder.join(PROPOSAL);
             for (state, folder) in [(&proposed.state, folder.clone()), (&proposed.base, folder.join("base"))] {
                 if !self.states.contains_key(&state.head().to_string()) {
-                    self.state(state, &folder)?;
+                    self.write_state(state, &folder)?;
                 }
             }
         }
@@ -179,7 +179,7 @@ impl DumpWriter<'_> {
         Ok(DumpedLog { entries: log.entries, archived: log.archived, head: log.records.head().to_string() })
     }
 
-    fn state(&mut self, snapshot: &Snapshot, folder: &Path) -> Result<(), CommandError> {
+    fn write_state(&mut self, snapshot: &Snapshot, folder: &Path) -> Result<(), CommandError> {
         let place = self.out.join(folder);
         make_dir(&place)?;
         export(snapshot, &place.join(RECORDS), |_| true)?;

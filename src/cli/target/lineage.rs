@@ -56,7 +56,10 @@ impl Lineage {
     }
 
     /// Calls `each` with every line, oldest first. An error of `each` ends it.
-    pub fn oldest_first(&self, mut each: impl FnMut(&str) -> Result<(), CommandError>) -> Result<(), CommandError> {
+    pub fn for_each_oldest_first(
+        &self,
+        mut each: impl FnMut(&str) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let (mut start, mut text) = (0, Vec::new());
         while start < self.length {
             let end = self.length.min(start + READ_BYTES);
@@ -70,7 +73,10 @@ impl Lineage {
     }
 
     /// Calls `each` with lines, newest first, for as long as it returns true. An error of `each` ends it, too.
-    pub fn newest_first(&self, mut each: impl FnMut(&str) -> Result<bool, CommandError>) -> Result<(), CommandError> {
+    pub fn for_each_newest_first(
+        &self,
+        mut each: impl FnMut(&str) -> Result<bool, CommandError>,
+    ) -> Result<(), CommandError> {
         let (mut end, mut after) = (self.length, Vec::new());
         while end > 0 {
             let start = end.saturating_sub(READ_BYTES);
@@ -112,14 +118,14 @@ mod tests {
             forward.push(line.to_owned());
             Ok(())
         };
-        lineage.oldest_first(&mut each).unwrap();
+        lineage.for_each_oldest_first(&mut each).unwrap();
         assert_eq!(forward, lines);
         let mut backward = Vec::new();
         let mut each = |line: &str| {
             backward.push(line.to_owned());
             Ok(true)
         };
-        lineage.newest_first(&mut each).unwrap();
+        lineage.for_each_newest_first(&mut each).unwrap();
         backward.reverse();
         assert_eq!(backward, lines);
         let mut count = 0;
@@ -127,7 +133,7 @@ mod tests {
             count += 1;
             Ok(false)
         };
-        lineage.newest_first(&mut once).unwrap();
+        lineage.for_each_newest_first(&mut once).unwrap();
         assert_eq!(count, 1);
     }
 }

@@ -245,7 +245,7 @@ impl std::str::FromStr for Target {
 
 fn no_target(text: &Path) -> CommandError {
     let shown = text.display();
-    if let Some(message) = mounted::end_of_branch(text) {
+    if let Some(message) = mounted::how_branch_ended(text) {
         return CommandError::new(Exit::Missing, "gone", message, "name another branch, or fork it again");
     }
     let (message, hint) = if text.is_dir() {

@@ -271,7 +271,7 @@ impl BranchAccess for Mounted<'_> {
 }
 
 /// Returns what became of a branch that was at a path: its parent's events tell.
-pub fn end_of_branch(path: &Path) -> Option<String> {
+pub fn how_branch_ended(path: &Path) -> Option<String> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);
     if !path.parent()?.ends_with("branches") || !shows_a_branch(parent) {
         return None;
