@@ -76,7 +76,7 @@ impl ForgetfulFile {
         count.min(room.saturating_sub(offset)) as usize
     }
 
-    fn writable(&self, errno: i32) -> io::Result<()> {
+    fn check_writable(&self, errno: i32) -> io::Result<()> {
         if self.writable { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
     }
 }
@@ -97,14 +97,14 @@ impl DiskFile for ForgetfulFile {
     }
 
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.writable(libc::EBADF)?;
+        self.check_writable(libc::EBADF)?;
         let fits = self.fits(offset, buf.len() as u64);
         self.content(|content| content.write(&buf[..fits], offset))?;
         if fits == buf.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSPC)) }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.writable(libc::EINVAL)?;
+        self.check_writable(libc::EINVAL)?;
         self.content(|content| content.set_len(len))
     }
 

@@ -194,7 +194,7 @@ impl Disk for ForgetfulDisk {
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut names = self.shared.write();
-        names.folder(checked_dir(path)?)?;
+        names.check_folder(checked_dir(path)?)?;
         if self.shared.obeys_sync() {
             names.sync(path);
         }
@@ -203,7 +203,7 @@ impl Disk for ForgetfulDisk {
 
     fn mode(&self, path: &str) -> io::Result<u32> {
         let names = self.shared.read();
-        match names.folder(checked_dir(path)?) {
+        match names.check_folder(checked_dir(path)?) {
             Ok(()) => Ok(0o700),
             Err(_) => names.file(path).map(|_| 0o600),
         }

@@ -66,7 +66,7 @@ impl Names {
             Some(SimulatedEntry::File(node)) => Ok(node),
             Some(SimulatedEntry::Folder) => Err(errno(libc::EISDIR)),
             None => {
-                self.folder(parent_folder(path))?;
+                self.check_folder(parent_folder(path))?;
                 Err(errno(libc::ENOENT))
             }
         }
@@ -74,13 +74,13 @@ impl Names {
 
     /// Checks that this path is a folder now. ENOTDIR where it, or one on the way, is a file; ENOENT where it is not
     /// there.
-    pub(super) fn folder(&self, path: &str) -> io::Result<()> {
+    pub(super) fn check_folder(&self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
             Some(SimulatedEntry::Folder) => Ok(()),
             Some(SimulatedEntry::File(_)) => Err(errno(libc::ENOTDIR)),
             None => {
-                self.folder(parent_folder(path))?;
+                self.check_folder(parent_folder(path))?;
                 Err(errno(libc::ENOENT))
             }
         }
@@ -96,18 +96,18 @@ impl Names {
 
     /// Returns the names in a folder, sorted bytewise. Fails as [`Names::folder`] does.
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.folder(dir)?;
+        self.check_folder(dir)?;
         let inside = self.live.keys().filter(|path| parent_folder(path) == dir);
         Ok(inside.map(|path| file_name(path).to_owned()).collect())
     }
 
     /// Gives a free name to an entry; EEXIST where it is taken.
     pub(super) fn create(&mut self, path: &str, entry: SimulatedEntry) -> io::Result<()> {
-        self.folder(parent_folder(path))?;
+        self.check_folder(parent_folder(path))?;
         if self.live.contains_key(path) {
             return Err(errno(libc::EEXIST));
         }
-        self.step(NameStep { removed: None, added: Some((path.to_owned(), entry)) });
+        self.push_step(NameStep { removed: None, added: Some((path.to_owned(), entry)) });
         Ok(())
     }
 
@@ -123,26 +123,26 @@ impl Names {
     /// Moves a file, and replaces a file that has the name; EISDIR for a folder.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let node = Arc::clone(self.file(from)?);
-        self.folder(parent_folder(to))?;
+        self.check_folder(parent_folder(to))?;
         if let Some(SimulatedEntry::Folder) = self.live.get(to) {
             return Err(errno(libc::EISDIR));
         }
         let added = Some((to.to_owned(), SimulatedEntry::File(node)));
-        self.step(NameStep { removed: Some(from.to_owned()), added });
+        self.push_step(NameStep { removed: Some(from.to_owned()), added });
         Ok(())
     }
 
     /// Takes a file's name away. EISDIR for a folder.
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.file(path)?;
-        self.step(NameStep { removed: Some(path.to_owned()), added: None });
+        self.push_step(NameStep { removed: Some(path.to_owned()), added: None });
         Ok(())
     }
 
     /// Puts a file there, live and durable at once, as if it had always been. Its folder must exist: ENOENT where it
     /// does not.
     pub(super) fn insert_durable(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
-        self.folder(parent_folder(path))?;
+        self.check_folder(parent_folder(path))?;
         for entries in [&mut self.live, &mut self.durable] {
             entries.insert(path.to_owned(), SimulatedEntry::File(Arc::clone(&node)));
         }
@@ -197,7 +197,7 @@ impl Names {
         reachable(entries)
     }
 
-    fn step(&mut self, step: NameStep) {
+    fn push_step(&mut self, step: NameStep) {
         step.apply(&mut self.live);
         self.unsynced.push(step);
     }
