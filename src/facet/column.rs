@@ -65,7 +65,7 @@ impl<'a> Column<'a> {
     }
 
     /// Finds where a number falls; none only where the bytes are damaged.
-    pub(super) fn place_of_number(&self, key: NumberKey) -> Option<SortPosition> {
+    pub(super) fn find_number(&self, key: NumberKey) -> Option<SortPosition> {
         let block = self.last_block(|values| read_base(values).is_some_and(|base| base <= key.bits()))?;
         let (_, values) = self.block(block)?;
         let (base, shift, width) = (read_base(values)?, *values.get(KEY_BYTES)?, *values.get(KEY_BYTES + 1)?);
@@ -83,7 +83,7 @@ impl<'a> Column<'a> {
     }
 
     /// Finds where a string falls among the others, bytewise; none only where the bytes are damaged.
-    pub(super) fn place_of_string(&self, operand: &[u8]) -> Option<SortPosition> {
+    pub(super) fn find_string(&self, operand: &[u8]) -> Option<SortPosition> {
         let block = self.last_block(|values| first_string(values).is_some_and(|first| first <= operand))?;
         let (_, mut values) = self.block(block)?;
         // All values seen are less than the operand, except that the last one may be where the
@@ -163,7 +163,7 @@ impl<'a> Column<'a> {
         let packed: Vec<Range<u64>> = ranges.clone().filter_map(|range| self.positions(range)).collect();
         ranges
             .flat_map(|range| self.heavy_bitmaps(range.clone()))
-            .fold(self.bitmap_of_ranges(&packed), |rows, heavy| rows | heavy)
+            .fold(self.bitmap_from_ranges(&packed), |rows, heavy| rows | heavy)
     }
 
     fn heavy_bitmaps(&self, values: Range<u32>) -> impl Iterator<Item = RoaringBitmap> {
@@ -176,7 +176,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    fn bitmap_of_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
+    fn bitmap_from_ranges(&self, ranges: &[Range<u64>]) -> RoaringBitmap {
         let count = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
         match ranges {
             [range] if !self.marks.is_empty() && count > mark_step(self.packed_rows) => self.bitmap_by_marks(range),

@@ -253,8 +253,8 @@ impl Bound<'_> {
 
 fn place(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
     match value {
-        Value::Number(number) => column.place_of_number(NumberKey::from_number(number)),
-        Value::String(string) => column.place_of_string(string.as_bytes()),
+        Value::Number(number) => column.find_number(NumberKey::from_number(number)),
+        Value::String(string) => column.find_string(string.as_bytes()),
         _ => None,
     }
 }

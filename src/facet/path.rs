@@ -34,7 +34,7 @@ pub(super) fn for_each_path<'a>(
     path.clear();
     if let Some(object) = metadata.as_object() {
         let mut walk = Walk { metadata, dotted: false, each };
-        walk.object(object, path);
+        walk.visit_object(object, path);
     }
 }
 
@@ -46,7 +46,7 @@ struct Walk<'a, 'e, E> {
 }
 
 impl<'a, E: FnMut(&str, Option<&'a Value>)> Walk<'a, '_, E> {
-    fn object(&mut self, object: &'a Map<String, Value>, path: &mut String) {
+    fn visit_object(&mut self, object: &'a Map<String, Value>, path: &mut String) {
         let start = path.len();
         // Keys with dots first, so that they are known before the paths that they may precede.
         self.dotted |= object.keys().any(|key| key.contains('.'));
@@ -62,7 +62,7 @@ impl<'a, E: FnMut(&str, Option<&'a Value>)> Walk<'a, '_, E> {
                 && !key.contains('.')
             {
                 path.push('.');
-                if is_indexed(path) { self.object(inner, path) } else { (self.each)(path, None) }
+                if is_indexed(path) { self.visit_object(inner, path) } else { (self.each)(path, None) }
             }
             path.truncate(start);
         }

@@ -23,7 +23,7 @@ pub(super) fn split_by_script(text: &str) -> impl Iterator<Item = (&str, bool)> 
 }
 
 /// Calls `each` with the start and end of every word of a stretch in scripts without spaces.
-pub(super) fn words(stretch: &str, mut each: impl FnMut(usize, usize)) {
+pub(super) fn for_each_word(stretch: &str, mut each: impl FnMut(usize, usize)) {
     let segmenter = WordSegmenter::new_dictionary(WordBreakInvariantOptions::default());
     let mut start = 0;
     for end in segmenter.segment_str(stretch).filter(|end| *end > 0) {

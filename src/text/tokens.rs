@@ -41,14 +41,14 @@ const JOINERS_MAX: usize = 3;
 pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
     let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     if text.is_ascii() {
-        return scan.spaced();
+        return scan.scan_spaced();
     }
     for (stretch, is_spaceless) in spaceless::split_by_script(text) {
         scan.text = stretch;
         if is_spaceless {
-            spaceless::words(stretch, |start, end| scan.emit(start, end));
+            spaceless::for_each_word(stretch, |start, end| scan.emit(start, end));
         } else {
-            scan.spaced();
+            scan.scan_spaced();
         }
     }
 }
@@ -155,7 +155,7 @@ struct TokenScan<'a> {
 
 impl TokenScan<'_> {
     /// Gives the words and compounds of a text in scripts with spaces.
-    fn spaced(&mut self) {
+    fn scan_spaced(&mut self) {
         let text = self.text;
         let mut word = None; // where the word at hand begins
         let mut name: Option<CompoundToken> = None; // the words so far that nothing has separated yet
