@@ -109,11 +109,11 @@ impl Buffer {
         self.bytes.resize(length)?;
         self.bytes.truncate(length);
         self.has_old_bytes = self.has_old_bytes && length > 0;
-        self.changed_from(length);
+        self.mark_changed_from(length);
         Ok(())
     }
 
-    fn changed_from(&mut self, start: usize) {
+    fn mark_changed_from(&mut self, start: usize) {
         self.own_end = self.own_end.min(start);
         self.probed_end = self.probed_end.min(start);
         self.checked = None;
@@ -158,7 +158,7 @@ impl Buffer {
         if let Some(place) = self.bytes.get_mut(start..start + overwritten.len()) {
             place.copy_from_slice(&overwritten);
         }
-        self.changed_from(start);
+        self.mark_changed_from(start);
     }
 }
 

@@ -162,7 +162,12 @@ fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) ->
 }
 
 /// Returns the attributes of a record that is being written and not committed yet. ESTALE where the branch has gone.
-pub(super) fn attr_of_new(mount: &MountContext, ino: u64, branch: BranchId, size: u64) -> Result<Attr, Failure> {
+pub(super) fn uncommitted_record_attr(
+    mount: &MountContext,
+    ino: u64,
+    branch: BranchId,
+    size: u64,
+) -> Result<Attr, Failure> {
     let info = mount.memory.info(branch)?;
     Ok(Attr::generated(ino, false, mount.memory.now(), (info.uid, mount.user(info.uid).gid)).with_size(size))
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use super::attr::{attr, attr_of_new, listed_attr, name_lifetime};
+use super::attr::{attr, listed_attr, name_lifetime, uncommitted_record_attr};
 use super::{ControlNodeOps, branches, signals, tree, vectors};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NEVER, StatFs};
 use crate::fs::control::{ControlDirectory, ControlFile};
@@ -70,7 +70,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             }
             (Err(Failure::Plain(Errno::ENOENT)), FsNode::Record(view, _)) => {
                 let handle = handle.or_else(|| fs.handles.find_by_node(node)).ok_or(Errno::ENOENT)?;
-                attr_of_new(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
+                uncommitted_record_attr(&fs.mount, ino, view.branch(), length(&handle).unwrap_or(0))
             }
             (Err(failure), _) => Err(failure),
         }
