@@ -163,7 +163,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(&segment).visible.set(row, true),
         }
-        self.change(|sum| sum.add(&hash));
+        self.change_sum(|sum| sum.add(&hash));
         self.totals.add(totals);
         // Only now: the layer that lost the old row may be the one that shows the new one.
         self.drop_unseen();
@@ -217,7 +217,7 @@ impl BranchVersion {
         let visible = Visible::all(segment.rows());
         // Last: until here `hints` and the layers are parallel, and no id is found in the new one.
         self.layers.push(Layer { segment: segment.clone(), visible });
-        self.change(|sum| sum.join(segment.sum()));
+        self.change_sum(|sum| sum.join(segment.sum()));
         self.totals.add(segment.totals());
         self.drop_unseen();
         Ok(())
@@ -285,7 +285,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(segment).visible.set(*row, false),
         }
-        self.change(|sum| sum.remove(&hash));
+        self.change_sum(|sum| sum.remove(&hash));
         self.totals.subtract(totals);
         Ok(())
     }
@@ -318,7 +318,7 @@ impl BranchVersion {
         &mut self.layers[index]
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut SetHash)) {
+    fn change_sum(&mut self, change: impl FnOnce(&mut SetHash)) {
         change(Arc::make_mut(&mut self.sum));
         self.head = OnceLock::new();
     }

@@ -103,7 +103,7 @@ impl<'a> GrowingGraph<'a> {
                 memory.unexamined.swap_remove(i);
             }
         }
-        self.space.distances(node, &memory.unexamined, &mut memory.distances);
+        self.space.measure_distances(node, &memory.unexamined, &mut memory.distances);
         memory.candidates.clear();
         memory.candidates.extend(memory.distances.values.iter().copied().zip(memory.unexamined.iter().copied()));
         self.scratch = memory;
@@ -220,7 +220,7 @@ impl<'a> GrowingGraph<'a> {
 
     /// Replaces a node's list by the first of those in memory.
     fn set_near(&mut self, node: u32, links_max: usize) {
-        self.space.distances(node, &self.scratch.unexamined, &mut self.scratch.distances);
+        self.space.measure_distances(node, &self.scratch.unexamined, &mut self.scratch.distances);
         let near = self.scratch.distances.values.iter().copied().zip(self.scratch.unexamined.iter().copied());
         let chosen: Vec<(f32, u32)> = near.take(links_max).collect();
         self.set(node, &chosen);
@@ -239,7 +239,7 @@ impl<'a> GrowingGraph<'a> {
             unexamined.clear();
             unexamined.extend(candidates[chosen..].iter().map(|&(_, near)| near));
             // Each round drops what the one just chosen serves better, so only those that are left are compared again.
-            self.space.distances(node, unexamined, distances);
+            self.space.measure_distances(node, unexamined, distances);
             let mut kept = chosen;
             for (i, &apart) in distances.values.iter().enumerate() {
                 let candidate = candidates[chosen + i];

@@ -24,7 +24,7 @@ impl Distance<u32> for NodeDistance<'_> {
     fn eval(&self, a: &[u32], b: &[u32]) -> f32 {
         thread_local!(static MEMORY: RefCell<Distances> = RefCell::default());
         MEMORY.with_borrow_mut(|memory| {
-            self.0.distances(a[0], &b[..1], memory);
+            self.0.measure_distances(a[0], &b[..1], memory);
             memory.values[0]
         })
     }

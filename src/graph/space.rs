@@ -71,7 +71,7 @@ impl<'a> VectorSpace<'a> {
     }
 
     /// Puts the distances from one node to others into `out.values`: 0 or more, never NaN.
-    pub fn distances(&self, node: u32, others: &[u32], out: &mut Distances) {
+    pub fn measure_distances(&self, node: u32, others: &[u32], out: &mut Distances) {
         out.rows.clear();
         out.rows.extend(others.iter().map(|&other| self.nodes[other as usize]));
         out.products.resize(others.len(), 0);

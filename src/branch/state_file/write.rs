@@ -138,12 +138,12 @@ impl StepWriter {
             Some((step, (bytes, more))) => {
                 cost = step.cost + more;
                 self.out.number(step.number + 1).raw(&bytes);
-                self.base(Some(step), &base);
+                self.write_base(Some(step), &base);
             }
             None => {
-                let anchor = self.anchor(state);
+                let anchor = self.anchor_index(state);
                 self.out.number(0).number(anchor);
-                self.base(None, &base);
+                self.write_base(None, &base);
             }
         }
         self.step_ends.push(self.out.as_slice().len() as u64);
@@ -174,18 +174,18 @@ impl StepWriter {
         Ok(Some((out.finish(), records + 1 + files.len() / 1024)))
     }
 
-    fn base(&mut self, before: Option<&Step>, base: &Arc<BranchVersion>) {
+    fn write_base(&mut self, before: Option<&Step>, base: &Arc<BranchVersion>) {
         if before.is_some_and(|step| Arc::ptr_eq(&step.base, base)) {
             self.out.byte(code::BASE_OF_BEFORE);
         } else if let Some(step) = self.steps_by_head.get(&base.head()) {
             self.out.byte(code::BASE_STEP).number(step.number);
         } else {
-            let anchor = self.anchor(base);
+            let anchor = self.anchor_index(base);
             self.out.byte(code::BASE_ANCHOR).number(anchor);
         }
     }
 
-    fn anchor(&mut self, state: &Arc<BranchVersion>) -> u64 {
+    fn anchor_index(&mut self, state: &Arc<BranchVersion>) -> u64 {
         let known = self.anchors.iter().position(|anchor| Arc::ptr_eq(anchor, state));
         known.unwrap_or_else(|| {
             self.anchors.push(state.clone());
