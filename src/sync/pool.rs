@@ -123,7 +123,7 @@ impl Drop for Pool {
 }
 
 impl PoolShared {
-    fn most_of_one_user(&self) -> usize {
+    fn threads_per_user_max(&self) -> usize {
         self.threads_max / 2
     }
 
@@ -131,7 +131,7 @@ impl PoolShared {
     fn run_jobs(&self) {
         let mut state = self.state.lock();
         loop {
-            while let Some((uid, job)) = state.take(self.most_of_one_user()) {
+            while let Some((uid, job)) = state.take(self.threads_per_user_max()) {
                 // The lock is given up for the job, which may wait for a long time and may give the pool more work.
                 drop(state);
                 // A panic must not skip what follows: the user would lose one place in the pool for good.
