@@ -23,7 +23,7 @@ impl Tree {
             FileOp::SetAttr { inode, attrs } => self.set_attrs(*inode, attrs, time, packs).map(|()| *inode),
             FileOp::Write { inode, offset, bytes } => self.write(*inode, *offset, bytes, time, packs).map(|()| *inode),
             FileOp::Range { inode, what, offset, length, keep_size } => {
-                self.range(*inode, *what, (*offset, *length), *keep_size, time, packs).map(|()| *inode)
+                self.change_range(*inode, *what, (*offset, *length), *keep_size, time, packs).map(|()| *inode)
             }
             FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 let content = self.node(*from)?.file()?.clone();
@@ -87,7 +87,7 @@ impl Tree {
             }
             self.edit(inode, time, |content| {
                 // Reads the chunk that is cut, so that what follows can't fail.
-                content.warm(size, 0, packs)?;
+                content.prefetch_edges(size, 0, packs)?;
                 content.truncate(size, packs)
             })?;
         }
@@ -113,12 +113,12 @@ impl Tree {
         let length = bytes.len() as u64;
         self.check_write(inode, offset, length)?;
         self.edit(inode, time, |content| {
-            content.warm(offset, length, packs)?;
+            content.prefetch_edges(offset, length, packs)?;
             content.write(offset, bytes, packs)
         })
     }
 
-    fn range(
+    fn change_range(
         &mut self,
         inode: u64,
         what: RangeOp,
@@ -135,7 +135,7 @@ impl Tree {
         self.edit(inode, time, |content| {
             // A range of zeros is a hole that takes up space afterwards.
             if what != RangeOp::Allocate {
-                content.warm(offset, length, packs)?;
+                content.prefetch_edges(offset, length, packs)?;
                 content.punch(offset, length, packs)?;
             }
             if what != RangeOp::Punch {

@@ -180,7 +180,7 @@ impl FileContent {
 
     /// Brings those chunks into memory that a change of this range keeps bytes of, so that the
     /// change itself can't fail half done.
-    pub(super) fn warm(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
+    pub(super) fn prefetch_edges(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let end = offset.saturating_add(length);
         for edge in [offset, end] {
             let number = edge / CHUNK_BYTES;

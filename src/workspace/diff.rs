@@ -24,7 +24,7 @@ pub struct TreeDifference {
 
 impl TreeDifference {
     /// Returns whether there is nothing but a directory on both sides.
-    pub fn is_of_directory(&self) -> bool {
+    pub fn has_only_directories(&self) -> bool {
         [&self.old, &self.new].into_iter().flatten().all(|(_, node)| node.directory().is_some())
     }
 

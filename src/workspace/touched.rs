@@ -20,7 +20,7 @@ impl TouchedNames {
         for changed in old.diff(new) {
             match (changed.old, changed.new) {
                 (Some(old), Some(new)) => touched.update(changed.inode, old, new),
-                (old, new) => old.into_iter().chain(new).for_each(|node| touched.node(changed.inode, node)),
+                (old, new) => old.into_iter().chain(new).for_each(|node| touched.touch_node(changed.inode, node)),
             }
         }
         let directories: Vec<u64> = touched.directories().collect();
@@ -48,14 +48,14 @@ impl TouchedNames {
     fn update(&mut self, inode: u64, old: &FileNode, new: &FileNode) {
         // Times and owners are in no hash, so only these changes touch it.
         if old.links != new.links || old.kind() != new.kind() {
-            self.node(inode, old);
-            self.node(inode, new);
+            self.touch_node(inode, old);
+            self.touch_node(inode, new);
         } else if old.own_hash() != new.own_hash() {
-            self.node(inode, new);
+            self.touch_node(inode, new);
         }
     }
 
-    fn node(&mut self, inode: u64, node: &FileNode) {
+    fn touch_node(&mut self, inode: u64, node: &FileNode) {
         if node.kind() == FileKind::Directory {
             self.0.entry(inode).or_default();
         }

@@ -131,7 +131,7 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
         }
         // The owner of the rules may pass over `write=` but not over `append`, which is about the bytes and not about
         // who.
-        if rule.append && !appends(difference, merge.packs)? {
+        if rule.append && !is_append(difference, merge.packs)? {
             return Err(only_append(&difference.path, rule).into());
         }
     }
@@ -139,7 +139,7 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
 }
 
 /// Returns whether all bytes that a file has stay where they are; it may have to read contents.
-fn appends(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error> {
+fn is_append(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Error> {
     let Some((_, old)) = difference.old.as_ref().filter(|(_, old)| old.directory().is_none()) else { return Ok(true) };
     let Some((_, new)) = difference.new.as_ref().filter(|(_, new)| new.kind() == old.kind()) else { return Ok(false) };
     if old.content().is_none() {

@@ -113,7 +113,7 @@ impl Catalog {
                 // What is remembered of a branch is read from it before it goes.
                 self.retained.end(branch, seq, time, op == EntryOp::Merge);
             }
-            self.step(step, seq, time);
+            self.apply_change(step, seq, time);
         }
         self.change_branch(branch, seq, |_| ());
         for id in changed {
@@ -130,7 +130,7 @@ impl Catalog {
     /// [`Catalog::change_branch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
     /// through [`Catalog::change_branch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
     /// one that rewrites earlier states raises `rewrites` instead.
-    pub(super) fn step(&mut self, step: CatalogChange, seq: u64, time: Time) {
+    pub(super) fn apply_change(&mut self, step: CatalogChange, seq: u64, time: Time) {
         match step {
             CatalogChange::Add(branch) => self.add(*branch, seq),
             CatalogChange::Remove(id) => self.remove(id, seq),

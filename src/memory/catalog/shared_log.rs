@@ -175,7 +175,7 @@ impl Catalog {
 
     /// Returns the branch that holds an entry which a purge of a branch names, once there is one. Fails with
     /// `Error::Gone` as [`Catalog::shared_log`] does.
-    pub fn log_of_entry(&self, branch: &Branch, name: LogEntryName<'_>) -> Result<Option<&Branch>, Error> {
+    pub fn entry_log(&self, branch: &Branch, name: LogEntryName<'_>) -> Result<Option<&Branch>, Error> {
         name.closed.map_or_else(|| self.shared_log(branch), |closed| self.closed_log(branch, closed))
     }
 
@@ -219,7 +219,7 @@ impl Catalog {
                     self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
                     self.lay_paths(log);
                 }
-                None => self.step(CatalogChange::Remove(log), seq, Time::default()),
+                None => self.apply_change(CatalogChange::Remove(log), seq, Time::default()),
             }
         }
     }

@@ -90,7 +90,7 @@ impl PreparedCommand {
     }
 
     /// Adds a change of the catalog, carried out behind the others.
-    pub(in crate::memory) fn step(mut self, step: CatalogChange) -> PreparedCommand {
+    pub(in crate::memory) fn with_change(mut self, step: CatalogChange) -> PreparedCommand {
         self.steps.push(step);
         self
     }
@@ -99,7 +99,7 @@ impl PreparedCommand {
     pub(in crate::memory) fn with_state(mut self, state: BranchVersion) -> PreparedCommand {
         self.head = state.head();
         let branch = self.branch;
-        self.step(CatalogChange::State(branch, Arc::new(state)))
+        self.with_change(CatalogChange::State(branch, Arc::new(state)))
     }
 }
 
@@ -111,7 +111,7 @@ pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) ->
 
 /// Fixes dimension and metric once there is a vector. Nothing is added where they are fixed already, or no record has a
 /// vector. Fails with `Error::Gone` where the root branch is not in the catalog.
-pub(in crate::memory) fn fix(
+pub(in crate::memory) fn fix_dim_and_metric(
     catalog: &Catalog,
     branch: &Branch,
     dim: Option<usize>,

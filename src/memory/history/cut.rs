@@ -37,13 +37,13 @@ impl BranchTimelines {
         let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
         let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
         advance(entry, lengths, &mut branch, &mut parent);
-        self.step(entry.seq, entry.branch_id, branch);
+        self.push_step(entry.seq, entry.branch_id, branch);
         if tells_parent(entry) {
-            self.step(entry.seq, entry.parent_id, parent);
+            self.push_step(entry.seq, entry.parent_id, parent);
         }
     }
 
-    fn step(&mut self, seq: u64, branch: u64, standing: TimelinePoint) {
+    fn push_step(&mut self, seq: u64, branch: u64, standing: TimelinePoint) {
         self.standings.insert(branch, standing);
         self.steps.entry(branch).or_default().push(TimelineStep { seq, totals: standing.totals });
     }

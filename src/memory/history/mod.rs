@@ -201,9 +201,9 @@ impl Check {
             let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
             let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
             advance(entry, lengths(signed), &mut branch, &mut parent);
-            self.step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
+            self.check_step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
             if tells_parent(entry) {
-                self.step(blobs, archive, entry.seq, (entry.parent_id, parent))?;
+                self.check_step(blobs, archive, entry.seq, (entry.parent_id, parent))?;
             }
         }
         if entry.seq == archive.last() {
@@ -212,7 +212,7 @@ impl Check {
         Ok(())
     }
 
-    fn step(
+    fn check_step(
         &mut self,
         blobs: &BlobStore,
         archive: &Archive,

@@ -248,13 +248,13 @@ impl HistoryTail {
         let mut branch = last(entry.branch_id);
         let mut parent = if needs_parent(entry) { last(entry.parent_id) } else { TimelinePoint::default() };
         advance(entry, lengths, &mut branch, &mut parent);
-        self.step(entry.branch_id, place as u32, branch);
+        self.push_step(entry.branch_id, place as u32, branch);
         if tells_parent(entry) {
-            self.step(entry.parent_id, place as u32, parent);
+            self.push_step(entry.parent_id, place as u32, parent);
         }
     }
 
-    fn step(&mut self, branch: u64, place: u32, standing: TimelinePoint) {
+    fn push_step(&mut self, branch: u64, place: u32, standing: TimelinePoint) {
         let timeline = self.timelines.entry(branch).or_insert_with(|| Timeline::new(TimelinePoint::default()));
         timeline.push(place, standing);
     }

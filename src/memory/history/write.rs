@@ -58,7 +58,7 @@ pub(super) fn write(
     let mut out = ContainerWriter::new(blobs)?;
     // Each of these begins a section, and sections get their numbers in that order.
     let hashes = sources.entries(reader, first, &mut out)?;
-    sources.hashes(&hashes, &mut out)?;
+    sources.write_hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.branches(&mut out)?;
     sources.write_steps(&mut out)?;
     sources.write_facts(&mut out)?;
@@ -104,7 +104,7 @@ impl Sources<'_> {
     }
 
     /// Merges the sorted hashes of all sources, so that they stay sorted; places move up by the entries before.
-    fn hashes(&self, fresh: &[(u64, u32)], out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    fn write_hashes(&self, fresh: &[(u64, u32)], out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let (mut at, mut before) = (vec![0; self.older.len() + 1], vec![0]);
         // A row has the place of its entry within its own archive, which moves up by the entries of those before.

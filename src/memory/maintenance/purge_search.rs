@@ -104,29 +104,29 @@ impl PurgeSearch {
         }
         // First what the names mean below this root branch, then what else has the same ids, and copies last: a
         // copy is known only by what the named records say.
-        own.iter().try_for_each(|state| self.by_name(state))?;
+        own.iter().try_for_each(|state| self.search_by_name(state))?;
         for file in catalog.retained.files.iter() {
             for ((branch, _), retained) in file.read_all()? {
                 if catalog.root_name(BranchId(branch)).is_some_and(|name| *name == *root_name) {
-                    self.by_name(&retained.state)?;
+                    self.search_by_name(&retained.state)?;
                 }
             }
         }
-        all.iter().try_for_each(|state| self.by_name_elsewhere(state))?;
+        all.iter().try_for_each(|state| self.search_elsewhere_by_name(state))?;
         all.extend(own);
         for state in &all {
             for version in state.unsealed().values() {
-                self.version(version);
+                self.search_version(version);
             }
         }
-        memory.storage.segments.list().iter().try_for_each(|segment| self.segment(segment))
+        memory.storage.segments.list().iter().try_for_each(|segment| self.search_segment(segment))
     }
 
     /// Notes the entries of logs that are named, and what they say: copies are found by it.
     fn log_entries(&mut self, catalog: &Catalog, branch: &Branch) -> Result<(), Error> {
         for item in &self.entries {
             let Some(name) = LogEntryName::parse(item) else { continue };
-            let Some(log) = catalog.log_of_entry(branch, name)? else { continue };
+            let Some(log) = catalog.entry_log(branch, name)? else { continue };
             let Some(row) = log.state.find(&log_entry_id(name.number))? else { continue };
             let version = row.version()?;
             if version.content != purged_content(name.number, &version) {
@@ -139,7 +139,7 @@ impl PurgeSearch {
     }
 
     /// Notes the entries of those names in a state of the branch's own root branch.
-    fn by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
+    fn search_by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
         for id in &self.ids {
             if state.deleted_at(id).is_some() {
                 self.found.insert(id.clone());
@@ -172,7 +172,7 @@ impl PurgeSearch {
     }
 
     /// Notes the entries of those names in a state of a log, or of another root branch: they are not what was named.
-    fn by_name_elsewhere(&mut self, state: &BranchVersion) -> Result<(), Error> {
+    fn search_elsewhere_by_name(&mut self, state: &BranchVersion) -> Result<(), Error> {
         for id in &self.ids {
             if let Some(row) = state.find(id)? {
                 self.elsewhere.insert(row.version()?.hash);
@@ -188,7 +188,7 @@ impl PurgeSearch {
         !files.is_empty()
     }
 
-    fn version(&mut self, version: &Version) {
+    fn search_version(&mut self, version: &Version) {
         if !self.records.contains(&version.hash)
             && nonempty_content_hash(version).is_some_and(|hash| self.content_hashes.contains(&hash))
         {
@@ -197,7 +197,7 @@ impl PurgeSearch {
     }
 
     /// Looks through all rows of a segment, seen or not.
-    fn segment(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+    fn search_segment(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
         for id in &self.ids {
             let mut row = segment.lower_bound(id, 0)?;
             while row < segment.rows() && segment.id(row)? == &**id {
@@ -213,7 +213,7 @@ impl PurgeSearch {
             let hash = segment.hash(row)?;
             // A whole row is read and hashed only where a copy could be found by it at all.
             if !self.content_hashes.is_empty() && !self.records.contains(&hash) && !self.copies.contains(&hash) {
-                self.version(&*Row::Sealed(segment.clone(), row).read_version(&mut blocks)?);
+                self.search_version(&*Row::Sealed(segment.clone(), row).read_version(&mut blocks)?);
             }
             // A copy that no state has any longer goes in any case.
             if self.records.contains(&hash) || self.copies.contains(&hash) {

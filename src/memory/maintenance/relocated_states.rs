@@ -61,7 +61,7 @@ impl Relocations<'_> {
     pub(in crate::memory) fn relocate_retained(&mut self, retained: &mut RetainedStates, branches: &Branches) {
         let recent = retained.recent.clone();
         self.relocate_recent(recent.iter(), branches, &mut retained.recent);
-        let files = retained.files.iter().map(|file| Arc::new(file.relocated(|state| self.state(state))));
+        let files = retained.files.iter().map(|file| Arc::new(file.relocated(|state| self.relocate_state(state))));
         retained.files = Arc::new(files.collect());
     }
 
@@ -78,7 +78,8 @@ impl Relocations<'_> {
         for of_branch in all.chunk_by(|one, other| one.0.0 == other.0.0) {
             let live = branches.get(&of_branch[0].0.0);
             // The present state is relocated by now, and the newest earlier one differs least from it.
-            let mut like = live.map(|branch| (branch.state.clone(), self.state(&branch.state))).or(last.take());
+            let mut like =
+                live.map(|branch| (branch.state.clone(), self.relocate_state(&branch.state))).or(last.take());
             for (key, old) in of_branch.iter().rev() {
                 let base = self.state_like(&old.retained.base, like.as_ref());
                 let beside = like.take().unwrap_or_else(|| (old.retained.base.clone(), base.clone()));

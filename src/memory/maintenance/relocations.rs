@@ -311,10 +311,10 @@ impl<'a> Relocations<'a> {
     }
 
     /// Relocates every state that the catalog reaches; branches whose states stay are left as they are.
-    pub(in crate::memory) fn catalog(&mut self, catalog: &mut Catalog) {
+    pub(in crate::memory) fn relocate_catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {
-            let moved = self.branch(branch);
+            let moved = self.relocate_branch(branch);
             // An unchanged branch keeps its node of the persistent map: a diff of two catalogs skips shared nodes.
             if moved != *branch {
                 catalog.branches.insert(branch.id, moved);
@@ -330,7 +330,7 @@ impl<'a> Relocations<'a> {
             count += 1;
             match item {
                 DiffItem::Add(id, branch) | DiffItem::Update { new: (id, branch), .. } => {
-                    moved.insert(*id, self.branch(branch));
+                    moved.insert(*id, self.relocate_branch(branch));
                 }
                 DiffItem::Remove(id, _) => drop(moved.remove(id)),
             }
@@ -339,9 +339,9 @@ impl<'a> Relocations<'a> {
     }
 
     /// Returns a branch with its states moved; itself, by reference, where none moves.
-    fn branch(&mut self, branch: &BranchRef) -> BranchRef {
+    fn relocate_branch(&mut self, branch: &BranchRef) -> BranchRef {
         let mut moves = |state: &Arc<BranchVersion>| {
-            let moved = self.state(state);
+            let moved = self.relocate_state(state);
             (!Arc::ptr_eq(&moved, state)).then_some(moved)
         };
         let mut after = branch.clone();
@@ -363,7 +363,7 @@ impl<'a> Relocations<'a> {
 
     /// Returns a state with all that moved standing where it is now; the same one for the same one, so that what shared
     /// it shares it again.
-    pub(super) fn state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
+    pub(super) fn relocate_state(&mut self, old: &Arc<BranchVersion>) -> Arc<BranchVersion> {
         if let Some((_, new)) = self.done.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
@@ -423,11 +423,11 @@ impl<'a> Relocations<'a> {
         like: Option<&(Arc<BranchVersion>, Arc<BranchVersion>)>,
     ) -> Arc<BranchVersion> {
         let Some((before, moved)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
-            return self.state(old);
+            return self.relocate_state(old);
         };
         let Ok(Some(mut new)) = old.relocated_like(before, moved, |row| self.new_row(row)) else {
             // Where the difference alone does not tell, the state is moved by itself, which can't fail.
-            return self.state(old);
+            return self.relocate_state(old);
         };
         if let Some(files) = old.files().relocated_like(before.files(), moved.files()) {
             new.replace_by_equal_files(files);

@@ -276,7 +276,7 @@ impl Memory {
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
-        moves.catalog(&mut manifest.catalog);
+        moves.relocate_catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(spare_bytes);
         manifest.sidecars = manifest::reachable_sidecars(&manifest.catalog);

@@ -44,7 +44,7 @@ pub(in crate::memory) struct SignalExpiry(Arc<(Mutex<ExpiryRequests>, Condvar)>)
 
 impl SignalExpiry {
     /// Has the thread look at that time, unless it looks sooner anyway.
-    pub fn expect(&self, end: Time) {
+    pub fn wake_at(&self, end: Time) {
         let mut requests = self.0.0.lock();
         if requests.next.is_none_or(|next| end < next) {
             requests.next = Some(end);
@@ -62,7 +62,7 @@ impl SignalExpiry {
     /// Has the thread try again in a moment to note that these leases were lost.
     fn retry(&self, lost: &BTreeSet<BranchId>, at: Time) {
         self.0.0.lock().unnoted.extend(lost);
-        self.expect(at);
+        self.wake_at(at);
     }
 
     /// Tells the thread to end; does not wait, as the last reference to the store may be the thread's.
@@ -109,7 +109,7 @@ impl Memory {
         // Of those that an earlier process left.
         let has_signals = self.catalog().branches.values().any(|branch| !branch.signals.is_empty());
         if has_signals {
-            expiry.expect(self.now());
+            expiry.wake_at(self.now());
         }
         let life = move || {
             // The store is not held while the thread waits.
@@ -146,7 +146,7 @@ impl Memory {
         // Before the signals: those that end with a lease are then removed behind the entry that says it was lost.
         lost.iter().try_for_each(|branch| self.note_lost_lease(*branch))?;
         if let Some(next) = self.expire_signals()? {
-            self.maintenance.signal_expiry.expect(next);
+            self.maintenance.signal_expiry.wake_at(next);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::file_decisions::id_of_file;
+use super::file_decisions::file_id;
 use super::merge_budget::PlanError;
 use super::record_merge::RecordMerge;
 use crate::branch::{BranchVersion, differences_at_most};
@@ -29,14 +29,14 @@ pub fn changed_paths(
     // kind, is not.
     let is_implied = |change: &TreeDifference| {
         let is_whole = change.old.is_none() || change.new.is_none();
-        is_whole && change.is_of_directory() && directories.contains(&change.path[..])
+        is_whole && change.has_only_directories() && directories.contains(&change.path[..])
     };
     let records = records.into_iter().map(|change| {
         let path: Arc<str> = format!("vectors/{}", change.id).into();
         ChangedPath { path, is_deleted: change.new.is_none() }
     });
     let files = files.iter().filter(|change| !is_implied(change));
-    let files = files.map(|change| ChangedPath { path: id_of_file(&change.path), is_deleted: is_lost(change) });
+    let files = files.map(|change| ChangedPath { path: file_id(&change.path), is_deleted: is_lost(change) });
     Ok(Some(records.chain(files).collect()))
 }
 
@@ -61,8 +61,8 @@ pub fn first_items(
     // shown.
     if counts.files > 0 && items.len() < ITEMS_MAX {
         let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
-        let files = files.into_iter().filter(|change| !change.is_of_directory());
-        items.extend(files.map(|change| id_of_file(&change.path)));
+        let files = files.into_iter().filter(|change| !change.has_only_directories());
+        items.extend(files.map(|change| file_id(&change.path)));
     }
     Ok(Detail::from_items(items).items)
 }

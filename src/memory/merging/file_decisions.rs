@@ -17,13 +17,13 @@ pub fn seen_from(side: Side, merge: MergeKind) -> Side {
 }
 
 /// Returns what a path is called in decisions and results: with `files/` in front, and U+FFFD for what is not UTF-8.
-pub fn id_of_file(path: &[u8]) -> Arc<str> {
+pub fn file_id(path: &[u8]) -> Arc<str> {
     format!("files/{}", String::from_utf8_lossy(path)).into()
 }
 
 /// Returns a decision of the plan of files as users know it.
 pub fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
-    let id = id_of_file(&item.path);
+    let id = file_id(&item.path);
     let decision = item.decision.map(|side| seen_from(side, merge));
     // A pull is planned with its sides swapped, as inode numbers of the receiver stay; users see the sides as they are.
     let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };

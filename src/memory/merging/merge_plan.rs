@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::changed_paths::{changed_paths, first_items};
-use super::file_decisions::{decision, file_decisions, id_of_file, seen_from};
+use super::file_decisions::{decision, file_decisions, file_id, seen_from};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
@@ -243,7 +243,7 @@ impl<'a> MergeSides<'a> {
         let counts = Counts { files: files.files, ..records.counts() };
         let forbidden = self.forbidden(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
-        let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| id_of_file(path)).collect();
+        let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();
         // After all decisions: the hash is what somebody agrees to, so it covers each of them.
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
         let receiver = if self.merge == MergeKind::Pull { &self.child.state } else { &self.parent.state };
@@ -403,9 +403,9 @@ impl MergePlan {
 
     /// Returns the decision on the unit that a file is in, where the sides have it differently.
     pub fn unit_decision(&self, id: &str) -> Option<&Decision> {
-        let named = |path: &[u8]| *id_of_file(path) == *id;
+        let named = |path: &[u8]| *file_id(path) == *id;
         let is_it = |unit: &&UnitConflict| named(&unit.path) || unit.members.iter().any(|path| named(path));
-        let unit = id_of_file(&self.files.units.iter().find(is_it)?.path);
+        let unit = file_id(&self.files.units.iter().find(is_it)?.path);
         self.conflicts().find(|item| item.id == unit)
     }
 

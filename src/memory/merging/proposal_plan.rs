@@ -19,18 +19,18 @@ pub(in crate::memory) struct ProposalPlan {
 
 impl Memory {
     /// Works out what a merge of a branch's proposal would do. Kind `NotFound` where it proposes nothing.
-    pub(in crate::memory) fn plan_of_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
+    pub(in crate::memory) fn plan_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
         let catalog = self.catalog().clone();
         let proposed = catalog.with_proposed_state(branch)?;
         self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
     }
 
-    /// As [`Memory::plan_of_proposal`], with all that prevents the merge and what its gate asks for. What prevents the
+    /// As [`Memory::plan_proposal`], with all that prevents the merge and what its gate asks for. What prevents the
     /// merge is not an error: it is returned. Fails where the branch proposes nothing, and where the plan can't be
     /// made.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
         // The catalog is read after the plan is made, so that approvals which came meanwhile count.
-        let (plan, summary) = (self.plan_of_proposal(branch)?, self.find_summary(branch)?);
+        let (plan, summary) = (self.plan_proposal(branch)?, self.find_summary(branch)?);
         let (catalog, now) = (self.catalog().clone(), self.now());
         let mut blockers: Vec<Error> = plan.obstacle().into_iter().collect();
         blockers.extend(check_gate(&catalog, &plan, summary, now).err());

@@ -168,7 +168,7 @@ impl Purge {
                 None if branch.root == root => Names::All,
                 None => Names::None,
             };
-            let after = self.branch(branch, names, &mut purged.versions)?;
+            let after = self.purge_branch(branch, names, &mut purged.versions)?;
             if after != *branch {
                 purged.holders.insert(branch.id);
                 purged.branches.push(after);
@@ -198,20 +198,20 @@ impl Purge {
         let text = Some(self.selection.items.join(" ").into());
         let conflicts = std::mem::take(&mut purged.versions).into_iter().map(version).collect();
         let prepared = prepared.with_detail(Detail { text, conflicts, ..Detail::default() });
-        let prepared = prepared.step(CatalogChange::PurgedStates(purged.states, purged.dissolved));
-        Ok(prepared.step(CatalogChange::Purged(purged.branches)))
+        let prepared = prepared.with_change(CatalogChange::PurgedStates(purged.states, purged.dissolved));
+        Ok(prepared.with_change(CatalogChange::Purged(purged.branches)))
     }
 
     /// Returns a branch without it, in its present state, its base and its frozen states; itself where it has nothing
     /// of it.
-    fn branch(
+    fn purge_branch(
         &mut self,
         branch: &BranchRef,
         names: Names<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<BranchRef, Error> {
         let mut after = branch.clone();
-        let mut purged = |state: &Arc<BranchVersion>| self.state(state, names, versions);
+        let mut purged = |state: &Arc<BranchVersion>| self.purge_shared_state(state, names, versions);
         if let Some(state) = purged(&branch.state)? {
             after.make_mut().state = state;
         }
@@ -250,8 +250,8 @@ impl Purge {
                 let branch = BranchId(key.0);
                 let is_own = catalog.root_name(branch).is_some_and(|name| name == root);
                 let names = if is_own { Names::All } else { Names::None };
-                let state = self.state(&retained.state, names, &mut purged.versions)?;
-                let base = self.state(&retained.base, names, &mut purged.versions)?;
+                let state = self.purge_shared_state(&retained.state, names, &mut purged.versions)?;
+                let base = self.purge_shared_state(&retained.base, names, &mut purged.versions)?;
                 if state.is_some() || base.is_some() {
                     has_any = true;
                     purged.holders.insert(branch);
@@ -269,7 +269,7 @@ impl Purge {
     }
 
     /// Returns a state without it, and adds what went to `versions`; none where it has nothing of it.
-    fn state(
+    fn purge_shared_state(
         &mut self,
         before: &Arc<BranchVersion>,
         names: Names<'_>,
@@ -296,7 +296,7 @@ impl Purge {
         let mut after = BranchVersion::clone(before);
         let mut removed = after.purge(ids, hashes, &mut |segment| rows_with_hashes(rows, segment, hashes))?;
         if let Names::Log(prefix) = names {
-            removed = leave_entries(prefix, before, &mut after, removed)?;
+            removed = put_purged_entries(prefix, before, &mut after, removed)?;
         }
         let had_records = !removed.is_empty();
         let files = before.files().without_purged(chosen, self.time).map_err(tree_error)?;
@@ -314,7 +314,7 @@ impl Purge {
 }
 
 /// Puts into a log what is left of entries that go; returns those of which something went, by the names that users know.
-fn leave_entries(
+fn put_purged_entries(
     prefix: &str,
     before: &BranchVersion,
     after: &mut BranchVersion,

@@ -47,7 +47,7 @@ impl Command for ResolveConflict {
         let text = if self.resolution.side == Side::Child { "child" } else { "parent" };
         let detail = Detail { label: Some(self.id.clone()), text: Some(text.into()), ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Resolve).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Resolve(branch.id, self.id.clone(), self.resolution.clone())))
+        Ok(prepared.with_change(CatalogChange::Resolve(branch.id, self.id.clone(), self.resolution.clone())))
     }
 }
 

@@ -36,10 +36,10 @@ pub(in crate::memory) const ROLLBACK: CommandSpec = CommandSpec {
 };
 
 pub(in crate::memory) const ROLLBACK_FILES: CommandSpec =
-    CommandSpec { code: 19, name: "rollback_files", read: |input| Ok(Box::new(RollBack::read_of_files(input)?)) };
+    CommandSpec { code: 19, name: "rollback_files", read: |input| Ok(Box::new(RollBack::read_with_files(input)?)) };
 
 impl RollBack {
-    fn read_of_files(input: &mut Reader<'_>) -> Result<RollBack, CodecError> {
+    fn read_with_files(input: &mut Reader<'_>) -> Result<RollBack, CodecError> {
         let (branch, source, patterns) = (BranchId::read(input)?, read_source(input)?, read_texts(input)?);
         Ok(RollBack { branch, source, files: Some((patterns, Arc::new(RollbackOutcome::read(input)?))) })
     }
@@ -210,10 +210,10 @@ impl Rollback {
         if self.files.is_none()
             && let StateSource::Checkpoint(label) = &self.source
         {
-            prepared = prepared.step(CatalogChange::Cursor(branch.id, branch.checkpoint(label)?.cursor));
+            prepared = prepared.with_change(CatalogChange::Cursor(branch.id, branch.checkpoint(label)?.cursor));
         }
         Ok(match &self.base {
-            Some(base) => prepared.step(CatalogChange::Base(branch.id, base.clone())),
+            Some(base) => prepared.with_change(CatalogChange::Base(branch.id, base.clone())),
             None => prepared,
         })
     }

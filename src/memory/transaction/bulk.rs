@@ -10,7 +10,7 @@ use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, fix, prepare_on_branch};
+use crate::memory::command::prepared::{PreparedCommand, fix_dim_and_metric, prepare_on_branch};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Error, RecordError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -179,9 +179,9 @@ impl Bulk {
         prepared.counts = Counts { put: u64::from(self.segment.rows()), deleted: self.deleted, files: 0 };
         prepared = prepared.with_detail(Detail::from_items(self.first_ids()?));
         let dim = (self.segment.dim() > 0).then_some(self.segment.dim());
-        fix(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
+        fix_dim_and_metric(catalog, branch, dim, self.segment.totals().vectors > 0, &mut prepared)?;
         if let Some(cursor) = cursor {
-            prepared = prepared.step(CatalogChange::Cursor(branch.id, cursor));
+            prepared = prepared.with_change(CatalogChange::Cursor(branch.id, cursor));
         }
         Ok(prepared.with_state(self.state.clone()))
     }

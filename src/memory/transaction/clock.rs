@@ -95,7 +95,7 @@ impl Memory {
     }
 
     /// Returns the time of an entry about what was done before, whatever became of the clock since.
-    pub(in crate::memory) fn time_of_pending(&self, log_tail: &mut LogTail) -> Time {
+    pub(in crate::memory) fn pending_entry_time(&self, log_tail: &mut LogTail) -> Time {
         // What was done is in the journal already and has to get its entry, whatever the clock says now.
         self.next_time(log_tail).unwrap_or(log_tail.time.plus_nanos(1))
     }

@@ -59,7 +59,7 @@ impl Memory {
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
         self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
-            resolved.only_what_differs()?;
+            resolved.retain_differing()?;
             Ok(resolved)
         })
     }
@@ -89,7 +89,7 @@ impl Memory {
             // taken after that.
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
-            let cost = cost_of_edits(&resolved, is_bulk);
+            let cost = edits_disk_cost(&resolved, is_bulk);
             let _room = match without_waiting(|| self.room_for(cost)) {
                 Err(Error::WouldWait) => {
                     // A collection gives back no file that this holds on to.
@@ -326,7 +326,7 @@ impl Memory {
 }
 
 /// Returns what edits cost; nothing where they only delete.
-fn cost_of_edits(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
+fn edits_disk_cost(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
     let cost = |content: &RecordContent| match content.bytes() as u64 {
         bytes if is_bulk => bulk_disk_cost(bytes),
         bytes => disk_cost(bytes, 0),

@@ -155,7 +155,7 @@ impl ResolvedEdits {
 
     /// Leaves out what is already so, provenance aside. Fails where the hash or the provenance of a version before
     /// can't be read.
-    pub fn only_what_differs(&mut self) -> Result<(), SegmentError> {
+    pub fn retain_differing(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
                 && row.hash()? == version.content.hash(id)

@@ -78,7 +78,7 @@ impl Command for LoseLease {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.0)?;
         let lost = CatalogChange::Lease(branch.id, LeaseState::Lost(log_record.time));
-        Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::LeaseLost).step(lost))
+        Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::LeaseLost).with_change(lost))
     }
 
     fn frees_room(&self) -> bool {

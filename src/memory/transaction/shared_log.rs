@@ -17,7 +17,7 @@ use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_entry::{EVENT_KEY, SharedLogEntryInput, write_entry_line};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, fix, labels, prepare_on_branch};
+use crate::memory::command::prepared::{PreparedCommand, fix_dim_and_metric, labels, prepare_on_branch};
 use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
 use crate::memory::command::record_input::check_vector;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
@@ -283,16 +283,17 @@ pub(super) fn prepare_append(
     let totals = *totals;
     // Records that remember an `event_id` are no entries and do not count.
     prepared.counts.put = totals.entries.saturating_sub(log.log_totals.unwrap_or_default().entries);
-    fix(catalog, owner, dim, state.totals().vectors > 0, &mut prepared)?;
+    fix_dim_and_metric(catalog, owner, dim, state.totals().vectors > 0, &mut prepared)?;
     prepared.head = state.head();
     let state = Arc::new(state);
     let live = live.map_or_else(|| state.clone(), Arc::new);
     if owner.log.is_none() {
         let log = Branch { state, base: live, log_totals: Some(totals), ..log.clone() };
-        return Ok(prepared.step(CatalogChange::Add(Box::new(log))));
+        return Ok(prepared.with_change(CatalogChange::Add(Box::new(log))));
     }
-    let prepared = prepared.step(CatalogChange::State(log.id, state)).step(CatalogChange::Base(log.id, live));
-    Ok(prepared.step(CatalogChange::Log(log.id, totals)))
+    let prepared =
+        prepared.with_change(CatalogChange::State(log.id, state)).with_change(CatalogChange::Base(log.id, live));
+    Ok(prepared.with_change(CatalogChange::Log(log.id, totals)))
 }
 
 /// Refuses to let a root branch go whose log, or one that was closed into it, has entries that nobody archived.

@@ -378,7 +378,7 @@ impl Memory {
                 self.note_signal_event((owner, via), who, time, planned);
             }
             if let Some(end) = changes.iter().filter_map(end).min() {
-                self.maintenance.signal_expiry.expect(end);
+                self.maintenance.signal_expiry.wake_at(end);
             }
             owner.id
         };

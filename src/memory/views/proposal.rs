@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::branch::differences;
 use crate::lineage::Decision;
 use crate::memory::catalog::{BranchId, Proposal, Review};
-use crate::memory::merging::file_decisions::id_of_file;
+use crate::memory::merging::file_decisions::file_id;
 use crate::memory::merging::proposal_plan::ProposalPlan;
 use crate::memory::{Error, Memory};
 use crate::object::Time;
@@ -163,7 +163,7 @@ fn changes(proposal: &Proposal) -> Result<Vec<Value>, Error> {
         let mode = |side: &Option<(u64, Arc<FileNode>)>| side.as_ref().map(|(_, node)| format!("{:04o}", node.mode));
         let what = change_name(old.is_some(), new.is_some());
         lines.push(json!({
-            "kind": "file", "path": *id_of_file(&path), "change": what, "mode": mode(&new), "mode_before": mode(&old),
+            "kind": "file", "path": *file_id(&path), "change": what, "mode": mode(&new), "mode_before": mode(&old),
         }));
     }
     Ok(lines)

@@ -95,7 +95,7 @@ impl<'a> UnitFinder<'a> {
         while let Some(directory) = unknown.pop() {
             // What Chroma does not use of its directory may be a unit of its own.
             let outer =
-                root.filter(|root| root.layout != UnitLayout::Chroma || self.is_of_chroma(root.inode, directory));
+                root.filter(|root| root.layout != UnitLayout::Chroma || self.is_chroma_file(root.inode, directory));
             root =
                 outer.or_else(|| self.directory_layout(directory).map(|layout| UnitRoot { inode: directory, layout }));
             self.directories.insert(directory, root);
@@ -196,7 +196,7 @@ impl<'a> UnitFinder<'a> {
 
     /// Returns whether something in the directory of a unit belongs to it.
     pub(super) fn is_member(&self, root: &UnitRoot, inode: u64) -> bool {
-        if root.layout == UnitLayout::Chroma && !self.is_of_chroma(root.inode, inode) {
+        if root.layout == UnitLayout::Chroma && !self.is_chroma_file(root.inode, inode) {
             return false;
         }
         self.may_be_member(inode)
@@ -207,7 +207,7 @@ impl<'a> UnitFinder<'a> {
     }
 
     /// Returns whether something below Chroma's directory is its own: the database and what is in its indexes.
-    fn is_of_chroma(&self, root: u64, inode: u64) -> bool {
+    fn is_chroma_file(&self, root: u64, inode: u64) -> bool {
         let mut at = inode;
         while let Some((directory, name)) = self.tree.node(at).ok().and_then(|node| node.names().next()) {
             if directory == root {
@@ -223,7 +223,7 @@ impl<'a> UnitFinder<'a> {
         let mut parts = Vec::new();
         if root.layout == UnitLayout::Chroma {
             let all = self.tree.entries(root.inode, None).into_iter().flatten();
-            let own = all.filter(|(_, inode)| self.is_of_chroma(root.inode, *inode));
+            let own = all.filter(|(_, inode)| self.is_chroma_file(root.inode, *inode));
             return own.map(|(name, inode)| (name.to_vec(), inode)).collect();
         }
         parts.push((Vec::new(), root.inode));

@@ -79,7 +79,7 @@ impl Memory {
         }
         if !found.is_empty() {
             slot.insert(&goal.record, found);
-            self.maintenance.embedding.step();
+            self.maintenance.embedding.note_step();
         }
         Ok(texts)
     }

@@ -63,7 +63,7 @@ impl Embedders {
         self.steps.load(Ordering::Acquire)
     }
 
-    fn step(&self) {
+    fn note_step(&self) {
         self.steps.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -43,7 +43,7 @@ impl Memory {
             Ok(search) => {
                 if !search.reused.is_empty() {
                     slot.insert(&goal.record, search.reused);
-                    self.maintenance.embedding.step();
+                    self.maintenance.embedding.note_step();
                 }
                 if !search.texts.is_empty() {
                     return Ok(Some(EmbeddingTask::Embed(search.texts, None)));
@@ -144,7 +144,7 @@ impl Memory {
     ) -> Result<(), Error> {
         self.install_passages(segment, &slot.vectors(&goal.record), |bytes| self.take_room(bytes))?;
         self.forget_passages(slot, segment)?;
-        self.maintenance.embedding.step();
+        self.maintenance.embedding.note_step();
         Ok(())
     }
 

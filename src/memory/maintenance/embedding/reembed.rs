@@ -32,7 +32,7 @@ impl Memory {
             return Err(EmbedderError::Dimension { found: identity.dim, expected }.into());
         }
         slot.ask_reembed(root.id);
-        self.maintenance.embedding.step();
+        self.maintenance.embedding.note_step();
         Ok(json!({
             "reembed": "started", "root": &*root.name, "embedder": identity.name, "dim": identity.dim,
             "records": branch.state.totals().records,
@@ -57,7 +57,7 @@ impl Memory {
         }
         if finished {
             self.drop_old_sets();
-            self.maintenance.embedding.step();
+            self.maintenance.embedding.note_step();
         }
         Ok(finished)
     }

@@ -118,7 +118,7 @@ impl PartReading {
             let ended = EndedBranch::read(input)?;
             Ok(EndedBranch { settings: nth(settings, input.number()?)?.clone(), ..ended })
         };
-        changes(&mut input, &mut self.ended, |input| input.number(), ended)?;
+        read_map_changes(&mut input, &mut self.ended, |input| input.number(), ended)?;
         if input.is_empty() { Ok(()) } else { Err(CodecError::Number) }
     }
 
@@ -252,11 +252,11 @@ impl ManifestRow {
         (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
-        changes(input, &mut self.checkpoints, text, CheckpointRow::read)?;
-        changes(input, &mut self.resolutions, text, Resolution::read)?;
-        changes(input, &mut self.closed_logs, text, |input| input.number())?;
-        changes(input, &mut self.signals, text, |input| Signal::read(input).map(Arc::new))?;
-        changes(input, &mut self.agents, text, AgentHolder::read)
+        read_map_changes(input, &mut self.checkpoints, text, CheckpointRow::read)?;
+        read_map_changes(input, &mut self.resolutions, text, Resolution::read)?;
+        read_map_changes(input, &mut self.closed_logs, text, |input| input.number())?;
+        read_map_changes(input, &mut self.signals, text, |input| Signal::read(input).map(Arc::new))?;
+        read_map_changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
     /// Returns the branch; path and children are left to `link`, which needs all of them.
@@ -315,7 +315,7 @@ fn proposal(input: &mut Reader<'_>) -> Result<(CheckpointRow, Vec<(u32, Review)>
 }
 
 /// Reads what a map has other than before: the keys that are gone, then those that are new or have another value.
-fn changes<K: Ord, V>(
+fn read_map_changes<K: Ord, V>(
     input: &mut Reader<'_>,
     map: &mut BTreeMap<K, V>,
     read_key: impl Fn(&mut Reader<'_>) -> Result<K, CodecError>,

@@ -280,7 +280,7 @@ impl Stored {
             ended.write(out).number(self.settings.number(settings.as_slice()));
             Ok(())
         };
-        changes(out, &old.ended, &new.ended, |out, entry| _ = out.number(*entry), write_ended)
+        write_map_changes(out, &old.ended, &new.ended, |out, entry| _ = out.number(*entry), write_ended)
     }
 
     fn checkpoint(&mut self, out: &mut Writer, checkpoint: &Checkpoint, trees: &TreeStore) -> Result<(), Error> {
@@ -313,14 +313,14 @@ impl Stored {
         out.number(self.settings.number(settings.as_slice()));
         // Of maps only what differs from the part before is written; a reader adds parts up.
         let (checkpoints, resolutions, closed_logs, signals, agents) = Default::default();
-        changes(
+        write_map_changes(
             out,
             old.map_or(&checkpoints, |old| &old.checkpoints),
             &new.checkpoints,
             |out, label| _ = out.text(label),
             |out, checkpoint| self.checkpoint(out, checkpoint, trees),
         )?;
-        changes(
+        write_map_changes(
             out,
             old.map_or(&resolutions, |old| &old.resolutions),
             &new.resolutions,
@@ -330,7 +330,7 @@ impl Stored {
                 Ok(())
             },
         )?;
-        changes(
+        write_map_changes(
             out,
             old.map_or(&closed_logs, |old| &old.closed_logs),
             &new.closed_logs,
@@ -340,7 +340,7 @@ impl Stored {
                 Ok(())
             },
         )?;
-        changes(
+        write_map_changes(
             out,
             old.map_or(&signals, |old| &old.signals),
             &new.signals,
@@ -350,7 +350,7 @@ impl Stored {
                 Ok(())
             },
         )?;
-        changes(
+        write_map_changes(
             out,
             old.map_or(&agents, |old| &old.agents),
             &new.agents,
@@ -392,7 +392,7 @@ impl Stored {
 }
 
 /// Appends what a map has other than before: the keys that are gone, and what is new or another.
-fn changes<K: Ord + Clone, V: Clone + PartialEq>(
+fn write_map_changes<K: Ord + Clone, V: Clone + PartialEq>(
     out: &mut Writer,
     old: &OrdMap<K, V>,
     new: &OrdMap<K, V>,

@@ -44,7 +44,7 @@ impl Command for SetAgentName {
         let detail = Detail { label: Some(self.name.clone()), ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, root, op).with_detail(detail);
         let holder = self.bars.then_some(AgentHolder::Barred);
-        Ok(prepared.step(CatalogChange::Agent(root.id, self.name.clone(), holder)))
+        Ok(prepared.with_change(CatalogChange::Agent(root.id, self.name.clone(), holder)))
     }
 }
 

@@ -179,5 +179,5 @@ fn prepare(
         ..prepare_on_branch(catalog, log_record, log, EntryOp::ArchiveLog).with_detail(detail)
     };
     let live = CatalogChange::Base(log.id, Arc::new(live.state));
-    Ok(prepared.step(live).step(CatalogChange::Log(log.id, totals)))
+    Ok(prepared.with_change(live).with_change(CatalogChange::Log(log.id, totals)))
 }

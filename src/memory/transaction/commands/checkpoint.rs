@@ -69,11 +69,11 @@ impl Command for TakeCheckpoint {
         let detail = Detail { label: Some(label.clone()), text: text_detail, ..Detail::default() };
         let checkpoint = Checkpoint::from_branch(branch, text, log_record.time);
         let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
-        let prepared = prepared.step(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
+        let prepared = prepared.with_change(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
         let Some(growth) = &self.log else { return Ok(prepared) };
         // Its steps join those of the checkpoint, so that a crash leaves both the checkpoint and its line or neither.
         let logged = prepare_append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
-        Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::step))
+        Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::with_change))
     }
 
     fn takes_memory(&self) -> bool {
@@ -96,7 +96,7 @@ impl Command for DeleteCheckpoint {
         let detail = Detail { label: Some(self.label.clone()), ..Detail::default() };
         let prepared =
             prepare_on_branch(context.catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Uncheckpoint(branch.id, self.label.clone())))
+        Ok(prepared.with_change(CatalogChange::Uncheckpoint(branch.id, self.label.clone())))
     }
 
     fn frees_room(&self) -> bool {

@@ -71,7 +71,7 @@ impl Memory {
         let (count, paths) = pending.count(after.files());
         let paths = Detail::from_items(paths).items;
         // Not `next_time`: a clock that jumped must not keep operations that are done from getting their entry.
-        let time = self.time_of_pending(log_tail);
+        let time = self.pending_entry_time(log_tail);
         self.execute_at(log_tail, time, uid, Box::new(CommitFiles { branch, count, paths }))?;
         // After the entry: what resolves a conflict is a version that the lineage has.
         self.merging.acks.note_written(branch, uid, &before, after.files());

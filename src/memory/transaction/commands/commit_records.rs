@@ -9,7 +9,7 @@ use crate::memory::Error;
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
-use crate::memory::command::prepared::{PreparedCommand, fix, prepare_on_branch};
+use crate::memory::command::prepared::{PreparedCommand, fix_dim_and_metric, prepare_on_branch};
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::command::record_input::check_vector;
 use crate::object::{CodecError, Reader, Time, Writer};
@@ -72,7 +72,7 @@ impl Command for CommitRecords {
             }
         }
         // Last, when the dimension of all records is known: the first vector below a root branch fixes it for all.
-        fix(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
+        fix_dim_and_metric(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
         let detail = Detail::from_items(self.changes.iter().filter_map(RecordChange::id).cloned());
         Ok(prepared.with_detail(detail).with_state(state))
     }

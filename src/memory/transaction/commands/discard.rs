@@ -35,7 +35,8 @@ impl Command for DiscardBranch {
         // A child without its parent would have no base to merge into, and no path.
         merge_plan::without_children(branch)?;
         shared_log::check_archived(catalog, branch)?;
-        Ok(prepare_on_branch(catalog, log_record, branch, EntryOp::Discard).step(CatalogChange::Remove(branch.id)))
+        Ok(prepare_on_branch(catalog, log_record, branch, EntryOp::Discard)
+            .with_change(CatalogChange::Remove(branch.id)))
     }
 
     fn frees_room(&self) -> bool {

@@ -43,6 +43,6 @@ impl Command for RecordEmbedder {
         let text = format!("{} {}", record.dim, record.identity).into();
         let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Set(branch.root, Setting::Embedder, self.value.clone())))
+        Ok(prepared.with_change(CatalogChange::Set(branch.root, Setting::Embedder, self.value.clone())))
     }
 }

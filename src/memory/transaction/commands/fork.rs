@@ -99,7 +99,7 @@ impl Command for ForkBranch {
         let label = self.from.as_ref().and_then(StateSource::label).cloned();
         let detail = Detail { label, text, ..Detail::default() };
         let prepared = prepare_on_branch(catalog, log_record, &branch, EntryOp::Fork).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+        Ok(prepared.with_change(CatalogChange::Add(Box::new(branch))))
     }
 
     fn takes_memory(&self) -> bool {

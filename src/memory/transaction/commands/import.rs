@@ -63,7 +63,7 @@ impl Command for ImportBranch {
             ImportedState::ClosedLog(name) => CatalogChange::CloseLog(branch.id, name.clone()),
             ImportedState::LogAtBase(entry) => CatalogChange::LogAtBase(branch.id, *entry),
         };
-        Ok(prepared.step(step))
+        Ok(prepared.with_change(step))
     }
 }
 

@@ -48,7 +48,7 @@ impl Command for ChangeMode {
         let (label, text) = (Some("mode".into()), Some(format!("{:04o}", self.bits).into()));
         let detail = Detail { label, text, ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Config).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Mode(branch.id, self.bits)))
+        Ok(prepared.with_change(CatalogChange::Mode(branch.id, self.bits)))
     }
 }
 
@@ -66,7 +66,7 @@ impl Command for ChangeOwner {
         let branch = catalog.branch(self.branch)?;
         let detail = Detail { text: Some(uid.to_string().into()), ..Detail::default() };
         let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Owner).with_detail(detail);
-        let prepared = prepared.step(CatalogChange::Owner(branch.id, uid));
+        let prepared = prepared.with_change(CatalogChange::Owner(branch.id, uid));
         // The name of its agent goes with its settings.
         let agent = branch.settings.get(Setting::Agent);
         let holder = catalog.branches.get(&branch.root).and_then(|root| root.agents.get(agent));
@@ -74,7 +74,7 @@ impl Command for ChangeOwner {
         // branch.
         if holder == Some(&AgentHolder::User(branch.uid)) {
             let holder = CatalogChange::Agent(branch.root, agent.clone(), Some(AgentHolder::User(uid)));
-            return Ok(prepared.step(holder));
+            return Ok(prepared.with_change(holder));
         }
         Ok(prepared)
     }

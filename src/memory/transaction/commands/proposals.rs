@@ -71,7 +71,7 @@ impl Command for Propose {
         let frozen = Checkpoint::from_branch(branch, &self.text, log_record.time);
         let detail = Detail { text: nonempty_text(&self.text), ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Propose).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Proposal(branch.id, Some(frozen))))
+        Ok(prepared.with_change(CatalogChange::Proposal(branch.id, Some(frozen))))
     }
 }
 
@@ -87,7 +87,7 @@ impl Command for Withdraw {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.0)?;
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Withdraw);
-        Ok(prepared.step(CatalogChange::Proposal(branch.id, None)))
+        Ok(prepared.with_change(CatalogChange::Proposal(branch.id, None)))
     }
 
     fn frees_room(&self) -> bool {
@@ -120,7 +120,7 @@ impl Command for ReviewProposal {
         let prepared = prepare_on_branch(context.catalog, log_record, parent, op).with_detail(detail);
         // Approvals run out by this time, so it is that of the entry and not one that a caller could give.
         let review = Review { time: log_record.time, ..review.clone() };
-        Ok(prepared.step(CatalogChange::Review(child.id, log_record.uid, review)))
+        Ok(prepared.with_change(CatalogChange::Review(child.id, log_record.uid, review)))
     }
 }
 
@@ -154,7 +154,7 @@ impl Memory {
     pub fn review(&self, who: &Actor, parent: BranchId, request: ReviewRequest<'_>) -> Result<Hash, Error> {
         check_text(request.text)?;
         let child = self.find_proposal(who, parent, request.name)?;
-        let planned = self.plan_of_proposal(child)?;
+        let planned = self.plan_proposal(child)?;
         if planned.hash != request.plan {
             return Err(MergeError::PlanChanged { wanted: request.plan, found: planned.hash }.into());
         }

@@ -45,7 +45,7 @@ impl Command for RenameBranch {
         }
         let detail = Detail { label: Some(branch.name.clone()), text: Some(name.clone()), ..Detail::default() };
         let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Rename).with_detail(detail);
-        Ok(prepared.step(CatalogChange::Rename(branch.id, name.clone())))
+        Ok(prepared.with_change(CatalogChange::Rename(branch.id, name.clone())))
     }
 }
 

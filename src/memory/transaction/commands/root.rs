@@ -45,7 +45,7 @@ impl Command for MakeRoot {
         let mut branch = Branch::new(id, name, None, Arc::default(), log_record.uid, log_record.time);
         branch.settings = self.settings.clone();
         let prepared = prepare_on_branch(context.catalog, log_record, &branch, EntryOp::Root);
-        Ok(prepared.step(CatalogChange::Add(Box::new(branch))))
+        Ok(prepared.with_change(CatalogChange::Add(Box::new(branch))))
     }
 
     fn takes_memory(&self) -> bool {

@@ -72,10 +72,10 @@ impl Command for ChangeSetting {
         let is_new_agent = setting == Setting::Agent
             && !value.is_empty()
             && !catalog.branch(branch.root)?.agents.contains_key(&*value);
-        let prepared = prepared.step(CatalogChange::Set(target.id, setting, value.clone()));
+        let prepared = prepared.with_change(CatalogChange::Set(target.id, setting, value.clone()));
         // Whoever uses a name first has it.
         let holder = CatalogChange::Agent(branch.root, value, Some(AgentHolder::User(branch.uid)));
-        Ok(if is_new_agent { prepared.step(holder) } else { prepared })
+        Ok(if is_new_agent { prepared.with_change(holder) } else { prepared })
     }
 
     fn frees_room(&self) -> bool {
