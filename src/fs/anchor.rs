@@ -15,7 +15,7 @@ pub(super) struct Anchor {
 impl Anchor {
     /// Notes a write that ended at offset `end`, and tells whether it is the first one after a
     /// read.
-    pub fn wrote(&mut self, end: u64) -> bool {
+    pub fn note_write(&mut self, end: u64) -> bool {
         self.written_to = end;
         self.start.take().is_some()
     }
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn reading_on_from_the_write_finds_the_start() {
         let mut anchor = Anchor::default();
-        anchor.wrote(12);
+        anchor.note_write(12);
         assert_eq!(anchor.position(12), 0);
         assert_eq!(anchor.position(112), 100);
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn reading_from_zero_finds_the_start_too() {
         let mut anchor = Anchor::default();
-        anchor.wrote(12);
+        anchor.note_write(12);
         assert_eq!(anchor.position(0), 0);
         assert_eq!(anchor.position(12), 12);
         assert_eq!(anchor.position(100), 100);
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_pread_in_the_middle_counts_from_zero() {
         let mut anchor = Anchor::default();
-        anchor.wrote(12);
+        anchor.note_write(12);
         assert_eq!(anchor.position(4), 4);
         assert_eq!(anchor.position(500), 500);
     }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn going_back_to_zero_rewinds() {
         let mut anchor = Anchor::default();
-        anchor.wrote(12);
+        anchor.note_write(12);
         assert_eq!(anchor.position(12), 0);
         assert_eq!(anchor.position(0), 0);
         assert_eq!(anchor.position(20), 20);
@@ -73,11 +73,11 @@ mod tests {
     #[test]
     fn each_turn_has_its_own_start() {
         let mut anchor = Anchor::default();
-        assert!(!anchor.wrote(12));
-        assert!(!anchor.wrote(24));
+        assert!(!anchor.note_write(12));
+        assert!(!anchor.note_write(24));
         assert_eq!(anchor.position(24), 0);
         assert_eq!(anchor.position(124), 100);
-        assert!(anchor.wrote(136));
+        assert!(anchor.note_write(136));
         assert_eq!(anchor.position(136), 0);
     }
 

@@ -81,7 +81,7 @@ impl Ctl {
 
     /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
     fn check_end(&self, context: &OpenContext) -> Result<(), Failure> {
-        if context.mount.root() == Some(context.branch()) {
+        if context.mount.root_branch() == Some(context.branch()) {
             return Err(ShapeRefusal::Mounted.into());
         }
         check_no_uncommitted(&self.handles, &context.memory().info(context.branch())?)

@@ -225,7 +225,7 @@ impl File for Ingest {
             self.note_pending(&batch);
             return Err(failure);
         }
-        batch.anchor.wrote(offset + data.len() as u64);
+        batch.anchor.note_write(offset + data.len() as u64);
         self.note_pending(&batch);
         Ok(data.len())
     }

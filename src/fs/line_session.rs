@@ -222,7 +222,7 @@ impl<S: LineProtocol> LineSession<S> {
     fn begin(&self, offset: u64) -> Vec<u8> {
         let mut state = self.state.lock();
         state.has_written = true;
-        if state.anchor.wrote(offset) {
+        if state.anchor.note_write(offset) {
             state.answer = new_answer(&self.context);
             state.read_end = 0;
         }
@@ -275,7 +275,7 @@ impl<S: LineProtocol> File for LineSession<S> {
             tail.extend_from_slice(&data[rest..]);
         }
         let mut state = self.state.lock();
-        state.anchor.wrote(offset + taken as u64);
+        state.anchor.note_write(offset + taken as u64);
         state.tail = tail;
         Ok(taken)
     }

@@ -67,7 +67,7 @@ impl MountContext {
     }
 
     /// Returns the branch that is the mount's root, where one is.
-    pub fn root(&self) -> Option<BranchId> {
+    pub fn root_branch(&self) -> Option<BranchId> {
         self.options.branch
     }
 

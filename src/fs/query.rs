@@ -53,7 +53,7 @@ fn check_scope(context: &OpenContext, name: &str) -> Result<(), Failure> {
     }
     // Whether it is a root branch is checked by `Memory`.
     let Some(root) = context.memory().root(name) else { return Ok(()) };
-    let reached = match context.mount.root() {
+    let reached = match context.mount.root_branch() {
         Some(mounted) => mounted == root,
         None => context.mount.permits(context.caller, &context.memory().info(root)?, SEARCH),
     };

@@ -150,7 +150,7 @@ impl OpenInodes {
 
     /// Notes that an inode with handles has lost its last name and was kept; tells whether its
     /// handles are gone meanwhile.
-    pub fn orphan(&self, key: &InodeKey) -> bool {
+    pub fn mark_orphaned(&self, key: &InodeKey) -> bool {
         let mut inodes = self.inodes.lock();
         let uses = inodes.entry(key.clone()).or_default();
         // Noted whether or not it has handles: where the last one closed meanwhile, the caller drops the inode.
@@ -190,7 +190,7 @@ impl UnlinkGuard<'_> {
     /// Notes that the inode has lost its last name and was kept; tells whether its handles are
     /// gone meanwhile.
     pub fn mark_orphaned(&self) -> bool {
-        self.opened.orphan(&self.key)
+        self.opened.mark_orphaned(&self.key)
     }
 }
 

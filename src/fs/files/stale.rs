@@ -32,7 +32,7 @@ impl MountContext {
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
     fn note_orphan(&self, files: &FileTreeId, inode: u64) {
-        if !self.opened.orphan(&(files.clone(), inode)) {
+        if !self.opened.mark_orphaned(&(files.clone(), inode)) {
             return;
         }
         let owner = self.memory.info(files.view.branch()).map(|info| Caller { uid: info.uid, gid: 0, pid: 0 });
