@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// The distinct terms of a query as they are, sorted.
-fn terms_of(query: &str) -> Vec<Box<str>> {
+fn exact_terms(query: &str) -> Vec<Box<str>> {
     QueryTerms::parse(query, None).exact.into_iter().map(|(term, _)| term).collect()
 }
 
@@ -101,7 +101,7 @@ fn answer(
     visible: &dyn Fn(usize) -> bool,
     query: &str,
 ) -> BTreeMap<usize, f64> {
-    let terms = terms_of(query);
+    let terms = exact_terms(query);
     let mut collection = Collection::default();
     let mut holding = vec![0u64; terms.len()];
     for (part, postings) in parts.iter().enumerate() {
@@ -239,7 +239,7 @@ fn seeking_is_iterating_with_the_lower_rows_left_out() {
 }
 
 /// A scorer of a query over all rows of one index, whose words share groups.
-fn scorer_of(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
+fn new_scorer(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
     let holding: Vec<u64> =
         terms.iter().map(|term| postings.term(term).map_or(0, |list| list.documents().into())).collect();
     let mut groups = TermGroup::single_terms(terms.len());
@@ -254,8 +254,8 @@ fn rows_that_reach_a_score_are_found_whatever_is_passed_over() {
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
     for query in ["w2 w7 nowhere w1-w1", "w0 w1 w2 w3 w40 w59", "w59", "nowhere"] {
-        let terms = terms_of(query);
-        let scorer = scorer_of(&postings, &terms);
+        let terms = exact_terms(query);
+        let scorer = new_scorer(&postings, &terms);
         let mut every = Vec::new();
         for row in 0..postings.rows() {
             let count = |term: &str| postings.term(term)?.seek(row).filter(|(at, _)| *at == row);
@@ -324,7 +324,7 @@ fn foreign_newer_and_short_bytes_are_errors() {
 #[test]
 fn damaged_bytes_never_panic_or_loop_and_never_name_a_row_that_is_not_there() {
     let whole = index(&documents(400, 5));
-    let terms = terms_of("w0 w1 w2 w5 w20 w59 w1-w1");
+    let terms = exact_terms("w0 w1 w2 w5 w20 w59 w1-w1");
     let mut random = Random(9);
     for _ in 0..4_000 {
         let mut bytes = whole.clone();
@@ -335,7 +335,7 @@ fn damaged_bytes_never_panic_or_loop_and_never_name_a_row_that_is_not_there() {
         let Ok(postings) = Postings::open(&bytes) else {
             continue;
         };
-        let scorer = scorer_of(&postings, &terms);
+        let scorer = new_scorer(&postings, &terms);
         for (floor, step) in [(f64::NEG_INFINITY, 1), (f64::NEG_INFINITY, 50), (2.0, 1)] {
             let rows = rows_above(&postings, &terms, &scorer, floor, step);
             assert!(rows.len() <= postings.rows() as usize && rows.is_sorted_by(|a, b| a.0 < b.0));

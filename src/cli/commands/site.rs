@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_of_another_user_is_warned_of() {
+    fn a_store_of_another_user_gets_a_warning() {
         let dir = tempfile::tempdir().unwrap();
         let doubts = |store: &Path| Site::new(store, Path::new("/proc")).unwrap().warnings().collect::<Vec<_>>();
         assert_eq!(doubts(dir.path()), Vec::<String>::new());

@@ -64,7 +64,7 @@ fn chain(key: &Key) -> [SignedEntry; 2] {
     [first, SignedEntry::sign(second, key)]
 }
 
-fn chunk_of(entries: &[SignedEntry]) -> Vec<u8> {
+fn encode_chunk(entries: &[SignedEntry]) -> Vec<u8> {
     let mut chunk = EntryChunkWriter::default();
     entries.iter().for_each(|signed| chunk.push(signed));
     assert_eq!(chunk.count(), entries.len() as u64);
@@ -74,10 +74,10 @@ fn chunk_of(entries: &[SignedEntry]) -> Vec<u8> {
 #[test]
 fn a_chunk_of_entries_reads_back() {
     let entries = chain(&Key::from_seed(&[9; 32]));
-    assert_eq!(read_entry_chunk(&chunk_of(&entries), 7).unwrap(), entries);
+    assert_eq!(read_entry_chunk(&encode_chunk(&entries), 7).unwrap(), entries);
     let alike: Vec<SignedEntry> = vec![entries[0].clone(); 2];
-    let shared = chunk_of(&alike).len() - chunk_of(&alike[..1]).len();
-    assert!(shared < chunk_of(&alike[..1]).len() - 64, "what entries have in common is written once");
+    let shared = encode_chunk(&alike).len() - encode_chunk(&alike[..1]).len();
+    assert!(shared < encode_chunk(&alike[..1]).len() - 64, "what entries have in common is written once");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn every_flipped_byte_breaks_a_signature_or_the_form() {
     let key = Key::from_seed(&[9; 32]);
     let entries = chain(&key);
     assert!(entries.iter().all(|signed| signed.verifies(&key.public_key())));
-    let good = chunk_of(&entries);
+    let good = encode_chunk(&entries);
     for at in 0..good.len() {
         let mut bytes = good.clone();
         bytes[at] ^= 1;

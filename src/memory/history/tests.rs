@@ -45,7 +45,7 @@ fn all_entries(memory: &Memory) -> Vec<Arc<SignedEntry>> {
 
 /// What the lineage of a branch holds, by walking from the newest entry back: `wanted` tells up to which entry each
 /// branch's are shown.
-fn lineage_of(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, String> {
+fn expected_lineage(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, String> {
     let (mut wanted, mut chosen) = (HashMap::from([(branch, u64::MAX)]), BTreeMap::new());
     for signed in all.iter().rev() {
         let entry = &signed.entry;
@@ -65,7 +65,7 @@ fn lineage_of(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, String> {
     chosen
 }
 
-fn events_of(all: &[Arc<SignedEntry>], branch: u64) -> Vec<u8> {
+fn expected_events(all: &[Arc<SignedEntry>], branch: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for signed in all {
         let entry = &signed.entry;
@@ -98,12 +98,12 @@ fn check_branch(memory: &Memory, all: &[Arc<SignedEntry>], branch: BranchId, siz
         assert!(found.insert(seq, line.to_owned()).is_none(), "entry {seq} stands twice in the lineage of {branch:?}");
         assert!(!line.is_empty());
     }
-    let expected = lineage_of(all, branch.0);
+    let expected = expected_lineage(all, branch.0);
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{branch:?}");
     assert_eq!(found, expected);
     let last = lineage.strip_suffix(b"\n").unwrap_or_default().rsplit(|byte| *byte == b'\n').next().unwrap();
     assert_eq!(last, expected.values().last().map_or("", |line| line).as_bytes(), "the newest entry stands last");
-    assert!(read(memory, branch, HistoryFile::Events, upto, size) == events_of(all, branch.0), "{branch:?}");
+    assert!(read(memory, branch, HistoryFile::Events, upto, size) == expected_events(all, branch.0), "{branch:?}");
     lineage
 }
 
@@ -314,7 +314,7 @@ fn seen_by_others(memory: &Memory, branch: BranchId) -> Vec<String> {
     String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn seq_of(line: &str) -> u64 {
+fn line_seq(line: &str) -> u64 {
     serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap()
 }
 
@@ -336,7 +336,7 @@ fn what_is_left_of_histories_reads_as_before_and_goes_on() {
             let moved = cut.seq - all[0].entry.seq;
             assert_eq!(report["entries"], moved);
             for (branch, mut seen) in seen {
-                seen.retain(|line| seq_of(line) >= cut.seq);
+                seen.retain(|line| line_seq(line) >= cut.seq);
                 assert_eq!(seen_by_others(&memory, branch), seen, "seed {seed}, cut at {}", cut.seq);
                 check_branch(&memory, &all_entries(&memory), branch, 1 << 20);
             }

@@ -158,7 +158,7 @@ fn write_file(memory: &Memory, branch: BranchId, name: &str, bytes: Vec<u8>) {
 }
 
 /// Returns the one file of the store that holds some bytes, its length, and where they stand in it.
-fn place_of(disk: &ForgetfulDisk, bytes: &[u8]) -> (String, u64, u64) {
+fn find_bytes(disk: &ForgetfulDisk, bytes: &[u8]) -> (String, u64, u64) {
     let mut found = disk.files().into_iter().filter(|(path, _)| path.starts_with("segments/"));
     let place = found.find_map(|(path, length)| {
         let content = disk.bytes(&path).unwrap();
@@ -182,7 +182,7 @@ fn with_a_damaged_segment() -> (ForgetfulDisk, Arc<Memory>, BranchId) {
     }
     memory.close().unwrap();
     drop(memory);
-    let (path, _, place) = place_of(&disk, b"damaged needle");
+    let (path, _, place) = find_bytes(&disk, b"damaged needle");
     disk.flip(&path, place + 2, 1).unwrap();
     let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
     (disk, memory, main)
@@ -193,7 +193,7 @@ fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
     let (disk, memory, main) = with_a_damaged_segment();
     memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
     memory.seal().unwrap();
-    place_of(&disk, b"sealed all the same");
+    find_bytes(&disk, b"sealed all the same");
     assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
 }
 
@@ -222,7 +222,7 @@ fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
     }
     memory.close().unwrap();
     drop(memory);
-    let (path, length, _) = place_of(&disk, &[b'1'; 1 << 10]);
+    let (path, length, _) = find_bytes(&disk, &[b'1'; 1 << 10]);
     disk.flip(&path, length - 40, 1).unwrap();
     let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
     let purged = memory.purge(&root(), main, &["secret".into()], PurgeOptions::default());

@@ -40,12 +40,12 @@ use crate::object::format_tables::{list, table};
 use crate::object::{Hash, Time};
 use crate::record::RecordContent;
 
-fn bytes_of(command: impl Command) -> Vec<u8> {
+fn command_bytes(command: impl Command) -> Vec<u8> {
     LogRecord { time: Time(5), planned: Time(3), uid: 1000, command: Box::new(command) }.to_bytes()
 }
 
 fn round_trip(command: impl Command) {
-    let bytes = bytes_of(command);
+    let bytes = command_bytes(command);
     assert_eq!(read_log_record(&bytes).unwrap().to_bytes(), bytes);
     for end in 0..bytes.len() {
         // A cut command is an error, or at least never the same command.
@@ -159,5 +159,5 @@ fn the_format_says_which_codes_there_are() {
 #[test]
 fn a_fork_with_a_name_of_seven_letters_takes_few_bytes() {
     let fork = ForkBranch { parent: BranchId(1), name: "agent-7".into(), from: None, owner: None, ttl: None };
-    assert!(bytes_of(fork).len() <= 24);
+    assert!(command_bytes(fork).len() <= 24);
 }
