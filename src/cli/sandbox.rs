@@ -53,7 +53,7 @@ impl Sandbox {
             CommandError::new(Exit::Failed, "no_bwrap", message, "install the package bubblewrap")
         })?;
         let above = directory.parent().unwrap_or(directory);
-        if let Some(closed) = barrier(above, user) {
+        if let Some(closed) = closed_ancestor(above, user) {
             let message =
                 format!("uid {} can't get to {}: {} is closed", user.uid, directory.display(), closed.display());
             return Err(CommandError::new(Exit::Failed, "unreachable", message, "let others search it: chmod o+x"));
@@ -104,7 +104,7 @@ impl Sandbox {
     fn bind_program(&self, bwrap: &mut Command) -> io::Result<Option<File>> {
         let place = if Path::new(SYSTEM_PROGRAM).exists() { SYSTEM_PROGRAM } else { PROGRAM };
         let path = std::env::current_exe()?;
-        if path.exists() && barrier(&path, self.user).is_none() {
+        if path.exists() && closed_ancestor(&path, self.user).is_none() {
             bwrap.arg("--ro-bind").arg(path).arg(place);
             return Ok(None);
         }
@@ -121,7 +121,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns what on the way to a file or folder, itself included, keeps a user from getting through.
-fn barrier(path: &Path, user: SandboxUser) -> Option<PathBuf> {
+fn closed_ancestor(path: &Path, user: SandboxUser) -> Option<PathBuf> {
     let ways: Vec<&Path> = path.ancestors().collect();
     let is_closed = |path: &&&Path| fs::metadata(path).is_ok_and(|found| user.is_other && !may_pass(&found, user));
     ways.iter().rev().find(is_closed).map(|path| path.to_path_buf())
@@ -153,8 +153,8 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         let other = SandboxUser { uid: 65_533, gid: 65_533, is_other: true };
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
-        assert_eq!(barrier(&inner, other), Some(folder.path().to_owned()));
+        assert_eq!(closed_ancestor(&inner, other), Some(folder.path().to_owned()));
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711)).unwrap();
-        assert_eq!(barrier(&inner, other), None);
+        assert_eq!(closed_ancestor(&inner, other), None);
     }
 }

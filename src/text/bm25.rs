@@ -36,7 +36,7 @@ impl Collection {
     }
 
     /// Returns the mean length of a document in tokens; 1 where there are no words at all.
-    pub fn average(&self) -> f64 {
+    pub fn average_length(&self) -> f64 {
         if self.length == 0 {
             return 1.0;
         }
@@ -54,7 +54,7 @@ pub fn idf(documents: u64, holding: u64) -> f64 {
 
 /// Returns what one term adds to the score of a document that holds it `count` times in `length` tokens.
 ///
-/// `average` is [`Collection::average`]. A count of 0 adds exactly 0.
+/// `average` is [`Collection::average_length`]. A count of 0 adds exactly 0.
 ///
 /// ```
 /// use engramfs::text::{Collection, idf, weight};
@@ -65,9 +65,9 @@ pub fn idf(documents: u64, holding: u64) -> f64 {
 /// assert!(rare > idf(all.documents, 2));
 ///
 /// // Once in a document of average length a word adds what it says, and more often never K1 + 1 times as much.
-/// assert!((weight(rare, 1, 100, all.average()) - rare).abs() < 1e-9);
-/// assert!(weight(rare, 1000, 100, all.average()) < 2.2 * rare);
-/// assert!(weight(rare, 1, 120, all.average()) < rare);
+/// assert!((weight(rare, 1, 100, all.average_length()) - rare).abs() < 1e-9);
+/// assert!(weight(rare, 1000, 100, all.average_length()) < 2.2 * rare);
+/// assert!(weight(rare, 1, 120, all.average_length()) < rare);
 /// ```
 pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
     let count = f64::from(count);
@@ -109,7 +109,7 @@ pub struct Clause {
 pub struct Scorer {
     /// The weight times the idf of each group, and its terms.
     groups: Vec<(f64, Vec<usize>)>,
-    average: f64,
+    average_length: f64,
 }
 
 impl Scorer {
@@ -119,7 +119,7 @@ impl Scorer {
             let held: u64 = group.members.iter().map(|term| holding[*term]).sum();
             (group.weight * idf(collection.documents, held), group.members)
         };
-        Self { groups: groups.into_iter().map(weigh).collect(), average: collection.average() }
+        Self { groups: groups.into_iter().map(weigh).collect(), average_length: collection.average_length() }
     }
 
     /// Returns the terms by what they add to any score at most, the least first: terms that share a group are together.
@@ -156,7 +156,7 @@ impl Scorer {
         let groups =
             self.groups.iter().map(|(idf, members)| (*idf, members.iter().map(|term| counts[*term]).sum::<u32>()));
         let held = groups.filter(|(_, count)| *count > 0);
-        held.map(|(idf, count)| weight(idf, count, length, self.average)).fold(0.0, |sum, part| sum + part)
+        held.map(|(idf, count)| weight(idf, count, length, self.average_length)).fold(0.0, |sum, part| sum + part)
     }
 }
 
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn a_collection_without_words_divides_by_nothing() {
         let mut collection = Collection::default();
-        assert_eq!(collection.average(), 1.0);
+        assert_eq!(collection.average_length(), 1.0);
         collection.add(0);
-        assert_eq!((collection.documents, collection.average()), (1, 1.0));
+        assert_eq!((collection.documents, collection.average_length()), (1, 1.0));
         collection.add(6);
-        assert_eq!(collection.average(), 3.0);
+        assert_eq!(collection.average_length(), 3.0);
         assert_eq!(Scorer::new(Collection::default(), TermGroup::single_terms(1), &[0]).score(0, &[0]), 0.0);
     }
 }

@@ -96,7 +96,7 @@ impl Memo {
     }
 
     /// Returns the hash of what an entry leads to; directories must be hashed before those above them.
-    fn child(&self, inode: u64) -> Hash {
+    fn child_hash(&self, inode: u64) -> Hash {
         let of_directory = || self.directories.get(&inode).map(|known| known.hash);
         self.nodes.get(inode).and_then(|node| node.hash().or_else(of_directory)).unwrap_or(Hash::ZERO)
     }
@@ -142,7 +142,7 @@ impl Memo {
             // The length comes first, as in a field of a hasher, or two lists of names could give the same bytes.
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
             bytes.extend_from_slice(name);
-            bytes.extend_from_slice(&self.child(*inode).0);
+            bytes.extend_from_slice(&self.child_hash(*inode).0);
         }
         groups[place].hash = Hash::digest(&GROUP_CONTEXT, &bytes);
     }

@@ -43,7 +43,7 @@ impl FileNode {
 
 impl Tree {
     /// Returns the inodes of what goes, directories before what is in them; one may be there twice.
-    fn chosen(&self, files: &PurgedFiles) -> Vec<u64> {
+    fn purged_inodes(&self, files: &PurgedFiles) -> Vec<u64> {
         let PurgedFiles { paths, contents, births } = files;
         let mut chosen: Vec<u64> = paths.iter().filter_map(|path| self.resolve(path).ok()).collect();
         let mut at = 0;
@@ -65,20 +65,20 @@ impl Tree {
     }
 
     /// Returns what [`Tree::without_purged`] takes out; one file may be there twice.
-    pub fn to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
+    pub fn files_to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
         let purged_file = |inode: u64| {
             let node = self.nodes.get(inode)?;
             let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_directory().then_some(node.crtime));
             Some(PurgedFile { path, hash: node.hash(), content: node.nonempty_content_hash(), birth })
         };
-        self.chosen(files).into_iter().filter_map(purged_file).collect()
+        self.purged_inodes(files).into_iter().filter_map(purged_file).collect()
     }
 
     /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.
     /// `files/` itself stays. Costs a look at every node where contents or births are given. `TreeError::Stale` where
     /// the directory of a name is not in the tree; a whole tree has all of them.
     pub fn without_purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
-        let chosen = self.chosen(files);
+        let chosen = self.purged_inodes(files);
         if chosen.is_empty() {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::file_index::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
 use crate::memory::catalog::{BranchId, BranchRef, Catalog, ResolvedView, View};
-use crate::memory::storage::file_index::{ClaimLimits, segments_in_memory, to_merge};
+use crate::memory::storage::file_index::{ClaimLimits, segments_in_memory, segments_to_merge};
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::sync::{Condvar, Mutex};
@@ -170,7 +170,7 @@ impl Memory {
 
     /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
     pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
-        let due = to_merge(segments_in_memory(&self.storage.file_index.set()).into_iter());
+        let due = segments_to_merge(segments_in_memory(&self.storage.file_index.set()).into_iter());
         if !due.is_empty() {
             let merged = merge_segments(&due, |_| true)?;
             self.storage.file_index.replace(&due, merged);
@@ -197,7 +197,8 @@ impl Memory {
                 index.replace(&memory, file);
                 self.forget_written_passages();
             }
-            let due = to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
+            let due =
+                segments_to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
             if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare_bytes {
                 self.rewrite_index(&due, &live())?;
             }

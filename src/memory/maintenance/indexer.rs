@@ -121,7 +121,7 @@ impl Indexer {
     }
 
     /// Notes how many rows are done; false where the thread is to end.
-    fn progress(&self, segment: Hash, rows: u64) -> bool {
+    fn note_progress(&self, segment: Hash, rows: u64) -> bool {
         let mut requests = self.lock();
         requests.current = Some((segment, rows));
         requests.steps += 1;
@@ -318,7 +318,7 @@ fn build(
     while !builder.step(STEPS_AT_ONCE) {
         let rows_done =
             builder.steps_done() as u64 * u64::from(task.segment.rows()) / builder.step_count().max(1) as u64;
-        let stopped = !indexer.progress(name, rows_done);
+        let stopped = !indexer.note_progress(name, rows_done);
         if stopped || builder.steps_done() - saved >= STEPS_BETWEEN_SAVES {
             saved = builder.steps_done();
             if let Err(error) = unfinished::save(disk, &name, metric, &builder) {

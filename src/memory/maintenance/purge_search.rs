@@ -154,7 +154,7 @@ impl PurgeSearch {
         for (path, item) in
             self.paths.clone().into_iter().zip(self.items.clone().iter().filter(|item| item.starts_with("files/")))
         {
-            let files = state.files().to_purge(&single_path(&path));
+            let files = state.files().files_to_purge(&single_path(&path));
             if !files.is_empty() {
                 self.found.insert(item.clone());
             }
@@ -183,7 +183,7 @@ impl PurgeSearch {
 
     /// Notes which files are at a path, to find them under other names; returns whether there is anything.
     fn note_births(&mut self, files: &Tree, path: &[u8]) -> bool {
-        let files = files.to_purge(&single_path(path));
+        let files = files.files_to_purge(&single_path(path));
         self.births.extend(files.iter().filter_map(|file| file.birth));
         !files.is_empty()
     }

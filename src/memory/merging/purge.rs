@@ -302,7 +302,7 @@ impl Purge {
         let files = before.files().without_purged(chosen, self.time).map_err(tree_error)?;
         let had_files = files.is_some();
         if let Some(files) = files {
-            for file in before.files().to_purge(chosen) {
+            for file in before.files().files_to_purge(chosen) {
                 let path = format!("files/{}", String::from_utf8_lossy(&file.path)).into();
                 removed.push((path, file.hash.unwrap_or(Hash::ZERO)));
             }

@@ -248,7 +248,9 @@ pub(in crate::memory) fn segments_in_memory(set: &SegmentSet) -> Vec<Arc<IndexSe
 }
 
 /// Returns segments of about one size that should become one; none where there are few of each size.
-pub(in crate::memory) fn to_merge(segments: impl Iterator<Item = Arc<IndexSegment>>) -> Vec<Arc<IndexSegment>> {
+pub(in crate::memory) fn segments_to_merge(
+    segments: impl Iterator<Item = Arc<IndexSegment>>,
+) -> Vec<Arc<IndexSegment>> {
     let mut tiers: BTreeMap<u32, Vec<Arc<IndexSegment>>> = BTreeMap::new();
     for segment in segments {
         if segment.bytes() < MERGED_BYTES_MAX {

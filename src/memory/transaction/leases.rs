@@ -42,7 +42,7 @@ impl Leases {
     }
 
     /// Takes one holder away; returns whether it was the last, whose end is to be noted in the log.
-    fn leave(&self, branch: BranchId) -> bool {
+    fn remove_holder(&self, branch: BranchId) -> bool {
         let mut leases = self.0.lock();
         let Some(held) = leases.get_mut(&branch) else { return false };
         held.holders -= 1;
@@ -54,7 +54,7 @@ impl Leases {
     }
 
     /// Adds a holder; false where there is none yet.
-    fn join(&self, branch: BranchId) -> bool {
+    fn add_holder(&self, branch: BranchId) -> bool {
         self.0.lock().get_mut(&branch).map(|held| held.holders += 1).is_some()
     }
 }
@@ -95,7 +95,7 @@ impl Memory {
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
         // Made only for one who is counted: dropping it takes one holder away, which on a failure would be somebody else.
         let lease = || Lease { memory: self.weak_self.clone(), branch };
-        if self.leases.join(branch) {
+        if self.leases.add_holder(branch) {
             return Ok(lease());
         }
         let _room = self.take_room(disk_cost(0, 0))?;
@@ -106,7 +106,7 @@ impl Memory {
         // Under the lock: a frame about a branch that has ended meanwhile could not be replayed.
         self.catalog().branch(branch)?;
         // Under the lock again: another caller may have taken it meanwhile.
-        if self.leases.join(branch) {
+        if self.leases.add_holder(branch) {
             return Ok(lease());
         }
         let since = self.next_time(&mut writer)?;
@@ -179,7 +179,7 @@ impl LogTail {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.upgrade()
-            && memory.leases.leave(self.branch)
+            && memory.leases.remove_holder(self.branch)
         {
             memory.maintenance.signal_expiry.lease_lost(self.branch);
         }

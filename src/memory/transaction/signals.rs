@@ -366,7 +366,7 @@ impl Memory {
             let changes: Vec<SignalChange> = planned.iter().map(|planned| planned.change.clone()).collect();
             // The last check before the frame, as what a frame says has happened.
             self.admit_signals(&catalog, owner, &changes)?;
-            let bytes = to_bytes(owner.id, time, &changes);
+            let bytes = encode_changes(owner.id, time, &changes);
             let code = writer.code(FrameKind::Signals, &[&bytes]);
             allow_waiting();
             self.append(&journal, FrameKind::Signals, &[&code.0, &bytes], frees_room)?;
@@ -431,7 +431,7 @@ fn end(change: &SignalChange) -> Option<Time> {
     }
 }
 
-fn to_bytes(owner: BranchId, time: Time, changes: &[SignalChange]) -> Vec<u8> {
+fn encode_changes(owner: BranchId, time: Time, changes: &[SignalChange]) -> Vec<u8> {
     let mut out = Writer::new();
     out.number(owner.0).signed(time.0).number(changes.len() as u64);
     changes.iter().for_each(|change| change.write(&mut out));
