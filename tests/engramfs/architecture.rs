@@ -31,6 +31,9 @@ const WITHOUT_TEST: [&str; 8] = [
     "The verb `mcp`.",
 ];
 
+/// Functions whose names may end in `_of`: predicates, each with an argument that completes the phrase.
+const ENDING_IN_OF: [&str; 2] = ["is_clone_of", "is_prefix_of"];
+
 /// Every file below a folder of the project whose name ends in `.` and `extension`.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -106,6 +109,11 @@ fn files_and_functions_stay_small() {
 #[test]
 fn a_name_of_a_type_means_one_thing() {
     none(rules::repeated_types(&src()));
+}
+
+#[test]
+fn a_name_of_a_function_says_what_it_gives_or_does() {
+    none(names::functions_ending_in_of(&src(), &ENDING_IN_OF));
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! The files, types and methods that a page about the source names.
+//! The files, types and methods that a page about the source names, and names of functions that say too little.
+
+use std::collections::BTreeSet;
 
 use super::source::{Source, functions, has_word};
 
@@ -44,6 +46,21 @@ pub fn strange_steps(page: &str, sources: &[Source]) -> Vec<String> {
     };
     let strange = steps(page).filter(|(path, method)| !calls(path, method));
     strange.map(|(path, method)| format!("the diagram says that {path} calls {method}, which it does not")).collect()
+}
+
+/// Functions whose names end in `_of`: a call says neither what one gives nor what it does. Every exception has to be needed.
+pub fn functions_ending_in_of(sources: &[Source], exceptions: &[&str]) -> Vec<String> {
+    let (mut found, mut needless) = (Vec::new(), exceptions.iter().copied().collect::<BTreeSet<&str>>());
+    for file in sources {
+        for function in functions(&file.code).iter().filter(|function| function.name.ends_with("_of")) {
+            needless.remove(function.name);
+            if !exceptions.contains(&function.name) {
+                found.push(format!("{} says neither what it gives nor what it does, in {}", function.name, file.path));
+            }
+        }
+    }
+    found.extend(needless.into_iter().map(|name| format!("needs no exception or is not there: {name}")));
+    found
 }
 
 /// What is in backticks, outside of blocks of code.
@@ -112,6 +129,16 @@ mod tests {
         for wrong in ["`Store::write`", "`Read::read`", "`Gone::read`", "`b::free`", "`a::Thing`"] {
             assert_eq!(found(wrong), 1, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_function_that_ends_in_of_is_found_and_so_is_a_needless_exception() {
+        let code = "fn size_of_file() {}\n\nfn name_of(x: u8) {}";
+        let src = tree(&[("a.rs", code), ("b.rs", "fn is_part_of() {} // fn gone_of() {}")]);
+        let found = |exceptions: &[&str]| functions_ending_in_of(&src, exceptions).len();
+        assert_eq!(found(&[]), 2);
+        assert_eq!(found(&["is_part_of"]), 1);
+        assert_eq!(found(&["is_part_of", "gone_of"]), 2);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn sources(files: Vec<(String, String)>, roots: &[&str]) -> Vec<Source> {
     let mut sources: Vec<Source> = files.into_iter().map(|(path, text)| source(path, text)).collect();
     let tests: Vec<bool> = {
         let declared = declarations(&sources);
-        sources.iter().map(|file| is_of_tests(file, &declared, roots)).collect()
+        sources.iter().map(|file| is_test_file(file, &declared, roots)).collect()
     };
     for (file, _) in sources.iter_mut().zip(tests).filter(|(_, of_tests)| *of_tests) {
         file.test_from = 0;
@@ -56,7 +56,7 @@ pub fn sources(files: Vec<(String, String)>, roots: &[&str]) -> Vec<Source> {
 }
 
 fn source(path: String, text: String) -> Source {
-    let code = code_of(&text);
+    let code = blank_comments_and_literals(&text);
     let test_from = modules(&code).1;
     Source { path, text, code, test_from }
 }
@@ -81,7 +81,7 @@ pub fn declared_as(module: &[&str], declared: &Declarations<'_>, roots: &[&str])
     found.map(|(_, for_tests)| *for_tests)
 }
 
-fn is_of_tests(file: &Source, declared: &Declarations<'_>, roots: &[&str]) -> bool {
+fn is_test_file(file: &Source, declared: &Declarations<'_>, roots: &[&str]) -> bool {
     let module = file.module();
     (1..=module.len()).any(|depth| declared_as(&module[..depth], declared, roots) == Some(true))
 }
@@ -237,7 +237,7 @@ fn function(code: &str) -> Option<Function<'_>> {
 }
 
 /// Blanks comments, strings and characters.
-fn code_of(text: &str) -> String {
+fn blank_comments_and_literals(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
     let mut at = 0;
@@ -309,12 +309,12 @@ mod tests {
 
     #[test]
     fn comments_and_literals_are_blanked_and_lifetimes_stay() {
-        let blanked = |text: &str| code_of(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        let blanked = |text: &str| blank_comments_and_literals(text).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(blanked("a // b\nc /* d /* e */ f */ g"), "a c g");
         assert_eq!(blanked(r#"a("x\"y{", '{', '\'', b'"', '\u{1}') b"#), "a( , , , b , ) b");
         assert_eq!(blanked("a r\"b\\\" c r#\"d\"e\"# f br\"g\" r#fn"), "a c f r#fn");
         assert_eq!(blanked("fn f<'a>(x: &'a str) { 'é' }"), "fn f<'a>(x: &'a str) { }");
-        assert_eq!(code_of("\"é\n\"x"), "   \n x");
+        assert_eq!(blank_comments_and_literals("\"é\n\"x"), "   \n x");
     }
 
     #[test]
