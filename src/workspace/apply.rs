@@ -99,7 +99,7 @@ impl Tree {
         if node.is_nameless() {
             return Err(TreeError::NotFound);
         }
-        // Every check comes before `enter`, which can't be taken back.
+        // Every check comes before `add_name`, which can't be taken back.
         if node.nlink() >= LINKS_MAX {
             return Err(TreeError::TooManyLinks);
         }

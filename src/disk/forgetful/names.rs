@@ -94,7 +94,7 @@ impl Names {
         })
     }
 
-    /// Returns the names in a folder, sorted bytewise. Fails as [`Names::folder`] does.
+    /// Returns the names in a folder, sorted bytewise. Fails as [`Names::check_folder`] does.
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         self.check_folder(dir)?;
         let inside = self.live.keys().filter(|path| parent_folder(path) == dir);
