@@ -126,18 +126,18 @@ enum FilterNode {
     All(Vec<FilterNode>),
     Any(Vec<FilterNode>),
     Not(Box<FilterNode>),
-    Key(Box<str>, Test),
+    Key(Box<str>, Predicate),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Test {
+enum Predicate {
     Equal(Value),
     OneOf(Vec<Value>),
     /// Holds where the stored value's order against the operand is any of these two.
     Order(Value, [Ordering; 2]),
     Exists(bool),
-    All(Vec<Test>),
-    Not(Box<Test>),
+    All(Vec<Predicate>),
+    Not(Box<Predicate>),
 }
 
 impl FilterNode {
@@ -159,7 +159,7 @@ impl FilterNode {
     }
 }
 
-impl Test {
+impl Predicate {
     fn weight(&self) -> usize {
         match self {
             Self::All(tests) => 1 + tests.iter().map(Self::weight).sum::<usize>(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::object::Time;
 use crate::record::TIME_KEYS;
 
-use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Test};
+use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Predicate};
 
 /// What times in filters look like.
 const A_TIME: &str = "a time such as \"2026-01-31T12:00:00Z\"";
@@ -61,18 +61,18 @@ fn parse_list(operator: &'static str, value: &Value, depth: usize) -> Result<Vec
 }
 
 /// Parses the condition on a key: operators, or a value to be equal to.
-fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Test, FilterError> {
+fn parse_condition(key: &str, value: &Value, depth: usize) -> Result<Predicate, FilterError> {
     let Some(object) = value.as_object() else {
-        return Ok(Test::Equal(value.clone()));
+        return Ok(Predicate::Equal(value.clone()));
     };
     match object.keys().filter(|name| name.starts_with('$')).count() {
-        0 => Ok(Test::Equal(value.clone())),
+        0 => Ok(Predicate::Equal(value.clone())),
         operators if operators == object.len() => parse_operators(key, object, depth),
         _ => Err(FilterError::Mixed { key: key.to_owned() }),
     }
 }
 
-fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> Result<Test, FilterError> {
+fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> Result<Predicate, FilterError> {
     use Ordering::{Equal, Greater, Less};
     // `$not` around operators recurses here as filters do in `parse_filter`, so the limit that bounds the stack holds
     // for both.
@@ -82,26 +82,28 @@ fn parse_operators(key: &str, operators: &Map<String, Value>, depth: usize) -> R
     let mut tests = Vec::with_capacity(operators.len());
     for (operator, value) in operators {
         tests.push(match operator.as_str() {
-            "$eq" => Test::Equal(value.clone()),
-            "$ne" => Test::Not(Box::new(Test::Equal(value.clone()))),
-            // `Test::Order` accepts either of two orders, so a strict bound names its only one twice.
-            "$gt" => Test::Order(check_ordered("$gt", value)?, [Greater, Greater]),
-            "$gte" => Test::Order(check_ordered("$gte", value)?, [Greater, Equal]),
-            "$lt" => Test::Order(check_ordered("$lt", value)?, [Less, Less]),
-            "$lte" => Test::Order(check_ordered("$lte", value)?, [Less, Equal]),
-            "$in" => Test::OneOf(values("$in", value)?),
-            "$nin" => Test::Not(Box::new(Test::OneOf(values("$nin", value)?))),
-            "$exists" => Test::Exists(value.as_bool().ok_or_else(|| bad_operand("$exists", value, "true or false"))?),
+            "$eq" => Predicate::Equal(value.clone()),
+            "$ne" => Predicate::Not(Box::new(Predicate::Equal(value.clone()))),
+            // `Predicate::Order` accepts either of two orders, so a strict bound names its only one twice.
+            "$gt" => Predicate::Order(check_ordered("$gt", value)?, [Greater, Greater]),
+            "$gte" => Predicate::Order(check_ordered("$gte", value)?, [Greater, Equal]),
+            "$lt" => Predicate::Order(check_ordered("$lt", value)?, [Less, Less]),
+            "$lte" => Predicate::Order(check_ordered("$lte", value)?, [Less, Equal]),
+            "$in" => Predicate::OneOf(values("$in", value)?),
+            "$nin" => Predicate::Not(Box::new(Predicate::OneOf(values("$nin", value)?))),
+            "$exists" => {
+                Predicate::Exists(value.as_bool().ok_or_else(|| bad_operand("$exists", value, "true or false"))?)
+            }
             "$not" => {
                 let inner = value.as_object().filter(|inner| !inner.is_empty());
                 let inner =
                     inner.ok_or_else(|| bad_operand("$not", value, "an object of operators like {\"$gt\": 1}"))?;
-                Test::Not(Box::new(parse_operators(key, inner, depth + 1)?))
+                Predicate::Not(Box::new(parse_operators(key, inner, depth + 1)?))
             }
             other => return Err(unknown_operator(other, format!("the condition on {key:?}"))),
         });
     }
-    Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
+    Ok(if tests.len() == 1 { tests.remove(0) } else { Predicate::All(tests) })
 }
 
 fn check_ordered(operator: &'static str, value: &Value) -> Result<Value, FilterError> {

@@ -3,7 +3,7 @@
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::{Filter, FilterNode, Test};
+use super::{Filter, FilterNode, Predicate};
 use crate::facet::{Bound, Facets, RowSet};
 use crate::record::filterable;
 use crate::search::SearchError;
@@ -65,7 +65,7 @@ impl FilterNode {
     }
 }
 
-impl Test {
+impl Predicate {
     fn rows(&self, facets: &Facets<'_>, key: &str, timer: &QueryTimer<'_>) -> RowSet {
         if timer.is_over(VALUE_STEPS) {
             return RowSet::none();
@@ -89,9 +89,9 @@ impl Test {
 }
 
 /// Both ends of a range are looked up together: each alone may have most of the rows.
-fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Test], timer: &QueryTimer<'_>) -> RowSet {
+fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Predicate], timer: &QueryTimer<'_>) -> RowSet {
     let bound = |test| match test {
-        &Test::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
+        &Predicate::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
         _ => None,
     };
     let bounds: Vec<Bound<'_>> = tests.iter().filter_map(bound).collect();
