@@ -28,11 +28,11 @@ pub(super) struct ListName {
 /// the same memory but for one id a page.
 pub(super) struct Listing {
     names: Vec<ListName>,
-    more: More,
+    more: ListingTail,
 }
 
 /// What comes after the names that are held.
-pub(super) enum More {
+pub(super) enum ListingTail {
     Nothing,
     /// The records of a view, as `ID.json`.
     Records(Records),
@@ -79,14 +79,14 @@ impl ListItem<'_> {
 
 impl Listing {
     /// Takes the names that come first, and what comes after them.
-    pub fn new(names: Vec<ListName>, more: More) -> Listing {
+    pub fn new(names: Vec<ListName>, more: ListingTail) -> Listing {
         Listing { names, more }
     }
 
     /// Begins again: files are listed as they are now, all else as at open. Fails where the files of the view can't be
     /// looked at any more.
     pub fn rewind(&mut self) -> Result<(), Failure> {
-        if let More::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
+        if let ListingTail::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }
 
     /// Returns the entry at `cookie`, counted from 0; nothing behind the end. Fails where the id of a record can't be
@@ -98,9 +98,9 @@ impl Listing {
         }
         let index = index - self.names.len();
         Ok(match &mut self.more {
-            More::Nothing => None,
-            More::Records(records) => records.get(index)?.map(|(id, node)| ListItem::Record(id, node)),
-            More::Files(files) => files.get(index)?.map(|(name, node)| ListItem::File(name, node)),
+            ListingTail::Nothing => None,
+            ListingTail::Records(records) => records.get(index)?.map(|(id, node)| ListItem::Record(id, node)),
+            ListingTail::Files(files) => files.get(index)?.map(|(name, node)| ListItem::File(name, node)),
         })
     }
 }

@@ -21,7 +21,7 @@ use super::refusal::ShapeRefusal;
 use crate::memory::{Make, XattrHow};
 
 /// A name in a directory; whether something has it is not looked at.
-pub(super) type Place<'a> = (&'a FsNode, &'a OsStr);
+pub(super) type ParentAndName<'a> = (&'a FsNode, &'a OsStr);
 
 /// The operations on a node, as the caller may do them: who may reach the node at all was checked by
 /// the kernel. Failures are written to `errors` by who calls these.
@@ -92,11 +92,11 @@ pub(super) trait NodeOperations {
     /// Moves what has a name in this directory; `flags` are those of renameat2(2). ENOENT where it is not there, EXDEV
     /// where it would have to be copied, EPERM for what stays under its name, EINVAL for flags that mean nothing here;
     /// a rename that merges fails as the merge does.
-    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure>;
+    fn rename(&self, caller: Caller, name: &OsStr, to: ParentAndName<'_>, flags: u32) -> Result<(), Failure>;
 
     /// Gives the node one more name in the directory `parent`. EXDEV in another tree, EPERM where nothing has two
     /// names.
-    fn link(&self, caller: Caller, parent: Place<'_>) -> Result<EntryAttr, Failure>;
+    fn link(&self, caller: Caller, parent: ParentAndName<'_>) -> Result<EntryAttr, Failure>;
 
     /// Refuses a rename that would replace the node under its name, where nothing may.
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure>;
@@ -181,7 +181,7 @@ impl Filesystem {
     }
 
     /// Refuses to replace what always has to be where it is.
-    pub(super) fn check_target(&self, node: &FsNode, (parent, name): Place<'_>) -> Result<(), Failure> {
+    pub(super) fn check_target(&self, node: &FsNode, (parent, name): ParentAndName<'_>) -> Result<(), Failure> {
         match self.operations(parent).find(name) {
             Ok(target) if target != *node => self.operations(&target).check_replaceable(name),
             Ok(_) | Err(_) => Ok(()),
@@ -189,7 +189,12 @@ impl Filesystem {
     }
 
     /// Refuses to move something from one tree to another: mv(1) then copies what can be copied.
-    pub(super) fn refuse_crossing(&self, (parent, name): Place<'_>, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+    pub(super) fn refuse_crossing(
+        &self,
+        (parent, name): ParentAndName<'_>,
+        to: ParentAndName<'_>,
+        flags: u32,
+    ) -> Result<(), Failure> {
         check_whiteout(flags)?;
         let node = self.operations(parent).find(name)?;
         self.check_target(&node, to)?;

@@ -6,7 +6,7 @@ use std::io;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
-use crate::sync::{GiveBack, Measure};
+use crate::sync::{Measure, TrimHeap};
 
 /// Arenas of the allocator: each reserves 64 MiB of address space.
 const ARENAS: i32 = 2;
@@ -53,8 +53,8 @@ pub fn tune_allocator() {
 
 /// Returns the measure of this process's anonymous memory; mapped files do not count.
 pub fn measure() -> Measure {
-    Box::new(|give_back| {
-        if give_back == GiveBack::Yes {
+    Box::new(|trim| {
+        if trim == TrimHeap::Yes {
             trim_heap();
         }
         anonymous_memory().unwrap_or_default()
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn this_process_takes_something_and_less_than_it_may() {
-        let taken = measure()(GiveBack::No);
+        let taken = measure()(TrimHeap::No);
         assert!(taken > 0 && taken < available_memory());
     }
 }

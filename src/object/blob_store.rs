@@ -57,9 +57,9 @@ impl Drop for PublishGuard<'_> {
 }
 
 /// Marks a sweep as running until it is dropped, also by a panic.
-struct Sweeping<'a>(&'a BlobStore);
+struct SweepGuard<'a>(&'a BlobStore);
 
-impl Drop for Sweeping<'_> {
+impl Drop for SweepGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.sweeping = false;
@@ -125,7 +125,7 @@ impl BlobStore {
     /// After an error some files may be gone already, all of them among those that were to go.
     pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
         self.fresh.lock().sweeping = true;
-        let _sweeping = Sweeping(self);
+        let _sweeping = SweepGuard(self);
         let names = self.disk.list(self.folder)?;
         let (live, mut freed) = (live(), 0);
         for name in names.iter().filter(|name| !is_named(name, &live)) {

@@ -43,11 +43,11 @@ struct Gauge {
 }
 
 /// Returns how many bytes the process takes, after it gave back what it does not need where that is set.
-pub type Measure = Box<dyn Fn(GiveBack) -> u64 + Send + Sync>;
+pub type Measure = Box<dyn Fn(TrimHeap) -> u64 + Send + Sync>;
 
 /// Whether the process gives back memory before it is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GiveBack {
+pub enum TrimHeap {
     /// What was freed goes back to the system.
     Yes,
     /// It is only looked at.
@@ -168,10 +168,10 @@ impl Budget {
 
 impl Gauge {
     fn check(&self) -> Result<(), OverBudget> {
-        let mut held = (self.measure)(GiveBack::No);
+        let mut held = (self.measure)(TrimHeap::No);
         // Giving back is tried when the limit is passed, and not at each admission while it stays passed.
         if held > self.limit_bytes && !self.is_over.load(Ordering::Relaxed) {
-            held = (self.measure)(GiveBack::Yes);
+            held = (self.measure)(TrimHeap::Yes);
         }
         let over = held > self.limit_bytes;
         self.is_over.store(over, Ordering::Relaxed);

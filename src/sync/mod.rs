@@ -22,7 +22,7 @@ mod rwlock;
 mod shares;
 mod waiting;
 
-pub use budget::{Budget, GiveBack, Measure, OverBudget, Reservation};
+pub use budget::{Budget, Measure, OverBudget, Reservation, TrimHeap};
 pub use condvar::Condvar;
 pub use deadline::Deadline;
 pub use mutex::{Mutex, MutexGuard};

@@ -7,7 +7,7 @@ use crate::fs::control::ControlDirectory;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{Caller, check_changeable};
 use crate::fs::node::FsNode;
-use crate::fs::operations::{NodeOperations, Place, fixed};
+use crate::fs::operations::{NodeOperations, ParentAndName, fixed};
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::memory::View;
@@ -65,7 +65,7 @@ impl ControlNodeOps<'_> {
         &self,
         caller: Caller,
         (name, node): (&OsStr, &FsNode),
-        (new_parent, new_name): Place<'_>,
+        (new_parent, new_name): ParentAndName<'_>,
         flags: u32,
     ) -> Result<(), Failure> {
         let parent = self.node;

@@ -14,7 +14,7 @@ use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
 use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, Place, fixed};
+use crate::fs::operations::{NodeOperations, ParentAndName, fixed};
 use crate::fs::refusal::ShapeRefusal;
 use crate::memory::{FileKind, SignalId, XattrHow};
 use crate::sync::{Mutex, Rank};
@@ -165,7 +165,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         }
     }
 
-    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+    fn rename(&self, caller: Caller, name: &OsStr, to: ParentAndName<'_>, flags: u32) -> Result<(), Failure> {
         if to.0.file().is_some() {
             return self.fs.refuse_crossing((self.node, name), to, flags);
         }
@@ -174,7 +174,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         renamed.inspect_err(|failure| self.record_for_branch(caller, &node, failure))
     }
 
-    fn link(&self, _caller: Caller, (parent, _): Place<'_>) -> Result<EntryAttr, Failure> {
+    fn link(&self, _caller: Caller, (parent, _): ParentAndName<'_>) -> Result<EntryAttr, Failure> {
         Err(match parent.file() {
             Some(_) => Errno::EXDEV.into(),
             None => ShapeRefusal::OneName.into(),

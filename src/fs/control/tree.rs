@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::fixed::{self, ControlDirectory};
-use crate::fs::directory::{ListName, Listing, More, Records};
+use crate::fs::directory::{ListName, Listing, ListingTail, Records};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::files::Area;
 use crate::fs::mount_context::MountContext;
@@ -213,7 +213,7 @@ fn view_node(mount: &MountContext, view: &View) -> FsNode {
 /// the view is not there any more.
 pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
     let mut names = vec![name(".", directory.clone()), name("..", parent_node(mount, directory))];
-    let mut more = More::Nothing;
+    let mut more = ListingTail::Nothing;
     match directory {
         FsNode::Mount => {
             names.extend(mount.memory.roots().into_iter().map(|(label, branch)| name(&label, FsNode::Branch(branch))))
@@ -233,7 +233,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
                     .into_iter()
                     .map(|(name, number)| ListName { name, node: FsNode::Temporary(view.branch(), number) }),
             );
-            more = More::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
+            more = ListingTail::Records(Records::new(view.clone(), mount.memory.snapshot(view)?));
         }
         FsNode::Directory(view, directory) => names.extend(list_inside(mount, view, *directory)?),
         FsNode::Shared(view, SharedNode::Signals) => {

@@ -34,13 +34,13 @@ fn scramble(slot: u64) -> u64 {
 }
 
 /// Returns the number of a branch; 0 for one that has none.
-pub(in crate::fs) type BranchNumberOf = Box<dyn Fn(BranchId) -> u32 + Send + Sync>;
+pub(in crate::fs) type BranchNumberLookup = Box<dyn Fn(BranchId) -> u32 + Send + Sync>;
 
 /// The views whose files the kernel was told of.
 ///
 /// A view that is gone gives its slot to another one once the kernel holds none of its files.
 pub(in crate::fs) struct FileNumbers {
-    branch_number: BranchNumberOf,
+    branch_number: BranchNumberLookup,
     known: RwLock<NumberedFiles>,
 }
 
@@ -62,8 +62,8 @@ struct NumberedView {
 }
 
 impl FileNumbers {
-    /// Begins with no file known; `branch_number` as of [`BranchNumberOf`].
-    pub fn new(branch_number: BranchNumberOf) -> FileNumbers {
+    /// Begins with no file known; `branch_number` as of [`BranchNumberLookup`].
+    pub fn new(branch_number: BranchNumberLookup) -> FileNumbers {
         let known = NumberedFiles {
             by_slot: HashMap::new(),
             slots: HashMap::new(),

@@ -10,14 +10,14 @@ use super::set::mode_after;
 use super::xattr::{TRUSTED, supported};
 use super::{Area, FileNames, FileOps, parse_name};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
-use crate::fs::directory::{ListName, Listing, More};
+use crate::fs::directory::{ListName, Listing, ListingTail};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
 use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::Caller;
 use crate::fs::node::{FsNode, NAME_BYTES_MAX};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, Place, check_whiteout, fixed};
+use crate::fs::operations::{NodeOperations, ParentAndName, check_whiteout, fixed};
 use crate::fs::refusal::InputRefusal;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrHow};
 use crate::sync::{Mutex, Rank};
@@ -146,11 +146,11 @@ impl NodeOperations for FileOps<'_> {
         let listing = match parent_node(&tree, self.files, self.inode) {
             Ok(above) => {
                 let names = vec![ListName { name: ".".into(), node }, ListName { name: "..".into(), node: above }];
-                Listing::new(names, More::Files(FileNames::new(open, tree)))
+                Listing::new(names, ListingTail::Files(FileNames::new(open, tree)))
             }
             // Somebody's working directory that was removed: there is nothing in it.
             Err(_) if self.fs.mount.removed.find(self.fs.nodes.number(&node)).is_some() => {
-                Listing::new(Vec::new(), More::Nothing)
+                Listing::new(Vec::new(), ListingTail::Nothing)
             }
             Err(failure) => return Err(failure),
         };
@@ -191,7 +191,7 @@ impl NodeOperations for FileOps<'_> {
 
     /// Renames within one `files/`, and from one to another not at all. A branch can't be moved
     /// there.
-    fn rename(&self, caller: Caller, name: &OsStr, to: Place<'_>, flags: u32) -> Result<(), Failure> {
+    fn rename(&self, caller: Caller, name: &OsStr, to: ParentAndName<'_>, flags: u32) -> Result<(), Failure> {
         check_whiteout(flags)?;
         match to.0.file() {
             Some((tree_id, directory)) if tree_id == self.files => {
@@ -201,7 +201,7 @@ impl NodeOperations for FileOps<'_> {
         }
     }
 
-    fn link(&self, caller: Caller, (parent, name): Place<'_>) -> Result<EntryAttr, Failure> {
+    fn link(&self, caller: Caller, (parent, name): ParentAndName<'_>) -> Result<EntryAttr, Failure> {
         let Some((_, parent)) = parent.file().filter(|(tree_id, _)| *tree_id == self.files) else {
             return Err(Errno::EXDEV.into());
         };
