@@ -13,7 +13,7 @@ use super::storage::manifest::{self, Stored};
 use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
-use super::transaction::clock::Moment;
+use super::transaction::clock::ClockReading;
 use super::transaction::transact::{LogTail, split};
 use crate::disk::Disk;
 use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
@@ -83,7 +83,7 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
             seq: manifest.seq,
             tip: manifest.tip,
             time: manifest.time,
-            moment: Moment::default(),
+            moment: ClockReading::default(),
             mac_key: source.mac_key.clone(),
             link: manifest.tip,
             journal: None,

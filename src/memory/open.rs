@@ -18,7 +18,7 @@ use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
-use super::transaction::clock::{self, Moment};
+use super::transaction::clock::{self, ClockReading};
 use super::transaction::commands::{MakeRoot, read_log_record};
 use super::transaction::leases::Leases;
 use super::transaction::shared_events::SharedEvents;
@@ -112,7 +112,7 @@ impl Memory {
         loaded.catalog.drop_orphans();
         let warnings = warnings(&loaded, (environment.clock)());
         let journal = if is_read_write { Some(Arc::new(loaded.journal.resume(&disk)?)) } else { None };
-        let log_tail = LogTail { journal, moment: Moment::now(&environment), ..loaded.log_tail };
+        let log_tail = LogTail { journal, moment: ClockReading::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());
         let reserve = Reserve::open(disk.clone(), if is_read_write { environment.reserve_bytes } else { 0 });

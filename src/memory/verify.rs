@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::admission::reserve;
 use super::catalog::BranchId;
-use super::history::{self, Archive, Check, HistoryReader, MovedEntries};
+use super::history::{self, Archive, ArchiveCheck, HistoryReader, MovedEntries};
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
@@ -161,7 +161,8 @@ fn check_history(
         archive.file(blobs)?.verify()?;
     }
     let (reader, newest) = (HistoryReader::new(blobs, snapshot.clone()), snapshot.newest());
-    let (mut archives, mut check) = (snapshot.archives.iter().peekable(), Check::new(blobs, &snapshot.archives)?);
+    let (mut archives, mut check) =
+        (snapshot.archives.iter().peekable(), ArchiveCheck::new(blobs, &snapshot.archives)?);
     let (mut prev, mut seq, mut has_tip) = (snapshot.start.prev, snapshot.start.first, archived.has_tip);
     while seq <= newest {
         let last_seq = newest.min(seq + BATCH_ENTRIES - 1);

@@ -40,7 +40,7 @@ pub(super) use cut::without_first;
 pub use lines::HistoryFile;
 pub(super) use moved::{FOLDER as ARCHIVE_FOLDER, MovedEntries};
 pub(super) use purge::without_quotes;
-pub use purge::{PurgedItems, Quote};
+pub use purge::{DecisionRef, PurgedItems};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
 use timeline::{LineLengths, LineTotals, TimelinePoint, advance, needs_parent, tells_parent};
@@ -171,20 +171,20 @@ fn lengths(signed: &SignedEntry) -> LineLengths {
 }
 
 /// Checks the indexes of archives against their entries, which come one after the other.
-pub(super) struct Check {
+pub(super) struct ArchiveCheck {
     standings: HashMap<u64, TimelinePoint>,
     /// How many steps of each branch the archive at hand has shown.
     steps_seen: HashMap<u64, u64>,
 }
 
-impl Check {
+impl ArchiveCheck {
     /// Begins with what is known of branches before the first archive. Fails where the first archive can't be opened or
     /// its rows of branches can't be read.
-    pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<Check, Error> {
+    pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
         let before = archives.first().map(|archive| archive.load_first_facts(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
         let standings = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
-        Ok(Check { standings, steps_seen: HashMap::new() })
+        Ok(ArchiveCheck { standings, steps_seen: HashMap::new() })
     }
 
     /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` where the archive does not find it by

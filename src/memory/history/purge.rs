@@ -19,7 +19,7 @@ use crate::segment::{Blocks, ContainerWriter};
 const COPY_BYTES: u64 = 1 << 20;
 
 /// A decision of an entry whose lost lines go: the entry's number, and which of its decisions.
-pub type Quote = (u64, u32);
+pub type DecisionRef = (u64, u32);
 
 /// What a purge takes out, as decisions on merges name it.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl PurgedItems {
     }
 
     /// Returns the decisions in an entry that quote a lost line of one of the items.
-    pub(super) fn quotes_in(&self, signed: &SignedEntry) -> impl Iterator<Item = Quote> {
+    pub(super) fn quotes_in(&self, signed: &SignedEntry) -> impl Iterator<Item = DecisionRef> {
         let decisions = signed.entry.detail.conflicts.iter().zip(0..);
         let quoting = decisions
             .filter(|(decision, _)| decision.lost.iter().any(|part| part.purged.is_none()) && self.concerns(decision));
@@ -53,7 +53,7 @@ impl PurgedItems {
 impl History {
     /// Returns the decisions in some entries that quote a lost line of what is purged. It reads every entry of the
     /// range. Kind `NotFound` for an entry behind the newest one.
-    pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<Quote>, Error> {
+    pub fn quotes(&self, blobs: &BlobStore, seqs: Range<u64>, purged: &PurgedItems) -> Result<Vec<DecisionRef>, Error> {
         let (reader, mut quotes) = (HistoryReader::new(blobs, self.snapshot()), Vec::new());
         for seq in seqs.start.max(reader.first())..seqs.end {
             let signed = reader.entry(seq)?;
@@ -68,11 +68,11 @@ impl History {
 pub(in crate::memory) fn without_quotes(
     blobs: &BlobStore,
     archives: Vec<Arc<Archive>>,
-    quotes: &[Quote],
+    quotes: &[DecisionRef],
 ) -> Result<Vec<Arc<Archive>>, Error> {
     let mut kept = Vec::with_capacity(archives.len());
     for archive in archives {
-        let inside: BTreeSet<Quote> =
+        let inside: BTreeSet<DecisionRef> =
             quotes.iter().filter(|(seq, _)| (archive.first..=archive.last()).contains(seq)).copied().collect();
         kept.push(if inside.is_empty() { archive } else { Arc::new(rewrite_archive(blobs, &archive, &inside)?) });
     }
@@ -84,7 +84,7 @@ pub(in crate::memory) fn without_quotes(
 pub(super) fn rewrite_archive(
     blobs: &BlobStore,
     archive: &Archive,
-    quotes: &BTreeSet<Quote>,
+    quotes: &BTreeSet<DecisionRef>,
 ) -> Result<Archive, Error> {
     let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
     let file = archive.file(blobs)?;

@@ -297,10 +297,10 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     memory.seal().unwrap();
     let (snapshot, reader) = (memory.history.snapshot(), memory.history_reader());
     let (blobs, archive) = (&memory.storage.segments.blobs, &snapshot.archives[0]);
-    let mut check = Check::new(blobs, &snapshot.archives).unwrap();
+    let mut check = ArchiveCheck::new(blobs, &snapshot.archives).unwrap();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
     entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());
-    let mut check = Check::new(blobs, &snapshot.archives).unwrap();
+    let mut check = ArchiveCheck::new(blobs, &snapshot.archives).unwrap();
     check.entry(blobs, archive, &entries[0]).unwrap();
     assert!(check.entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
 }

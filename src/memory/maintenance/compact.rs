@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::relocations::Compaction;
 use super::usage::FileUsage;
-use crate::memory::history::Quote;
+use crate::memory::history::DecisionRef;
 use crate::memory::storage::manifest::Stored;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -69,7 +69,7 @@ pub(in crate::memory) struct RewriteSet {
     pub segments: HashSet<Hash>,
     pub packs: HashSet<Hash>,
     /// Decisions of entries whose lost lines go.
-    pub quotes: Vec<Quote>,
+    pub quotes: Vec<DecisionRef>,
 }
 
 impl Memory {

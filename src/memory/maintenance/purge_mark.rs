@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use crate::disk::Disk;
 use crate::memory::Error;
-use crate::memory::history::Quote;
+use crate::memory::history::DecisionRef;
 use crate::memory::storage::read_file;
 use crate::object::{CodecError, Context, Hash, Reader, Writer};
 
@@ -31,7 +31,7 @@ pub struct PurgeMark {
     /// Segments that hold rows of what is purged, by name.
     pub segments: BTreeSet<Hash>,
     /// Decisions of entries that quote it, up to entry `before`.
-    pub quotes: Vec<Quote>,
+    pub quotes: Vec<DecisionRef>,
 }
 
 impl PurgeMark {

@@ -30,7 +30,7 @@ struct ExpiryRequests {
     stop: bool,
 }
 
-enum Next {
+enum ExpiryStep {
     /// Removes signals that have ended, and tells of these leases.
     Expire(BTreeSet<BranchId>),
     /// Looks at the clock, and asks again: it may have been set.
@@ -79,7 +79,7 @@ impl SignalExpiry {
     }
 
     /// Returns what is to be done at a moment; waits for it where that is nothing yet.
-    fn next(&self, now: Time) -> Next {
+    fn next(&self, now: Time) -> ExpiryStep {
         let mut requests = self.0.0.lock();
         let is_due = requests.next.is_some_and(|next| next <= now);
         if !requests.stop && (is_due || !requests.lost.is_empty()) {
@@ -90,15 +90,17 @@ impl SignalExpiry {
                 // that is lost.
                 lost.append(&mut requests.unnoted);
             }
-            return Next::Expire(lost);
+            return ExpiryStep::Expire(lost);
         }
-        let Some(end) = requests.next else { return if requests.stop { Next::Stop } else { Next::LookAgain } };
+        let Some(end) = requests.next else {
+            return if requests.stop { ExpiryStep::Stop } else { ExpiryStep::LookAgain };
+        };
         let rest =
             |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
         // The clock is asked again after the wait, as it may have been set meanwhile.
         let left = (Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL).min(LOOK_INTERVAL);
         let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
-        if requests.stop { Next::Stop } else { Next::LookAgain }
+        if requests.stop { ExpiryStep::Stop } else { ExpiryStep::LookAgain }
     }
 }
 
@@ -117,9 +119,9 @@ impl Memory {
                 && let Some(now) = memory.upgrade().map(|memory| memory.now())
             {
                 match expiry.next(now) {
-                    Next::Stop => break,
-                    Next::LookAgain => {}
-                    Next::Expire(lost) => {
+                    ExpiryStep::Stop => break,
+                    ExpiryStep::LookAgain => {}
+                    ExpiryStep::Expire(lost) => {
                         if let Some(memory) = memory.upgrade() {
                             memory.expire_or_retry(&lost);
                         }

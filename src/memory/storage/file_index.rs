@@ -49,14 +49,14 @@ pub(in crate::memory) struct ClaimLimits {
 }
 
 /// Contents that the holder indexes; nobody else does meanwhile.
-pub(in crate::memory) struct Claim<'a> {
+pub(in crate::memory) struct IndexClaim<'a> {
     index: &'a FileIndex,
     pub contents: Vec<IndexableContent>,
     keys: Vec<IndexKey>,
     purges: u64,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for IndexClaim<'_> {
     fn drop(&mut self) {
         let mut state = self.index.state.lock();
         for key in &self.keys {
@@ -152,8 +152,13 @@ impl FileIndex {
     }
 
     /// Takes contents that nobody else is indexing, as many as the limits allow.
-    pub fn claim(&self, wanted: impl Iterator<Item = IndexableContent>, purges: u64, limits: ClaimLimits) -> Claim<'_> {
-        let mut claim = Claim { index: self, contents: Vec::new(), keys: Vec::new(), purges };
+    pub fn claim(
+        &self,
+        wanted: impl Iterator<Item = IndexableContent>,
+        purges: u64,
+        limits: ClaimLimits,
+    ) -> IndexClaim<'_> {
+        let mut claim = IndexClaim { index: self, contents: Vec::new(), keys: Vec::new(), purges };
         let mut taken = 0;
         let may_claim = |content: &IndexableContent| limits.allows_larger || content.bytes() <= limits.bytes;
         for content in wanted.filter(may_claim) {
@@ -172,7 +177,7 @@ impl FileIndex {
     }
 
     /// Adds what was made of a claim, unless a purge came in between. Contents that could not be read are not tried again.
-    pub fn publish(&self, claim: Claim<'_>, indexed: Indexed) {
+    pub fn publish(&self, claim: IndexClaim<'_>, indexed: Indexed) {
         let mut state = self.state.lock();
         // Compared under the lock that changes the set: a purge in between has looked through the segments that were
         // there.

@@ -21,18 +21,18 @@ const DAY_NANOS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// A moment by the clock, and by the time since the machine started.
 #[derive(Clone, Copy, Default)]
-pub(in crate::memory) struct Moment {
+pub(in crate::memory) struct ClockReading {
     clock: Time,
     uptime: Duration,
 }
 
-impl Moment {
-    pub fn now(environment: &Environment) -> Moment {
-        Moment { clock: (environment.clock)(), uptime: (environment.uptime)() }
+impl ClockReading {
+    pub fn now(environment: &Environment) -> ClockReading {
+        ClockReading { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }
 
     /// Returns by how many nanoseconds the clock was set since an earlier moment: below 0 where it was set back.
-    fn set_since(&self, earlier: &Moment) -> i64 {
+    fn set_since(&self, earlier: &ClockReading) -> i64 {
         let nanos = |uptime: Duration| i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX);
         let went_by = nanos(self.uptime).saturating_sub(nanos(earlier.uptime));
         self.clock.0.saturating_sub(earlier.clock.0).saturating_sub(went_by)
@@ -79,7 +79,7 @@ impl Memory {
     /// Kind `Invalid`, code `clock_jumped`, where the clock was set by more than a day since the last write, or no
     /// later time can be stored. A clock that is set right again is taken.
     pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
-        let now = Moment::now(&self.environment);
+        let now = ClockReading::now(&self.environment);
         let jump = now.set_since(&log_tail.moment);
         if jump.unsigned_abs() > DAY_NANOS.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };

@@ -52,19 +52,19 @@ struct EventLine<'a> {
     agent: &'a str,
     uid: u32,
     #[serde(flatten)]
-    about: About<'a>,
+    about: EventSubject<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(in crate::memory) enum About<'a> {
+pub(in crate::memory) enum EventSubject<'a> {
     /// A key whose signal is gone, or a barrier: what has no value.
     Key { key: &'a str },
     /// A key and what was written to it, or how long that is.
     Signal {
         key: &'a str,
         #[serde(flatten)]
-        value: Shown<'a>,
+        value: EventValue<'a>,
     },
     /// A signal that ended by itself, and why: `lease`, `expired` or `session`.
     Ended { key: &'a str, reason: &'a str },
@@ -72,7 +72,7 @@ pub(in crate::memory) enum About<'a> {
     Entry {
         entry_id: u64,
         #[serde(flatten)]
-        text: Shown<'a>,
+        text: EventValue<'a>,
     },
     /// A merge into the branch that has the log, by its entry, and how much it brought.
     Merge { entry: u64, put: u64, deleted: u64, files: u64 },
@@ -81,7 +81,7 @@ pub(in crate::memory) enum About<'a> {
 /// A value or text of 4 KiB at most, or how long it is.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::memory) enum Shown<'a> {
+pub(in crate::memory) enum EventValue<'a> {
     /// The value of a signal, where that is UTF-8 of 4 KiB at most that everybody may read.
     Value(&'a str),
     Text(&'a str),
@@ -99,17 +99,17 @@ pub(in crate::memory) struct EventOrigin<'a> {
     pub uid: u32,
 }
 
-impl<'a> About<'a> {
+impl<'a> EventSubject<'a> {
     /// What was written to a signal. Where not everybody may read it, its length alone.
-    pub fn signal(key: &'a str, signal: &'a Signal) -> About<'a> {
+    pub fn signal(key: &'a str, signal: &'a Signal) -> EventSubject<'a> {
         let shows = signal.mode & READABLE_BY_ALL != 0 && signal.value.len() <= SHOWN_BYTES_MAX;
         let text = std::str::from_utf8(&signal.value).ok().filter(|_| shows);
-        About::Signal { key, value: text.map_or(Shown::Bytes(signal.value.len()), Shown::Value) }
+        EventSubject::Signal { key, value: text.map_or(EventValue::Bytes(signal.value.len()), EventValue::Value) }
     }
 
-    fn entry(entry_id: u64, text: &'a str) -> About<'a> {
-        let text = if text.len() <= SHOWN_BYTES_MAX { Shown::Text(text) } else { Shown::Bytes(text.len()) };
-        About::Entry { entry_id, text }
+    fn entry(entry_id: u64, text: &'a str) -> EventSubject<'a> {
+        let text = if text.len() <= SHOWN_BYTES_MAX { EventValue::Text(text) } else { EventValue::Bytes(text.len()) };
+        EventSubject::Entry { entry_id, text }
     }
 }
 
@@ -118,7 +118,7 @@ impl EventLines {
         self.start + self.bytes.len() as u64
     }
 
-    fn push(&mut self, event: &str, origin: &EventOrigin<'_>, about: About<'_>) {
+    fn push(&mut self, event: &str, origin: &EventOrigin<'_>, about: EventSubject<'_>) {
         self.seq += 1;
         let EventOrigin { time, branch, agent, uid } = *origin;
         let line = EventLine { seq: self.seq, time: time.to_string(), event, branch, agent, uid, about };
@@ -220,7 +220,7 @@ impl Memory {
         owner: LogOwner,
         event: &str,
         origin: &EventOrigin<'_>,
-        about: About<'_>,
+        about: EventSubject<'_>,
     ) {
         self.event_lines(owner).lock().push(event, origin, about);
     }
@@ -234,7 +234,7 @@ impl Memory {
             let Publisher { agent, uid, branch, .. } = &signal.publisher;
             let branch = catalog.branches.get(branch).map_or("", |branch| &branch.path);
             let origin = EventOrigin { time, branch, agent, uid: *uid };
-            self.note_event(owner, "cleared", &origin, About::Ended { key, reason });
+            self.note_event(owner, "cleared", &origin, EventSubject::Ended { key, reason });
         }
     }
 
@@ -281,7 +281,7 @@ impl Memory {
                         && let Some(number) = log_entry_number(id)
                     {
                         let text = content.text.as_deref().unwrap_or_default();
-                        self.note_event(*owner, "log", &by, About::entry(number, text));
+                        self.note_event(*owner, "log", &by, EventSubject::entry(number, text));
                     }
                 }
             }
@@ -289,7 +289,7 @@ impl Memory {
                 let (put, deleted, files) = (counts.put, counts.deleted, counts.files);
                 // After the entry is in the journal and the catalog swapped: no follower hears of a merge that did not
                 // happen.
-                self.note_event(*owner, event, &by, About::Merge { entry: signed.seq, put, deleted, files });
+                self.note_event(*owner, event, &by, EventSubject::Merge { entry: signed.seq, put, deleted, files });
             }
             _ => {}
         }
@@ -339,7 +339,7 @@ mod tests {
 
     fn push(lines: &mut EventLines, key: &str) {
         let origin = EventOrigin { time: Time(0), branch: "main", agent: "ann", uid: 7 };
-        lines.push("claimed", &origin, About::Key { key });
+        lines.push("claimed", &origin, EventSubject::Key { key });
     }
 
     fn kept(lines: &EventLines) -> Vec<u64> {
@@ -396,7 +396,7 @@ mod tests {
                 lifetime: SignalLifetime::Unlimited,
                 ends_with_session: false,
             };
-            let about = serde_json::to_value(About::signal("k", &signal)).unwrap();
+            let about = serde_json::to_value(EventSubject::signal("k", &signal)).unwrap();
             assert_eq!(
                 (about.get("value").is_some(), about.get("bytes").is_some()),
                 (shows, !shows),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::files::split_code;
-use super::shared_events::{About, EventOrigin, LogOwner};
+use super::shared_events::{EventOrigin, EventSubject, LogOwner};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::memory::admission::disk_room::disk_cost;
@@ -392,11 +392,13 @@ impl Memory {
         // `owner` is of the catalog before the change, which alone knows the signal that went.
         let before = owner.signals.get(key);
         let (about, publisher) = match (&planned.change, planned.event) {
-            (SignalChange::Set(key, signal), SignalEvent::Written) => (About::signal(key, signal), &signal.publisher),
-            (SignalChange::Set(key, signal), _) => (About::Key { key }, &signal.publisher),
+            (SignalChange::Set(key, signal), SignalEvent::Written) => {
+                (EventSubject::signal(key, signal), &signal.publisher)
+            }
+            (SignalChange::Set(key, signal), _) => (EventSubject::Key { key }, &signal.publisher),
             (SignalChange::Remove(key), SignalEvent::Cleared(reason)) => {
                 let Some(before) = before else { return };
-                (About::Ended { key, reason }, &before.publisher)
+                (EventSubject::Ended { key, reason }, &before.publisher)
             }
             (SignalChange::Remove(_), _) => return,
         };

@@ -25,10 +25,10 @@ const ATTEMPTS_MAX: usize = 4;
 
 /// What of the index each view shows, for those that were asked lately.
 #[derive(Default)]
-pub(in crate::memory) struct FileViews(Mutex<KeptViews>);
+pub(in crate::memory) struct FileViews(Mutex<CachedViews>);
 
 #[derive(Default)]
-struct KeptViews {
+struct CachedViews {
     views: HashMap<View, (Arc<VisibleFiles>, u64)>,
     /// Grows with each use of any view, by which the one that was used longest ago is found.
     uses: u64,
