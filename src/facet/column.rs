@@ -33,12 +33,12 @@ pub(super) struct Column<'a> {
 pub(super) struct SortPosition {
     pub(super) lower_count: u32,
     /// Whether the value that follows them is the operand.
-    pub(super) same: Same,
+    pub(super) same: OperandMatch,
 }
 
 /// How the value behind those that are less compares to the operand, as far as its stored bytes tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Same {
+pub(super) enum OperandMatch {
     /// It is greater.
     No,
     /// It is.
@@ -78,7 +78,7 @@ impl<'a> Column<'a> {
             if value(middle) < key.bits() { low = middle + 1 } else { high = middle }
         }
         let found = low < self.values_in(block) && value(low) == key.bits();
-        let same = if found { Same::Yes } else { Same::No };
+        let same = if found { OperandMatch::Yes } else { OperandMatch::No };
         Some(SortPosition { lower_count: (block * BLOCK_VALUES + low) as u32, same })
     }
 
@@ -88,7 +88,7 @@ impl<'a> Column<'a> {
         let (_, mut values) = self.block(block)?;
         // All values seen are less than the operand, except that the last one may be where the
         // operand begins. `common` is what that one and the operand have in common.
-        let (mut lower_count, mut same, mut common) = (block * BLOCK_VALUES, Same::No, 0);
+        let (mut lower_count, mut same, mut common) = (block * BLOCK_VALUES, OperandMatch::No, 0);
         for _ in 0..self.values_in(block) {
             let Coded { prefix_length, suffix, is_cut } = next_string(&mut values)?;
             if prefix_length < common {
@@ -98,16 +98,16 @@ impl<'a> Column<'a> {
                 let rest = operand.get(common..)?;
                 let more = suffix.iter().zip(rest).take_while(|(suffix, rest)| suffix == rest).count();
                 same = match (suffix.get(more), rest.get(more)) {
-                    (None, None) if !is_cut => Same::Yes,
-                    (None, _) if is_cut => Same::Unsure,
+                    (None, None) if !is_cut => OperandMatch::Yes,
+                    (None, _) if is_cut => OperandMatch::Unsure,
                     (suffix, rest) if suffix > rest => break,
-                    _ => Same::No,
+                    _ => OperandMatch::No,
                 };
                 common += more;
             }
             lower_count += 1;
         }
-        lower_count -= usize::from(same != Same::No);
+        lower_count -= usize::from(same != OperandMatch::No);
         Some(SortPosition { lower_count: lower_count as u32, same })
     }
 

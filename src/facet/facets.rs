@@ -7,7 +7,7 @@ use roaring::RoaringBitmap;
 use serde_json::Value;
 
 use super::RowSet;
-use super::column::{Column, Same, SortPosition};
+use super::column::{Column, OperandMatch, SortPosition};
 use super::layout::{
     FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, ROWS_AT, bitmap,
     nth_piece, size_at, u32_at,
@@ -193,8 +193,10 @@ impl<'a> FacetBody<'a> {
         let (mut sure, mut unsure) = (Vec::new(), Vec::new());
         for scalar in scalars.iter().filter(|scalar| scalar.is_number() == is_number) {
             match place(&column, scalar) {
-                Some(SortPosition { lower_count, same: Same::Yes }) => sure.push(lower_count..lower_count + 1),
-                Some(SortPosition { lower_count, same: Same::Unsure }) => unsure.push(lower_count..lower_count + 1),
+                Some(SortPosition { lower_count, same: OperandMatch::Yes }) => sure.push(lower_count..lower_count + 1),
+                Some(SortPosition { lower_count, same: OperandMatch::Unsure }) => {
+                    unsure.push(lower_count..lower_count + 1)
+                }
                 _ => {}
             }
         }
@@ -238,9 +240,9 @@ impl Bound<'_> {
     /// Returns the values of a column within the bound for certain, and those that may be.
     fn ranges(&self, column: &Column<'_>) -> Option<(Range<u32>, Range<u32>)> {
         let SortPosition { lower_count, same } = place(column, self.operand)?;
-        let greater = lower_count + u32::from(same != Same::No);
-        let equal = same == Same::Yes && self.wanted.contains(&Ordering::Equal);
-        let unsure = same == Same::Unsure;
+        let greater = lower_count + u32::from(same != OperandMatch::No);
+        let equal = same == OperandMatch::Yes && self.wanted.contains(&Ordering::Equal);
+        let unsure = same == OperandMatch::Unsure;
         let (with, without) =
             (|is: bool| if is { greater } else { lower_count }, |is: bool| if is { lower_count } else { greater });
         Some(if self.wanted.contains(&Ordering::Less) {

@@ -7,7 +7,7 @@ use super::order;
 use super::sample::{self, SAMPLE_ONE_IN};
 use super::source::{Params, VectorRows};
 use super::space::VectorSpace;
-use super::walk::{Adjacency, All, Beam, WalkScratch, walk};
+use super::walk::{Adjacency, AllVisible, Beam, WalkScratch, walk};
 use crate::vector::Metric;
 
 /// A graph that is being built, a few rows at a time; [`GraphBuilder::save`] makes bytes of it that outlast the
@@ -108,7 +108,7 @@ impl<'a> GraphBuilder<'a> {
         let mut found = self.scratch.take_ranked();
         let (section, rows) = (&self.section, self.growing.coarse());
         if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.near) {
-            walk(&self.growing, &query, &All, (start, Beam::new(ef)), &mut found, &mut self.scratch);
+            walk(&self.growing, &query, &AllVisible, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.score(), ranked.node())).collect();
         self.scratch.give_ranked(found);

@@ -1,7 +1,7 @@
 //! The frozen graph as bytes: writing, opening, and reading one list.
 
 use super::hierarchy::Hierarchy;
-use super::walk::{Adjacency, All, Beam, RankedNode, Visibility, WalkScratch, walk};
+use super::walk::{Adjacency, AllVisible, Beam, RankedNode, Visibility, WalkScratch, walk};
 use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
@@ -170,7 +170,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         let mut ranked = scratch.take_ranked();
         let floor = match visible {
             // Rows are looked up for those nodes alone that are found.
-            None => walk(self, &query, &All, (start, beam), &mut ranked, scratch),
+            None => walk(self, &query, &AllVisible, (start, beam), &mut ranked, scratch),
             Some(visible) => {
                 walk(self, &query, &VisibleNodes { graph: self, visible }, (start, beam), &mut ranked, scratch)
             }

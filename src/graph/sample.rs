@@ -30,7 +30,7 @@ impl Distance<u32> for NodeDistance<'_> {
     }
 }
 
-type Found<'a> = Hnsw<'a, u32, NodeDistance<'a>>;
+type HnswGraph<'a> = Hnsw<'a, u32, NodeDistance<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
 pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
@@ -38,7 +38,7 @@ pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
     if sampled == 0 {
         return Vec::new();
     }
-    let found: Found<'_> = Hnsw::new(SAMPLE_LINKS, sampled, LEVELS_MAX, BUILD_EF, NodeDistance(space));
+    let found: HnswGraph<'_> = Hnsw::new(SAMPLE_LINKS, sampled, LEVELS_MAX, BUILD_EF, NodeDistance(space));
     for i in 0..sampled {
         let node = i * SAMPLE_ONE_IN;
         found.insert((&[node as u32], node));
@@ -47,7 +47,7 @@ pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
 }
 
 /// Takes the lists of all levels out of the builder's structure.
-fn take_out(found: &Found<'_>) -> Vec<Level> {
+fn take_out(found: &HnswGraph<'_>) -> Vec<Level> {
     let top = usize::from(found.get_max_level_observed());
     let mut levels: Vec<Level> = (0..=top).map(|level| members(found, level)).collect();
     for layer in 0..=top {
@@ -59,7 +59,7 @@ fn take_out(found: &Found<'_>) -> Vec<Level> {
     levels
 }
 
-fn members(found: &Found<'_>, level: usize) -> Level {
+fn members(found: &HnswGraph<'_>, level: usize) -> Level {
     let top = usize::from(found.get_max_level_observed());
     let points = (level..=top).flat_map(|layer| found.get_point_indexation().get_layer_iterator(layer));
     let mut members: Vec<u32> = points.map(|point| point.get_origin_id() as u32).collect();

@@ -28,9 +28,9 @@ pub(super) trait Visibility {
 }
 
 /// Hides no node: for queries without a filter, and for building.
-pub(super) struct All;
+pub(super) struct AllVisible;
 
-impl Visibility for All {
+impl Visibility for AllVisible {
     fn fetch(&self, _: u32) {}
 
     fn sees(&self, _: u32) -> bool {
