@@ -15,6 +15,7 @@ static WHOLE: Chunk = Chunk::Zeros(CHUNK_BYTES as u32);
 /// The piece at a number.
 #[derive(Clone, PartialEq)]
 pub(super) enum Piece {
+    /// A chunk of any kind, at that number alone.
     One(Chunk),
     /// So many whole chunks of zeros, from that number on.
     Run(u64),

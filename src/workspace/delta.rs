@@ -32,11 +32,17 @@ pub(super) const VERSION: u8 = 3;
 
 /// Codes of chunks.
 pub(super) mod code {
+    /// No chunk: its bytes read as zeros and take up no space.
     pub const HOLE: u8 = 0;
+    /// Zeros that take up space.
     pub const ZEROS: u8 = 1;
+    /// Unsealed: the bytes themselves follow, without zeros at their end.
     pub const LOOSE: u8 = 2;
+    /// In a pack that the delta names.
     pub const SEALED: u8 = 3;
+    /// Whole chunks of zeros that take up space, one after the other.
     pub const RUN: u8 = 4;
+    /// In a pack that the reader has to find: the chunk's hash stands for pack and place.
     pub const HELD: u8 = 5;
 }
 

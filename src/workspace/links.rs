@@ -9,7 +9,9 @@ use super::FileName;
 pub(super) enum Links {
     /// The root, which needs no name.
     Root,
+    /// None yet or none any longer: an inode that is being made, or an orphan.
     None,
+    /// The directory's inode, and the name in it.
     One(u64, FileName),
     /// Hard links.
     Many(OrdSet<(u64, FileName)>),

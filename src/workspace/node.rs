@@ -16,14 +16,20 @@ static NODE_CONTEXT: Context = Context::new("engramfs 2026 file node v1");
 
 /// What an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum FileKind {
+    /// Has a [`FileContent`]: bytes in chunks.
     File = 1,
+    /// Has entries by name; the root of a tree is one.
     Directory = 2,
+    /// Has a target of 1 to 4095 bytes, which the kernel follows.
     Symlink = 3,
+    /// A named pipe; what is written to it passes through the kernel alone.
     Fifo = 4,
+    /// A socket's name; connections are the kernel's.
     Socket = 5,
+    /// Has the number of a device, as mknod(2) gave it.
     CharDevice = 6,
+    /// Has the number of a device, likewise.
     BlockDevice = 7,
 }
 
@@ -100,6 +106,7 @@ pub struct FileNode {
     pub(super) links: Links,
     /// With their namespaces in their names, such as `user.`.
     pub(super) xattrs: Xattrs,
+    /// What only this kind of inode has.
     pub(super) body: Body,
     /// That of [`FileNode::own_hash`], once asked for.
     pub(super) hash: OnceLock<Hash>,

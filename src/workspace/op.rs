@@ -8,17 +8,20 @@ use crate::object::Time;
 
 /// What a new inode is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Make {
+    /// Empty at first, as what open(2) creates.
     File,
+    /// Empty. It has setgid where the directory above has.
     Directory,
     /// With its target, 1 to 4095 bytes.
     Symlink(Vec<u8>),
+    /// A named pipe.
     Fifo,
+    /// A socket, as bind(2) makes it.
     Socket,
-    /// With its number.
+    /// With the number of the device, as mknod(2) gave it.
     CharDevice(u32),
-    /// With its number.
+    /// With the number of the device, as mknod(2) gave it.
     BlockDevice(u32),
 }
 
