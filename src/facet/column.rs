@@ -16,6 +16,7 @@ use super::number::NumberKey;
 /// Damaged bytes make values or rows missing, never a panic.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
+    /// How many distinct values there are, which have the numbers below that.
     pub(super) values: u32,
     rows: u32,
     row_width: u32,
@@ -31,6 +32,7 @@ pub(super) struct Column<'a> {
 /// Where an operand falls among the sorted values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SortPosition {
+    /// How many values are less than the operand, which is also the number of the value that follows them.
     pub(super) lower_count: u32,
     /// Whether the value that follows them is the operand.
     pub(super) same: OperandMatch,

@@ -41,11 +41,17 @@ use roaring::RoaringBitmap;
 /// The first bytes of an index; the last one is the version of the layout.
 pub(super) const MAGIC: [u8; 8] = *b"engface\x01";
 
+/// Where the header has the number of rows, u32.
 pub(super) const ROWS_AT: usize = MAGIC.len();
+/// Where it has the number of paths, u32.
 pub(super) const PATHS_AT: usize = ROWS_AT + size_of::<u32>();
+/// Where it has the bytes of all names, u64.
 pub(super) const NAMES_BYTES_AT: usize = PATHS_AT + size_of::<u32>();
+/// Where it has the bytes of the open bitmap, u64.
 pub(super) const OPEN_BYTES_AT: usize = NAMES_BYTES_AT + size_of::<u64>();
+/// Bytes of the header; the directory begins there.
 pub(super) const HEADER_BYTES: usize = OPEN_BYTES_AT + size_of::<u64>();
+/// Bytes of an entry of the directory: name end and body end, u64 each.
 pub(super) const PATH_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 
 /// What is kept for a path; bitmaps first, then columns.
@@ -53,9 +59,11 @@ pub(super) const PATH_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 pub(super) enum FacetPart {
     /// Rows that have the path.
     Present,
-    /// Rows whose value is null, or a list with a null; likewise the next two.
+    /// Rows whose value is null, or a list with a null.
     Null,
+    /// Rows whose value is true, or a list with true.
     True,
+    /// Rows whose value is false, or a list with false.
     False,
     /// Rows whose value is an object.
     Objects,
@@ -65,24 +73,36 @@ pub(super) enum FacetPart {
     Nested,
     /// Rows whose value is a list too long to be in the columns of items.
     Long,
-    /// Numbers that are the value; likewise strings.
+    /// Numbers that are the value.
     Numbers,
+    /// Strings that are the value.
     Strings,
-    /// Numbers that are elements of a list; likewise strings.
+    /// Numbers that are elements of a list.
     NumberItems,
+    /// Strings that are elements of a list.
     StringItems,
 }
 
+/// How many of the parts are bitmaps, which come first.
 pub(super) const BITMAPS: usize = FacetPart::Numbers as usize;
+/// How many parts a path has; each has an end in its body, empty ones too.
 pub(super) const PARTS: usize = FacetPart::StringItems as usize + 1;
 
+/// Where the header of a column has the number of heavy values, u32, behind that of all values.
 pub(super) const HEAVY_COUNT_AT: usize = size_of::<u32>();
+/// Where it has the bits of a packed row, u8, 1 to 32.
 pub(super) const ROW_WIDTH_AT: usize = HEAVY_COUNT_AT + size_of::<u32>();
+/// Where it has the number of marks, u8: [`MARKS`] or 0.
 pub(super) const MARKS_AT: usize = ROW_WIDTH_AT + 1;
+/// Where it has the bytes of all blocks, u64.
 pub(super) const BLOCKS_BYTES_AT: usize = MARKS_AT + 1;
+/// Where it has the number of packed rows, u64.
 pub(super) const PACKED_AT: usize = BLOCKS_BYTES_AT + size_of::<u64>();
+/// Bytes of a column's header; its directory begins there.
 pub(super) const COLUMN_HEADER_BYTES: usize = PACKED_AT + size_of::<u64>();
+/// Bytes of an entry of a column's directory: first packed row and end in the blocks, u64 each.
 pub(super) const BLOCK_ENTRY_BYTES: usize = 2 * size_of::<u64>();
+/// Bytes of an entry of the heavy values: the value's number u32, and where its bitmap ends u64.
 pub(super) const HEAVY_ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 /// Zeros behind the packed rows, so that each can be read as part of eight bytes.
 pub(super) const PADDING_BYTES: usize = size_of::<u64>();
@@ -96,6 +116,7 @@ const BITS_FROM_PART: u32 = 256;
 pub(super) const BLOCK_VALUES: usize = 64;
 /// Longest beginning of a string that is kept: what fits seven bits.
 pub(super) const STRING_BYTES_MAX: usize = 127;
+/// Bytes of a number's key: 80 bits, little-endian, as [`NumberKey`](super::number::NumberKey) has them.
 pub(super) const KEY_BYTES: usize = 10;
 
 /// Returns the u32 at `at`, or nothing past the end.

@@ -31,18 +31,27 @@
 /// The first bytes of an index; the last one is the version of the layout.
 pub(super) const MAGIC: [u8; 8] = *b"engtext\x01";
 
+/// Where the header has the number of rows, u32.
 pub(super) const ROWS_AT: usize = MAGIC.len();
+/// Where it has the number of terms, u32.
 pub(super) const TERMS_AT: usize = ROWS_AT + size_of::<u32>();
+/// Where it has the tokens of all rows together, u64.
 pub(super) const TOTAL_AT: usize = TERMS_AT + size_of::<u32>();
+/// Where it has the bytes of all names, u64.
 pub(super) const NAMES_BYTES_AT: usize = TOTAL_AT + size_of::<u64>();
+/// Where it has the bytes of all posting lists, u64.
 pub(super) const LISTS_BYTES_AT: usize = NAMES_BYTES_AT + size_of::<u64>();
+/// Bytes of the header; the lengths of the rows begin there.
 pub(super) const HEADER_BYTES: usize = LISTS_BYTES_AT + size_of::<u64>();
 
+/// Bytes of a row's length, which is a number of tokens.
 pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
+/// Bytes of an entry of the dictionary: name start and list start, u64 each.
 pub(super) const TERM_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 
 /// Postings in a block: what a seek may have to decode for nothing.
 pub(super) const BLOCK_POSTINGS: u32 = 128;
+/// Bytes of an entry of a skip table: last row u32, and where the block ends u64.
 pub(super) const SKIP_ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
 /// Returns the u32 at `at`, or nothing past the end.
