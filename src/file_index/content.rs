@@ -15,6 +15,7 @@ static KEY_CONTEXT: Context = Context::new("engramfs 2026 indexed content v1");
 pub struct IndexKey(pub Hash);
 
 impl IndexKey {
+    /// Bytes of a key, as index segments store it.
     pub(super) const BYTES: usize = size_of::<Hash>();
 
     fn new(content: &FileContent, syntax: Syntax) -> IndexKey {
@@ -32,6 +33,7 @@ pub struct IndexableContent {
     pub key: IndexKey,
     /// The bytes, shared with the tree.
     pub(super) content: FileContent,
+    /// How it is cut into passages, by the names of its file.
     pub(super) syntax: Syntax,
 }
 

@@ -57,6 +57,7 @@ pub struct IndexSegment {
     backing: Backing,
     contents: u32,
     rows: u32,
+    /// The vectors of its passages, by row: one file for each embedder that has made them.
     pub(super) derived: DerivedFiles,
     /// Set once bytes of it were found to be wrong, and never reset: look-ups pass over it from then on.
     is_broken: AtomicBool,

@@ -56,6 +56,7 @@ impl HiddenPaths {
 /// The files with one content: mostly one, and sometimes as many as there are, such as empty ones.
 #[derive(Clone)]
 pub(super) enum Inodes {
+    /// The one file; no set is made for it.
     One(u64),
     /// Two or more at some time. It never goes back to `One`, and is never empty.
     Many(OrdSet<u64>),
@@ -150,7 +151,9 @@ impl VisiblePart {
 
 /// The indexed files of a tree. A clone shares everything with its original until one of them changes.
 pub struct VisibleFiles {
+    /// The tree that all else was worked out from. Other trees are compared with it.
     pub(super) tree: Tree,
+    /// The rules by which files were left out; other rules make all of it anew.
     pub(super) hidden: HiddenPaths,
     /// By inode, the content of each file that is not hidden.
     pub(super) keys: OrdMap<u64, IndexKey>,

@@ -15,12 +15,15 @@ use crate::vector::Metric;
 pub struct GraphBuilder<'a> {
     /// Within their limits, see `Params::clamped`.
     pub(super) params: Params,
+    /// The lists of links as they grow: until they are pruned they may be longer than finished ones.
     pub(super) growing: GrowingGraph<'a>,
     /// The hierarchy's bytes; `hierarchy` says where in them each level lies.
     pub(super) section: Vec<u8>,
+    /// The levels, found over a sample before the first step. Walks for a row begin in them.
     pub(super) hierarchy: Hierarchy,
     /// How many steps are done, of all passes: see [`GraphBuilder::step_count`].
     pub(super) steps_done: usize,
+    /// The memory of walks, used again for each row.
     pub(super) scratch: WalkScratch,
 }
 

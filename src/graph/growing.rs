@@ -17,6 +17,7 @@ const ALPHA: f32 = 1.05;
 
 /// Every node's neighbours with their distances, in slots of equal number.
 pub(super) struct GrowingGraph<'a> {
+    /// The nodes and their distances, which links are chosen by.
     pub space: VectorSpace<'a>,
     slots: usize,
     /// How many links pruning leaves: one less than a finished list has room for, so that mending can always add one.

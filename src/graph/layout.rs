@@ -232,12 +232,15 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
 pub(super) struct Parts<'a> {
     /// Rows of the segment, those without a vector too: what [`Graph::rows`] tells, and a bound on `nodes`.
     pub rows: usize,
+    /// Numbers of each vector, as many as a coarse copy has.
     pub dim: usize,
+    /// Whose distances the links were chosen by.
     pub metric: Metric,
     /// How many links each node has room for; shorter lists end in [`EMPTY`].
     pub slots: usize,
     /// For each node the row that it stands for, in the order of the renumbered nodes, not of the rows.
     pub nodes: &'a [u32],
+    /// The bytes of the last section, as [`hierarchy::freeze`](super::hierarchy::freeze) makes them.
     pub hierarchy: &'a [u8],
 }
 

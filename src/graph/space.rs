@@ -5,7 +5,9 @@ use crate::vector::{self, CoarseQuery, CoarseRows, CoarseSource, Metric};
 
 /// The rows that have a vector, numbered from 0 as nodes of a graph, and the distances between them.
 pub(super) struct VectorSpace<'a> {
+    /// All rows of the segment, also those without a vector, which are no nodes.
     pub rows: VectorRows<'a>,
+    /// What distances and coarse copies are made for.
     pub metric: Metric,
     /// The row of each node, ascending.
     pub nodes: Vec<u32>,

@@ -16,7 +16,9 @@ use crate::text::{Collection, Language, MaxScore, Scorer};
 pub enum HitKey {
     /// A record, and the number of its source: the same id in two sources is two hits.
     Record(Arc<str>, usize),
+    /// A passage of a file. Several files may show one passage: each is a hit.
     File {
+        /// The file's path below `files/`; it need not be UTF-8.
         path: Vec<u8>,
         /// The passage's first line.
         line: u32,
@@ -28,14 +30,18 @@ pub enum HitKey {
 /// Where a hit is read from, once it is known to be among the best.
 #[derive(Clone)]
 pub enum HitRow {
+    /// A record's version, in a segment or in memory.
     Record(Row),
+    /// A passage, whose text is read from the file only for hits that are answered.
     File(FileRow),
 }
 
 /// A passage that is a hit, by its place in the index and the file that shows it.
 #[derive(Clone)]
 pub struct FileRow {
+    /// The segment that the passage was found in, which this keeps open.
     pub segment: Arc<IndexSegment>,
+    /// Where in the file its text is, and the key that this text must still have.
     pub passage: PassagePlace,
     /// The file's number in the tree of the branch: the text is read from this file.
     pub inode: u64,

@@ -35,9 +35,11 @@ pub struct FileSource<'a> {
 
 /// The files that a query looks at, beside the records of its sources.
 pub struct FileScan<'a> {
+    /// What the caller may read; nothing else counts, not even in the statistics.
     pub files: &'a PermittedFiles,
     /// None without an embedder.
     pub(super) derived: Option<&'a DerivedVectors>,
+    /// The time limit of the query, shared with the scans of records.
     pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
     pub(super) is_wanted: bool,

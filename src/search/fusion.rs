@@ -12,6 +12,7 @@ pub const RRF_K: f64 = 10.0;
 /// An id that some list holds, with its score by ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fused<I, const N: usize> {
+    /// What the lists name it by; equal scores are ordered by it, ascending.
     pub id: I,
     /// The sum of `1 / (RRF_K + rank)` over the lists that hold the id.
     pub score: f64,

@@ -29,6 +29,7 @@ pub struct MatchedTerms<'a> {
 
 /// The index of one layer and what it has of the terms.
 pub struct LayerTerms<'a> {
+    /// The inverted index, in which `lists` lie.
     pub postings: Postings<'a>,
     /// Of each term where it is in the index; none where it is not.
     pub lists: Vec<Option<PostingList<'a>>>,

@@ -23,6 +23,7 @@ pub struct Candidate {
     pub upper_bound: f32,
     /// Number of the source among all that are searched.
     pub source: usize,
+    /// Where its vector is, for the exact score of those that the bounds do not rule out.
     pub location: RowLocation,
 }
 

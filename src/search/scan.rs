@@ -28,6 +28,7 @@ pub const ROWS_A_SIEVE: usize = 32;
 pub struct Scan<'a> {
     /// Number of the source among all that are searched.
     pub source_index: usize,
+    /// The records that are searched, as they were when the query began.
     pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
@@ -39,13 +40,17 @@ pub struct Scan<'a> {
     matching_rows: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the timer.
     filter_steps: usize,
+    /// The time limit of the query, which all its sources share.
     pub timer: &'a QueryTimer<'a>,
 }
 
 /// A row with its exact score, and the number of the source that it is from.
 pub struct Scored<S> {
+    /// As [`Scan::source_index`]: one id in two sources is two rows.
     pub source_index: usize,
+    /// The record's id, which equal scores are ordered by.
     pub id: Arc<str>,
+    /// The version that was scored, of which a hit shows text and metadata.
     pub row: Row,
     /// Larger is better.
     pub score: S,
