@@ -15,6 +15,7 @@ pub(super) enum CutOutcome {
     Everything,
     /// Chance decides, the same way for the same seed.
     Chance {
+        /// What decides; seeded, so that a seed repeats its cut.
         random: SplitMix64,
         /// Of four unsynced writes so many are kept whole, 0 to 3. Drawn once a cut, so that among many
         /// seeds there are cuts that lose nearly all and cuts that lose a single write.

@@ -19,6 +19,7 @@ pub(super) struct ForgetfulShared {
     pub(super) ignores_sync: AtomicBool,
     /// The thread whose next file sync fails, and with which errno.
     pub(super) failing_sync: Mutex<Option<(ThreadId, i32)>>,
+    /// How much fits on the disk; no limit by default.
     pub(super) space: SimulatedSpace,
 }
 
@@ -53,9 +54,11 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An open handle, which goes on to work when the name of its file is gone.
 pub(super) struct ForgetfulFile {
+    /// The disk that it is on, for its locks, its room and the syncs that are to fail.
     pub(super) disk: Arc<ForgetfulShared>,
     /// Its bytes, which stay reachable when the name goes.
     pub(super) node: SimulatedNode,
+    /// Whether it was opened for writing; else writes and changes of its length fail.
     pub(super) writable: bool,
 }
 

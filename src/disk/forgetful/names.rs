@@ -16,6 +16,7 @@ pub(super) type Entries = BTreeMap<String, SimulatedEntry>;
 /// What has a path; there are no links of either kind.
 #[derive(Clone)]
 pub(super) enum SimulatedEntry {
+    /// Has no bytes; what is in it has its path in front.
     Folder,
     /// A file's bytes, which its open handles have, too.
     File(SimulatedNode),

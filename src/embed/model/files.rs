@@ -102,6 +102,7 @@ pub struct ModelFiles {
     pub name: String,
     /// What is hashed of it: the files' own hashes, and what was read out of the small ones.
     pub description: Vec<u8>,
+    /// The shape of the model, checked to be one that can be run.
     pub config: ModelConfig,
     /// The bytes of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
@@ -109,6 +110,7 @@ pub struct ModelFiles {
     pub weights: Vec<u8>,
     /// The file of the weights, below the folder.
     pub weights_name: &'static str,
+    /// How the vectors of tokens become that of a text; their mean where the folder does not say.
     pub pooling: Pooling,
     /// Whether that is scaled to length 1.
     pub normalize: bool,

@@ -6,6 +6,7 @@
 pub enum WireValue<'a> {
     /// A whole number; a signed one in two's complement.
     Varint(u64),
+    /// Four bytes, little-endian: an f32 in all that is read here.
     Fixed32([u8; 4]),
     /// Eight bytes, which nothing here uses.
     Fixed64,
