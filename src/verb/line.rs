@@ -103,6 +103,7 @@ fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
     (!phrase.is_empty()).then_some(phrase)
 }
 
+/// Writes a verb with its arguments as a line of `ctl`, in the order of its spec. Line ends in values become blanks.
 pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     let mut line = spec.name.to_owned();
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {

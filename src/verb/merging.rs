@@ -9,6 +9,7 @@ use crate::memory::{Error, Hash, MergeKind, MergeOptions};
 /// A dry run tells what the parent has, so its caller must be able to read that; it need not be the owner.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
 
+/// `--if-plan HASH` of the verbs that work out a plan first: merge, promote, pull and revert.
 pub(super) const IF_PLAN: Argument = Argument::option(
     "--if-plan",
     "HASH",
@@ -77,6 +78,7 @@ fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Res
     Ok(VerbAnswer::Line(result.to_json()))
 }
 
+/// Returns what a merge is bound to: the plan that must still hold, none for any, and the words for its entry.
 pub(super) fn options(arguments: &Arguments) -> MergeOptions {
     let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
     MergeOptions { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeOptions::default() }
