@@ -31,7 +31,9 @@ const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_CO
 /// Whose rights a sandboxed command has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxUser {
+    /// The uid that the command runs as.
     pub uid: u32,
+    /// Its group: the one in the table of users, or the number of the uid where that has no user of it.
     pub gid: u32,
     /// Whether this process is another user, and has to become that one.
     pub is_other: bool,

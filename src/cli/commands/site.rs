@@ -16,7 +16,9 @@ use crate::memory::{Environment, Memory, OpenMode};
 
 /// What is mounted where; both absolute, so that they stay true wherever the process goes.
 pub struct Site {
+    /// The store's directory, which need not be there yet.
     pub store: PathBuf,
+    /// The mountpoint.
     pub mnt: PathBuf,
 }
 

@@ -31,7 +31,9 @@ pub struct ModeEvaluation {
 pub struct MissedQuestion {
     /// Its line in the file, from 1.
     pub line: usize,
+    /// Its words; empty where it has a vector alone.
     pub question: String,
+    /// What its first hits were worth in this mode.
     pub score: RetrievalScore,
     /// The ids of the evidence that was not found.
     pub missed: Vec<String>,

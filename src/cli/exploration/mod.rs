@@ -32,6 +32,7 @@ pub struct Exploration<'a> {
     pub score: &'a str,
     /// What each candidate finds in `ENGRAMFS_CANDIDATE`.
     pub candidates: &'a [String],
+    /// How many candidates are at work at once, at least 1; more than there are candidates changes nothing.
     pub jobs: usize,
     /// How long each command may take; none for no limit.
     pub timeout: Option<Duration>,
@@ -49,6 +50,7 @@ pub struct CandidateResult {
     pub branch: Option<CandidateBranch>,
     /// Its score; none where it is out.
     pub score: Option<f64>,
+    /// Why it was promoted, or why not.
     pub outcome: Outcome,
     /// What is to be said about that, such as the message of a failure; may be empty.
     pub detail: String,

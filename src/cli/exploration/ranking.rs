@@ -24,10 +24,11 @@ pub enum Outcome {
     Refused,
     /// Its score was below the least.
     TooLow,
-    /// It has none.
+    /// Its scorer failed, or the last line of what that printed is no finite number.
     NoScore,
     /// It was killed at its limit, or its scorer was.
     TimedOut,
+    /// It could not be forked, started or frozen, or its command failed.
     Failed,
 }
 

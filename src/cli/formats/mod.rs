@@ -62,6 +62,7 @@ impl Format {
 pub enum InputRow {
     /// A line of JSON, with its number from 1.
     Line {
+        /// Its number in the file, from 1, for messages.
         number: usize,
         /// Its bytes, without the line end.
         bytes: Vec<u8>,
@@ -70,6 +71,7 @@ pub enum InputRow {
     Vector {
         /// Out of the file of ids, or made of the row's number.
         id: String,
+        /// Its components, rounded to f32; [`InputRow::into_edit`] checks how many there are.
         vector: Vec<f32>,
     },
 }

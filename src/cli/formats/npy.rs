@@ -22,7 +22,9 @@ const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a,
 pub struct NpyHeader {
     /// Bytes of a component: 2, 4 or 8.
     pub width: usize,
+    /// Rows of the array. A file that is shorter than these is refused before its first row.
     pub rows: u64,
+    /// Components of each row, at least 1.
     pub dim: usize,
     /// Where the rows begin, in bytes.
     pub offset: u64,

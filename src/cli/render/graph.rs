@@ -18,6 +18,7 @@ pub struct Drawn {
     pub entry: usize,
     /// A row above its own, where columns run together.
     pub row_above: Option<String>,
+    /// The row with its `*`, behind which the entry itself is printed.
     pub row: String,
     /// A row below, where a column opens or is joined.
     pub row_below: Option<String>,

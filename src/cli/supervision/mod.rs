@@ -56,6 +56,7 @@ pub enum CommandEnd {
 /// What a supervisor answers to a job, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SupervisedEnd {
+    /// How the command of the job ended.
     pub end: CommandEnd,
     /// The last 64 KiB of its standard output; empty where that was not wanted.
     pub output: String,

@@ -37,6 +37,7 @@ pub enum Target {
     Mounted(PathBuf),
     /// A branch of a store that is not mounted.
     Closed {
+        /// The store's directory.
         store: PathBuf,
         /// The branch's names from the root, as in `main/agent-7`.
         name_path: String,
