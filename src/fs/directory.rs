@@ -16,7 +16,9 @@ const PAGE_NAMES: usize = 1_024;
 /// A name of a listing that is held in memory, not read page by page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListName {
+    /// As readdir(3) shows it.
     pub name: OsString,
+    /// What the name leads to.
     pub node: FsNode,
 }
 
@@ -33,6 +35,7 @@ pub(super) struct Listing {
 
 /// What comes after the names that are held.
 pub(super) enum ListingTail {
+    /// Nothing: all names are held.
     Nothing,
     /// The records of a view, as `ID.json`.
     Records(Records),
@@ -53,8 +56,11 @@ pub(super) struct Records {
 
 /// The entry at a cookie.
 pub(super) enum ListItem<'a> {
+    /// One of the names that are held.
     Named(&'a OsStr, &'a FsNode),
+    /// A record, by its id without `.json`.
     Record(Arc<str>, FsNode),
+    /// An entry of a folder of files.
     File(FileName, FsNode),
 }
 

@@ -94,19 +94,23 @@ pub(super) trait File: Send + Sync {
 
 /// An open file or directory. Operations that have it when it is released keep it until they are done.
 pub(super) struct Handle {
+    /// What was opened.
     pub node: FsNode,
     /// The number under which the kernel knows the node; 0 where nobody will ask.
     pub number: u64,
     /// The path in `errors`; empty in `files/`, where it may change.
     pub path: String,
+    /// Who opened it: what is done through it is done in their name.
     pub caller: Caller,
     /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
     pub context: Option<OpenContext>,
+    /// What reads, writes or listings go to.
     pub open: Open,
 }
 
 /// What a handle is open on: bytes, or names.
 pub(super) enum Open {
+    /// What reads and writes go to, several at once.
     File(Box<dyn File>),
     /// Its lock is held while names are given out: two readers of one handle wait for each other.
     Directory(Box<Mutex<Listing>>),

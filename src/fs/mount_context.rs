@@ -30,18 +30,23 @@ pub struct Caller {
 
 /// What all nodes and handles of one mount share.
 pub(super) struct MountContext {
+    /// The store that the mount shows.
     pub memory: Arc<Memory>,
+    /// What the mount remembers of branches, from the first time that one is touched.
     pub states: MountBranchStates,
     /// The last answer of each user, for handles that ask nothing.
     pub answers: LastAnswers,
     /// Tells the kernel which names and attributes it has to ask for again.
     pub notifier: KernelNotifier,
+    /// The numbers under which the kernel knows inodes of `files/` and `scratch/`.
     pub file_numbers: Arc<FileNumbers>,
     /// What is open in `files/` and `scratch/`.
     pub opened: OpenInodes,
+    /// The trees of `scratch/`, which end with the mount.
     pub scratch: Scratch,
     /// What inodes that are gone were last.
     pub removed: RemovedInodes,
+    /// What is said to users of branches that were merged or discarded, in place of a bare ESTALE.
     pub ended: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
@@ -209,10 +214,13 @@ impl MountContext {
 /// The view of an open file, and who opened it: what is written is written in his name.
 #[derive(Clone)]
 pub(super) struct OpenContext {
+    /// The mount that the file was opened through.
     pub mount: Arc<MountContext>,
+    /// What it is a file of; only in a branch itself may it be written.
     pub view: View,
     /// Held by the handle, so that it tells of the branch's end when the mount has forgotten the branch.
     pub state: Arc<MountBranchState>,
+    /// Who opened it, also where another process writes through the handle.
     pub caller: Caller,
 }
 

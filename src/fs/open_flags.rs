@@ -5,7 +5,9 @@ use super::rights::{READ, WRITE};
 /// The flags of open(2), as far as they mean something here.
 #[derive(Clone, Copy)]
 pub(super) struct OpenFlags {
+    /// Whether it may be read through the handle; not with O_WRONLY.
     pub read: bool,
+    /// Whether it may be written through the handle; not with O_RDONLY.
     pub write: bool,
     /// Each write goes to the end, whatever its offset.
     pub append: bool,

@@ -23,6 +23,7 @@ impl File for StaticFile {
 pub(super) struct ExportFile {
     /// The records at its open.
     pub snapshot: Snapshot,
+    /// Which file of `export/` it is.
     pub export: Export,
 }
 

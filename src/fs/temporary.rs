@@ -46,9 +46,13 @@ struct TemporaryContent {
 /// What stat(2) shows of a temporary.
 #[derive(Clone, Copy)]
 pub(super) struct TemporaryStat {
+    /// Bytes that were written, in RAM.
     pub length_bytes: u64,
+    /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
+    /// Owner: the user who made it, or whom chown(2) named since.
     pub uid: u32,
+    /// Group: that of the process that made it, or what chown(2) set since.
     pub gid: u32,
     /// When its bytes were last written.
     pub modified: Time,
@@ -231,7 +235,9 @@ fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
 
 /// A handle on a temporary, which keeps the file when its name goes.
 pub(super) struct TemporaryFile {
+    /// Where it was opened, and by whom.
     pub context: OpenContext,
+    /// The temporary, which all its handles share.
     pub file: Arc<Temporary>,
     /// Whether each write goes to the end.
     pub append: bool,

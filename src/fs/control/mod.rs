@@ -26,6 +26,8 @@ pub(super) use fixed::{ControlDirectory, ControlFile};
 
 /// The operations of a node of the control tree.
 pub(super) struct ControlNodeOps<'a> {
+    /// The mount that was asked.
     pub fs: &'a Filesystem,
+    /// The node that was asked for: any but a file of `files/` or `scratch/`.
     pub node: &'a FsNode,
 }

@@ -74,7 +74,9 @@ impl Area {
 /// `scratch/` from that of an earlier session; it is zero for a branch's `files/`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FileTreeId {
+    /// Which of the two trees of the branch.
     pub area: Area,
+    /// The branch, or the checkpoint, earlier state or proposal of it.
     pub view: View,
     /// When the view was taken, or the session began.
     pub taken: Time,
@@ -94,8 +96,11 @@ impl FileTreeId {
 
 /// The operations of an inode in `files/` or `scratch/`.
 pub(super) struct FileOps<'a> {
+    /// The mount that was asked.
     pub fs: &'a Filesystem,
+    /// The tree that the inode is in.
     pub files: &'a FileTreeId,
+    /// The inode's number in its tree, which is not the one that the kernel has.
     pub inode: u64,
 }
 

@@ -31,6 +31,7 @@ pub(in crate::fs) enum OpenIntent {
 pub(in crate::fs) enum HeldOpens {
     /// Those that write.
     Writers,
+    /// Each, also those that only read.
     All,
 }
 

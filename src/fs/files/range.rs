@@ -11,6 +11,7 @@ pub(super) const COPY_BYTES_MAX: u32 = 1 << 31;
 /// What fallocate(2) shall do, out of its mode; the file grows only where `keep_size` is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Allocation {
+    /// What becomes of the bytes of the range.
     pub op: RangeOp,
     /// Whether the file stays as long as it is.
     pub keep_size: bool,
