@@ -20,8 +20,11 @@ const MOVED_ONE_BY_ONE: usize = 512;
 
 /// Codes of what a record becomes.
 mod code {
+    /// No record, and no deletion that is remembered; nothing follows.
     pub const NOTHING: u8 = 0;
+    /// No record; the time of its deletion follows.
     pub const DELETED: u8 = 1;
+    /// Hash and time of a version follow, by which the reader looks for it.
     pub const VERSION: u8 = 2;
 }
 

@@ -70,6 +70,7 @@ pub struct BranchVersion {
     pub(super) totals: RowTotals,
     /// When records were deleted that are not there again.
     pub(super) deletions: OrdMap<Arc<str>, Time>,
+    /// The tree of `files/`; its hash is part of the head.
     pub(super) files: Tree,
     /// Computed when [`BranchVersion::head`] is first asked for; a change of the content empties it.
     pub(super) head: OnceLock<Hash>,

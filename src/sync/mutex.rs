@@ -16,7 +16,9 @@ pub struct Mutex<T: ?Sized> {
 
 /// Sole access to what a [`Mutex`] guards, until this is dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
+    /// Lets go of the lock when it is dropped, before `held` is, which is declared behind it.
     pub(super) inner: sync::MutexGuard<'a, T>,
+    /// What the check of the order of locks knows of this one; nothing in release builds.
     pub(super) held: Held,
 }
 

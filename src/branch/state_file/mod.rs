@@ -36,10 +36,15 @@ const PINNED: u32 = 1;
 
 /// Codes in the bytes of a step; the drawing of the file says what follows each.
 mod code {
+    /// The files are those of the state that the step begins with.
     pub const SAME: u8 = 0;
+    /// Transfers and a delta follow.
     pub const CHANGED: u8 = 1;
+    /// The base is that of the step before; nothing follows.
     pub const BASE_OF_BEFORE: u8 = 0;
+    /// An anchor's number follows.
     pub const BASE_ANCHOR: u8 = 1;
+    /// A step's number follows, whose state is the base.
     pub const BASE_STEP: u8 = 2;
 }
 

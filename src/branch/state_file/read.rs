@@ -55,8 +55,11 @@ struct HeldIndex {
 
 /// One row of the index: a state, the uid of its branch's owner then, and the step that gives it.
 pub(super) struct IndexRow {
+    /// Which state it is; rows are sorted by its key.
     pub info: StateInfo,
+    /// Uid of the branch's owner behind that entry.
     pub owner: u32,
+    /// Number of the step in section 0, from 0.
     pub step: u64,
 }
 
