@@ -19,7 +19,9 @@ use crate::workspace::{
 /// Everything that moves first goes into a staging directory and then
 /// to its new place: so two files can change places in any order.
 pub(super) struct TreeEditor<'a, 'b> {
+    /// The three sides, and where losers that are met while applying are noted.
     pub resolver: &'b mut Resolver<'a>,
+    /// At first a copy of the parent's; the result once [`TreeEditor::build`] is done.
     pub tree: Tree,
     /// Everything that was done to the tree so far, in order: replayed on the parent's tree it gives this one.
     pub patch: TreePatch,

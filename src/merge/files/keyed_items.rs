@@ -46,7 +46,9 @@ impl<N: Hash + Eq, V> Items<N, V> {
 pub(super) struct ThreeWay<N, V> {
     /// Those of the base; empty where both sides added the file.
     pub base: Items<N, V>,
+    /// Those of the child, whose additions come last.
     pub child: Items<N, V>,
+    /// Those of the parent, whose additions come before the child's.
     pub parent: Items<N, V>,
 }
 

@@ -25,6 +25,7 @@ const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: No
 /// What tells a merge kind from others: rules, hints and plans know it by this alone.
 #[derive(Debug)]
 pub(super) struct KindSpec {
+    /// The word in `config/rules`, unique among [`KINDS`].
     pub name: &'static str,
     /// Whether a key follows the word; a rule without it is refused.
     pub takes_key: bool,

@@ -27,6 +27,7 @@ pub struct FileDecision {
 /// What a file or directory is on one side.
 #[derive(Clone)]
 pub(super) struct NodeVersion {
+    /// The node, with the content and the attributes that merge.
     pub node: Arc<FileNode>,
     /// Its names, each with the directory that has it; those where nothing merges left out.
     pub places: BTreeSet<EntryKey>,
@@ -60,6 +61,7 @@ pub(super) enum NewBody {
 
 /// What to do with one file in the parent's tree.
 pub(super) struct NodeChange {
+    /// The file, which may have other inode numbers on each side.
     pub id: Id,
     /// Whether the parent does not have it, so that it is made from the child's.
     pub is_new: bool,
@@ -67,6 +69,7 @@ pub(super) struct NodeChange {
     pub remove: Vec<EntryKey>,
     /// Names to give, each with its directory.
     pub add: Vec<EntryKey>,
+    /// Where its content comes from.
     pub body: NewBody,
     /// Permission bits to have; none leaves them as they are.
     pub mode: Option<u32>,

@@ -25,18 +25,23 @@ pub struct FileLoser {
 
 /// Resolves each file on three sides, and records what was decided and what lost.
 pub(super) struct Resolver<'a> {
+    /// Base, child and parent, and which of their inodes are the same file.
     pub trees: NodeMap<'a>,
+    /// The rules of the branch whose strategy it is: how each path merges.
     pub rules: &'a Rules,
     /// The branch's, for rules that have none.
     pub strategy: Strategy,
     /// The side that a person chose for a file whose versions are still those.
     pub resolved: &'a dyn Fn(&FileDecision) -> Option<Side>,
+    /// Where contents that have to be read are.
     pub packs: &'a dyn Packs,
+    /// Merges contents that both sides changed, or remembers how they merged before.
     pub merger: &'a dyn ContentMerger,
     /// Bytes of contents that may still be merged by their kind; beyond that files are `whole`.
     pub bytes_left: u64,
     /// What both sides changed, in the order in which it was met.
     pub both_changed: Vec<FileDecision>,
+    /// What was not taken, each with the path of its decision.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
     pub notes: Vec<(Vec<u8>, Fallback)>,

@@ -88,6 +88,7 @@ impl Rule {
 
 /// What is wrong with one line of the rules, before the number of the line is known.
 pub(super) struct RuleFault {
+    /// What is wrong, without a full stop, such as "there is no pattern".
     pub problem: String,
     /// What to write, beginning with "write".
     pub hint: Cow<'static, str>,

@@ -44,12 +44,15 @@ pub(super) enum UnitLayout {
 /// The root of the unit that a file is in, in one tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitRoot {
+    /// The main file, or the directory, in the tree that was looked at.
     pub inode: u64,
+    /// What belongs to it.
     pub layout: UnitLayout,
 }
 
 /// Finds the units of one tree, and looks at each directory once.
 pub(super) struct UnitFinder<'a> {
+    /// The tree of one side, which does not change while units are looked for.
     pub tree: &'a Tree,
     rules: &'a Rules,
     packs: &'a dyn Packs,

@@ -58,9 +58,11 @@ pub(super) struct Units<'a, 'b> {
 pub(super) struct UnitPlan {
     /// What becomes of each file that is in a unit.
     pub outcomes: HashMap<Id, UnitOutcome>,
+    /// Units that both sides changed differently, with the members that differ.
     pub conflicts: Vec<UnitConflict>,
     /// What was decided of each unit that both sides changed.
     pub decisions: Vec<FileDecision>,
+    /// The versions of units that were not taken.
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.
     taken_roots: Vec<(Id, Option<UnitRoot>)>,
