@@ -118,8 +118,11 @@ pub struct StoredDecision {
 
 /// How a version of a decision is stored: 2 bits each for base, child and parent.
 mod version {
+    /// The side has no version; nothing follows.
     pub const NONE: u8 = 0;
+    /// The hash of the version follows.
     pub const HASH: u8 = 1;
+    /// The version is that of the decision's path in the tree of the side; nothing follows.
     pub const AT_PATH: u8 = 2;
 }
 

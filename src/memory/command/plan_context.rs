@@ -16,6 +16,7 @@ pub struct PlanContext<'a> {
     pub catalog: &'a Catalog,
     /// `seq` of the entry to come, which is the id of a branch that the command makes.
     pub seq: u64,
+    /// Where contents of files are read.
     pub packs: &'a dyn Packs,
     /// Opens the segment of a bulk commit, which was written before the command.
     pub segment: &'a dyn Fn(&Hash) -> Result<Arc<Segment>, Error>,

@@ -29,6 +29,7 @@ pub enum RecordChange {
     Cursor(SharedLogCursor),
 }
 
+/// What an append adds to a shared log.
 #[derive(Clone, Debug)]
 pub struct SharedLogAppend {
     /// What the log holds with them, counted when they were appended; a replay takes it as it is.
@@ -66,11 +67,17 @@ impl SharedLogAppend {
 
 /// The bits of the byte with which a stored change begins; 0 is a delete.
 mod flag {
+    /// A version follows; without this bit the record is deleted.
     pub const PUT: u8 = 1;
+    /// It has a vector: little-endian f32, behind the id.
     pub const VECTOR: u8 = 2;
+    /// It has a text, behind the vector.
     pub const TEXT: u8 = 4;
+    /// The id of the record whose `created` it keeps follows the text.
     pub const FROM: u8 = 8;
+    /// Its text is newer than its vector; nothing follows.
     pub const VECTOR_STALE: u8 = 16;
+    /// Stands alone: a cursor follows, and no id.
     pub const CURSOR: u8 = 32;
 }
 

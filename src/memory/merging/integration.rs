@@ -18,11 +18,14 @@ use crate::merge::{Action, Sides, decision_on};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::Tree;
 
+/// A branch and its parent come together, or entries of a branch are taken back: what that does was planned before.
 #[derive(Debug)]
 pub(in crate::memory) struct MergeBranches {
     /// The branch that is merged, promoted, pulls, or takes back entries. It receives in the last two.
     pub branch: BranchId,
+    /// Merge, promote, pull or revert.
     pub merge: MergeKind,
+    /// What the plan came to. It is in the log, so that a replay applies it and plans nothing.
     pub outcome: Arc<MergeOutcome>,
 }
 

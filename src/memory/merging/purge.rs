@@ -25,7 +25,9 @@ use crate::workspace::PurgedFiles;
 /// Records and files go for good, from a branch and all that hold the same.
 #[derive(Debug)]
 pub(in crate::memory) struct PurgeItems {
+    /// The branch that was named: below its root branch items go by their names.
     pub branch: BranchId,
+    /// What goes, by name there and by content everywhere.
     pub selection: Arc<PurgeSelection>,
 }
 

@@ -13,8 +13,11 @@ use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::object::{CodecError, Reader, Writer};
 
+/// Somebody chose a side of a conflict: merges take that as long as both sides have the versions that were chosen
+/// between.
 #[derive(Debug)]
 pub(in crate::memory) struct ResolveConflict {
+    /// The branch that has the conflict with its parent.
     pub branch: BranchId,
     /// The record's id, or the file as `files/PATH`; the root of a unit stands for all of it.
     pub id: Arc<str>,

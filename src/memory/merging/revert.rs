@@ -107,7 +107,9 @@ fn with_records_restored(
     Ok(state)
 }
 
+/// The entries that a revert takes back.
 pub(super) struct RevertTarget {
+    /// The first and the last of them, and what gave the state before.
     pub entries: RevertedEntries,
     /// The last of them, whose word and time stand for all in results.
     pub last: Arc<SignedEntry>,

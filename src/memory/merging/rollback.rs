@@ -21,9 +21,12 @@ use crate::workspace::{Tree, TreePatch};
 /// The patterns of the files that go back, each beginning with `files/`, and what is done to them.
 pub(in crate::memory) type FilesOutcome = (Vec<Arc<str>>, Arc<RollbackOutcome>);
 
+/// A branch goes back to an earlier state, as a whole or for some files.
 #[derive(Debug)]
 pub(in crate::memory) struct RollBack {
+    /// The branch that goes back.
     pub branch: BranchId,
+    /// The state that it goes back to, of its own lineage.
     pub source: StateSource,
     /// The patterns and what was worked out; none where the whole branch goes back.
     pub files: Option<FilesOutcome>,

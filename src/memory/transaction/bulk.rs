@@ -19,8 +19,11 @@ use crate::segment::{Segment, SegmentError};
 /// Many records are written, which are in a segment that the log record names, and others deleted.
 #[derive(Debug)]
 pub(super) struct CommitSegment {
+    /// The branch that gets the records.
     pub branch: BranchId,
+    /// The segment, which was written before the command.
     pub segment: Hash,
+    /// Ids of the records that are deleted.
     pub deletes: Vec<Arc<str>>,
     /// How far the branch has read the shared log from then on, where that changes.
     pub cursor: Option<SharedLogCursor>,

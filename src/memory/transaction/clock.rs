@@ -27,6 +27,7 @@ pub(in crate::memory) struct ClockReading {
 }
 
 impl ClockReading {
+    /// Asks the environment for the time, and for how long the machine has been up.
     pub fn now(environment: &Environment) -> ClockReading {
         ClockReading { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }

@@ -74,12 +74,16 @@ fn count_changed_paths(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
 /// Who changes the files of which branch, and when: the beginning of each frame of an operation.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct Author {
+    /// The branch whose files they are.
     pub branch: BranchId,
+    /// When it was done: the time that nodes get from it.
     pub time: Time,
+    /// Who did it.
     pub uid: u32,
 }
 
 impl Author {
+    /// Appends the stored form: branch, time, uid.
     pub fn write(&self, out: &mut Writer) {
         out.number(self.branch.0).signed(self.time.0).number(u64::from(self.uid));
     }
@@ -93,13 +97,16 @@ impl Author {
 
 /// An operation as the journal holds it, but for the code that binds it.
 pub(in crate::memory) struct FileOpRecord<'a> {
+    /// Who did it, where and when.
     pub author: Author,
+    /// What was done; bytes of a write may be borrowed from the caller.
     pub op: FileOp<'a>,
 }
 
 /// The files of a branch before an operation, and how many came before it.
 #[derive(Clone)]
 pub(in crate::memory) struct FilesBefore {
+    /// All files of the branch.
     pub tree: Tree,
     /// Operations on them since the store was opened, as [`Branch::edits`] counts.
     pub edits: u64,

@@ -30,6 +30,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// Returns what an entry says of its commit.
     pub(super) fn from_entry(entry: &SignedEntry) -> Receipt {
         let counts = entry.entry.counts;
         Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }

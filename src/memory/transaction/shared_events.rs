@@ -55,6 +55,7 @@ struct EventLine<'a> {
     about: EventSubject<'a>,
 }
 
+/// What an event is about: the fields of its line that lines of all kinds do not have.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(in crate::memory) enum EventSubject<'a> {
@@ -62,7 +63,9 @@ pub(in crate::memory) enum EventSubject<'a> {
     Key { key: &'a str },
     /// A key and what was written to it, or how long that is.
     Signal {
+        /// The signal's key.
         key: &'a str,
+        /// The value that was committed.
         #[serde(flatten)]
         value: EventValue<'a>,
     },
@@ -70,7 +73,9 @@ pub(in crate::memory) enum EventSubject<'a> {
     Ended { key: &'a str, reason: &'a str },
     /// An entry that was appended to the log, by its number.
     Entry {
+        /// Its number in the log, from 1.
         entry_id: u64,
+        /// What it says.
         #[serde(flatten)]
         text: EventValue<'a>,
     },
@@ -84,6 +89,7 @@ pub(in crate::memory) enum EventSubject<'a> {
 pub(in crate::memory) enum EventValue<'a> {
     /// The value of a signal, where that is UTF-8 of 4 KiB at most that everybody may read.
     Value(&'a str),
+    /// The text of an entry of the log, of 4 KiB at most.
     Text(&'a str),
     /// What is long, no text, or not for everybody: its length alone.
     Bytes(usize),
@@ -91,11 +97,13 @@ pub(in crate::memory) enum EventValue<'a> {
 
 /// Who did something, where and when: what lines of all kinds have.
 pub(in crate::memory) struct EventOrigin<'a> {
+    /// When it was done.
     pub time: Time,
     /// Name path of the branch; empty where it has ended.
     pub branch: &'a str,
     /// Its agent; empty for none.
     pub agent: &'a str,
+    /// Uid of who did it.
     pub uid: u32,
 }
 

@@ -53,12 +53,14 @@ impl AppendReceipt {
     }
 }
 
+/// Entries come to a shared log.
 #[derive(Debug)]
 pub(in crate::memory) struct AppendEntries {
     /// The branch whose log it is; at the first entry it has none yet.
     pub owner: BranchId,
     /// The branch through which they come, whose agent and session they have.
     pub via: BranchId,
+    /// The entries, and what the log holds with them.
     pub growth: SharedLogAppend,
 }
 

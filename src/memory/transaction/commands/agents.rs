@@ -14,7 +14,9 @@ use crate::object::{CodecError, Hash, Reader, Writer};
 /// A name of an agent below a root branch is taken from whoever has it: it is free, or barred.
 #[derive(Debug)]
 pub(super) struct SetAgentName {
+    /// The root branch below which the name is taken.
     pub root: BranchId,
+    /// The agent's name, or `uid:N` for all names of a user.
     pub name: Arc<str>,
     /// Whether nobody may use it from now on; else it is free.
     pub bars: bool,

@@ -16,10 +16,12 @@ use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::{Actor, BranchError, Error, Memory, SharedLogError};
 use crate::object::{Hash, Writer};
 
+/// Entries of a shared log up to some number are archived, as its totals say from then on.
 #[derive(Debug)]
 pub(super) struct ArchiveLog {
     /// The branch whose log it is, not the one that holds the entries.
     pub owner: BranchId,
+    /// The totals with these archived; a replay takes them as they are.
     pub totals: SharedLogTotals,
 }
 

@@ -15,9 +15,12 @@ use crate::memory::transaction::shared_log::{plan_append, prepare_append};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 
+/// What a branch holds stays under a label.
 #[derive(Debug)]
 pub(super) struct TakeCheckpoint {
+    /// The branch of which it is taken.
     pub branch: BranchId,
+    /// The label, which no other checkpoint of the branch has.
     pub label: Arc<str>,
     /// What is said about it, which its entry has; empty for nothing.
     pub text: Arc<str>,
@@ -25,9 +28,12 @@ pub(super) struct TakeCheckpoint {
     pub log: Option<SharedLogAppend>,
 }
 
+/// A checkpoint goes.
 #[derive(Debug)]
 pub(super) struct DeleteCheckpoint {
+    /// The branch that has it.
     pub branch: BranchId,
+    /// Its label; the command is refused where no checkpoint has it.
     pub label: Arc<str>,
 }
 

@@ -14,6 +14,7 @@ use crate::object::{CodecError, Reader, Writer};
 /// Files were changed by operations, which the journal holds already: so this names paths and no contents.
 #[derive(Debug)]
 pub(super) struct CommitFiles {
+    /// The branch whose files they are.
     pub branch: BranchId,
     /// How many paths differ; one that changed twice may count twice.
     pub count: u64,

@@ -14,9 +14,12 @@ use crate::memory::merging::find_state::FoundState;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::{CodecError, Reader, Writer};
 
+/// A child branch begins with a state of its parent.
 #[derive(Debug)]
 pub(super) struct ForkBranch {
+    /// The branch that is forked.
     pub parent: BranchId,
+    /// The child's name, which none of its siblings has.
     pub name: Arc<str>,
     /// The state of the parent it starts from, or the present one.
     pub from: Option<StateSource>,

@@ -24,7 +24,9 @@ const CLOSED_SEQ_MAX: u64 = u64::MAX >> 1;
 /// A branch gets something that it had in the store that it comes from.
 #[derive(Debug)]
 pub(super) struct ImportBranch {
+    /// The branch as this store has it.
     pub branch: BranchId,
+    /// What it gets.
     pub state: ImportedState,
 }
 
@@ -35,6 +37,7 @@ pub(super) const IMPORT: CommandSpec = CommandSpec {
 };
 
 impl ImportBranch {
+    /// Names what a branch gets; all rules are left to the command's own.
     pub fn new(branch: BranchId, state: ImportedState) -> ImportBranch {
         ImportBranch { branch, state }
     }

@@ -10,15 +10,21 @@ use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Writer;
 
+/// The directory of a branch gets other permission bits.
 #[derive(Debug)]
 pub(super) struct ChangeMode {
+    /// The branch; kind `Gone` where it has ended.
     pub branch: BranchId,
+    /// The permission bits with setuid, setgid and sticky: 12 bits.
     pub bits: u32,
 }
 
+/// A branch is given to another user, with its files that others may read.
 #[derive(Debug)]
 pub(super) struct ChangeOwner {
+    /// The branch; kind `Gone` where it has ended.
     pub branch: BranchId,
+    /// Uid of the new owner.
     pub uid: u32,
 }
 

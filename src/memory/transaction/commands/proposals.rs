@@ -29,10 +29,13 @@ pub struct ReviewRequest<'a> {
 /// A branch proposes its state to its parent, in place of what it proposed before.
 #[derive(Debug)]
 pub(super) struct Propose {
+    /// The branch that proposes; its parent is asked.
     pub branch: BranchId,
+    /// What is said about it; empty for nothing.
     pub text: Arc<str>,
 }
 
+/// A branch proposes nothing any longer.
 #[derive(Debug)]
 pub(super) struct Withdraw(pub BranchId);
 
@@ -40,8 +43,11 @@ pub(super) struct Withdraw(pub BranchId);
 /// he may is asked before.
 #[derive(Debug)]
 pub(super) struct ReviewProposal {
+    /// The branch that would receive the merge.
     pub parent: BranchId,
+    /// The branch that proposes.
     pub child: BranchId,
+    /// What is said, and of which plan.
     pub review: Review,
 }
 

@@ -13,7 +13,9 @@ use crate::object::Writer;
 /// A merge, or a write that a rule forbids, was refused, and why.
 #[derive(Debug)]
 pub(super) struct NoteRefusal {
+    /// The branch in whose lineage it is noted.
     pub branch: BranchId,
+    /// The code and the message of the error, with `: ` between.
     pub reason: Arc<str>,
 }
 

@@ -11,9 +11,12 @@ use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Writer;
 
+/// A child branch gets another name.
 #[derive(Debug)]
 pub(super) struct RenameBranch {
+    /// The branch; the command is refused for a root branch.
     pub branch: BranchId,
+    /// The new name, which none of its siblings has.
     pub name: Arc<str>,
 }
 

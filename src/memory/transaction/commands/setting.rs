@@ -15,10 +15,14 @@ use crate::memory::transaction::shared_log;
 use crate::memory::{Actor, Error, Memory, SettingError};
 use crate::object::{CodecError, Reader, Writer};
 
+/// A setting gets a value.
 #[derive(Debug)]
 pub(super) struct ChangeSetting {
+    /// The branch through which it is set; the value of a shared setting goes to its root branch.
     pub branch: BranchId,
+    /// Which one; [`Setting::Embedder`] is refused, as it has a command of its own.
     pub setting: Setting,
+    /// The value as it was written; all but rules are checked when the command is prepared.
     pub value: Arc<str>,
 }
 

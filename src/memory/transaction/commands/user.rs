@@ -15,6 +15,7 @@ use crate::object::Writer;
 /// A uid is seen for the first time, or an import brings another name for it.
 #[derive(Debug)]
 pub(super) struct NameUser {
+    /// The name of the uid that the log record has.
     pub name: Arc<str>,
 }
 
