@@ -23,12 +23,15 @@ use crate::segment::FOLDER;
 
 /// Where a store is read from, and with which keys.
 pub(super) struct LoadSource<'a> {
+    /// The store's folder; loading changes nothing in it.
     pub disk: &'a Arc<dyn Disk>,
     /// The key that entries must be signed with.
     pub public_key: &'a PublicKey,
     /// The key of the codes of operations on files, derived from the signing key.
     pub mac_key: &'a MacKey,
+    /// Opens each segment once, and keeps it.
     pub segments: &'a Segments,
+    /// Opens the trees of files that states are stored with.
     pub trees: &'a TreeStore,
     /// Whether journal files are opened for writing, to be continued.
     pub is_read_write: bool,
@@ -36,7 +39,9 @@ pub(super) struct LoadSource<'a> {
 
 /// What [`load`] found. Nothing is written yet, and a torn tail is not cut.
 pub(super) struct Loaded {
+    /// What exists behind the last command of the journal.
     pub catalog: Catalog,
+    /// All entries, those of the journal included.
     pub history: History,
     /// The end of the chain, without a journal to go on with.
     pub log_tail: LogTail,
@@ -46,7 +51,9 @@ pub(super) struct Loaded {
     pub first_journal: u64,
     /// Segments that commands in the journal name, which no manifest names before the next seal.
     pub journal_segments: HashSet<Hash>,
+    /// What the manifest on disk says, for the first seal to go on from.
     pub stored: Stored,
+    /// Files of the index of files that the manifest names.
     pub file_index: Vec<Hash>,
 }
 

@@ -11,6 +11,7 @@ use super::{BranchId, Error, Memory};
 use crate::disk::Disk;
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
+/// The note that one mount leaves the next. It is removed once it was read.
 pub(in crate::memory) const PATH: &str = "temporaries.lost";
 /// Written and synced under this name, then renamed; a crash may leave it.
 pub(in crate::memory) const NEW_PATH: &str = "temporaries.lost.new";

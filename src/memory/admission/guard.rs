@@ -114,11 +114,13 @@ impl TouchedPaths<'_> {
 
 /// A branch that receives a merge, and what its rules are checked against.
 pub(in crate::memory) struct Received<'a> {
+    /// What `config/rules` of that branch says, path by path.
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
     pub owner: u32,
     /// How its files would differ, by path.
     pub differences: Vec<TreeDifference>,
+    /// Where contents are read: `append` compares bytes.
     pub packs: &'a dyn Packs,
 }
 

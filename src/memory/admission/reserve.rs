@@ -76,14 +76,17 @@ impl Reserve {
         self.present_count.load(Ordering::Acquire) == self.pieces
     }
 
+    /// Returns how many bytes of it are on the disk now, without its lock.
     pub fn bytes(&self) -> u64 {
         self.present_count.load(Ordering::Acquire) as u64 * self.piece_bytes
     }
 
+    /// Returns how many bytes a whole one has; 0 for a store that keeps none.
     pub fn bytes_wanted(&self) -> u64 {
         self.pieces as u64 * self.piece_bytes
     }
 
+    /// Returns both figures, as `status` shows them.
     pub fn fill_state(&self) -> ReserveFill {
         ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }

@@ -33,8 +33,11 @@ pub(in crate::memory) fn with_owner(state: &Arc<BranchVersion>, from: u32, to: u
 
 /// A file without a name that handles held, and the user whose operation lets go of it.
 pub(in crate::memory) struct OrphanFile {
+    /// The user in whose name it is dropped.
     pub who: Actor,
+    /// The branch in whose tree it is an orphan.
     pub branch: BranchId,
+    /// Its number in that tree.
     pub inode: u64,
 }
 

@@ -26,6 +26,7 @@ pub enum CatalogChange {
     Base(BranchId, Arc<BranchVersion>),
     /// A checkpoint appears; it gets the `seq` of the entry when that is applied.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
+    /// The checkpoint of that label goes.
     Uncheckpoint(BranchId, Arc<str>),
     /// A child branch gets another name, by which its proposal ends.
     Rename(BranchId, Arc<str>),

@@ -41,6 +41,7 @@ impl Proposal {
 }
 
 impl Review {
+    /// Appends the stored form: 1 for an approval or 0, plan, heads of branch and parent, time, text.
     pub fn write<'a>(&self, out: &'a mut Writer) -> &'a mut Writer {
         let [child, parent] = &self.heads;
         out.byte(u8::from(self.approves)).hash(&self.plan).hash(child).hash(parent).signed(self.time.0).text(&self.text)

@@ -90,7 +90,9 @@ pub struct EndedBranch {
     pub uid: u32,
     /// Mode bits of its directory, which it gets back.
     pub mode: u32,
+    /// When it was forked, or made as a root branch.
     pub created: Time,
+    /// When it was discarded or merged.
     pub ended: Time,
     /// Whether it was merged; else it was discarded, or expired.
     pub is_merged: bool,

@@ -144,12 +144,14 @@ impl Signal {
 }
 
 impl SignalChange {
+    /// Returns the key of the signal that is set or removed.
     pub fn key(&self) -> &Arc<str> {
         match self {
             SignalChange::Set(key, _) | SignalChange::Remove(key) => key,
         }
     }
 
+    /// Appends the stored form: 1 for a set signal or 0, the key, and what [`Signal::write`] writes of a set one.
     pub fn write(&self, out: &mut Writer) {
         match self {
             SignalChange::Remove(key) => _ = out.byte(0).text(key),

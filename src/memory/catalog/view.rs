@@ -32,7 +32,9 @@ impl View {
 
 /// The state and base that a view shows, with its branch.
 pub(in crate::memory) struct ResolvedView<'a> {
+    /// The branch that the view is of, as it is now, whatever the view shows.
     pub branch: &'a Branch,
+    /// The records and files that the view shows.
     pub state: Arc<BranchVersion>,
     /// What `diff` compares it with: the branch's base of that moment.
     pub base: Arc<BranchVersion>,

@@ -244,10 +244,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns [`Error::Damaged`]; `message` is a clause that says what is damaged and how that shows.
     pub(super) fn damaged(message: impl Into<String>) -> Error {
         Error::Damaged(message.into())
     }
 
+    /// Returns [`Error::Disk`]; `what` is a clause that says what could not be done, such as "an old note could not
+    /// be removed".
     pub(super) fn io(what: impl Into<String>, source: io::Error) -> Error {
         Error::Disk { what: what.into(), source: Arc::new(source) }
     }

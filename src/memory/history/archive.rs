@@ -25,22 +25,28 @@ use crate::segment::{Blocks, Container};
 
 /// Kind byte of the file, by which a container of another kind is refused.
 pub(super) const KIND: u8 = 10;
+// Numbers of the sections, which the drawing above describes.
 pub(super) const ENTRIES: usize = 0;
 pub(super) const CHUNKS: usize = 1;
 pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
 pub(super) const BEFORE: usize = 5;
-/// Bytes of a row in section 1, and of one in sections 2 to 5 below.
+/// Bytes of a row in [`CHUNKS`]: two u64.
 pub(super) const CHUNK_ROW_BYTES: u64 = 16;
+/// Bytes of a row in [`HASHES`]: 8 of a hash, and a u32.
 pub(super) const HASH_ROW_BYTES: u64 = 12;
+/// Bytes of a row in [`BRANCHES`]: three u64 and two u32.
 pub(super) const BRANCH_ROW_BYTES: u64 = 32;
+/// Bytes of a row in [`STEPS`]: five u64.
 pub(super) const STEP_ROW_BYTES: u64 = 40;
+/// Bytes of a row in [`BEFORE`]: two u64 and two u32.
 pub(super) const BEFORE_ROW_BYTES: u64 = 24;
 
 /// How an archive is named in the manifest: by the hash of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveName {
+    /// The file's name in the blob store.
     pub name: Hash,
     /// How many entries it holds, never 0. The number of the first one follows from the archives before it.
     pub count: u64,
@@ -48,9 +54,11 @@ pub struct ArchiveName {
 
 /// An archive; its file is opened when something of it is first needed.
 pub struct Archive {
+    /// The file's name in the blob store.
     pub name: Hash,
     /// Number of its first entry; the others follow without a gap.
     pub first: u64,
+    /// How many entries it holds, never 0; the file is refused where it says otherwise.
     pub count: u64,
     file: OnceLock<OpenArchive>,
 }
@@ -64,6 +72,7 @@ struct OpenArchive {
 /// Where the steps of one branch are in an archive: one row of section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchRow {
+    /// The branch's number, by which rows are sorted.
     pub branch: u64,
     /// Where its steps begin in section 4, in steps.
     pub start: u64,
@@ -120,6 +129,7 @@ impl Archive {
         self.get_or_open(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
 
+    /// Returns an error of kind `Damaged` that names the archive; `reason` is a clause that says how it shows.
     pub fn damaged(&self, reason: &str) -> Error {
         Error::damaged(format!("the archive {} is damaged: {reason}", self.name))
     }

@@ -289,6 +289,7 @@ impl<'a> HistoryReader<'a> {
 
 /// The line at an offset of a history, with the entry that it is of.
 pub(super) struct FoundEntry {
+    /// The entry with its signature.
     pub signed: Arc<SignedEntry>,
     /// The whole line, also the bytes before the offset.
     pub line: Vec<u8>,

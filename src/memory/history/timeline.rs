@@ -34,6 +34,7 @@ pub struct LineTotals {
 /// One entry in the timeline of a branch. A search for an offset compares its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineStep {
+    /// Number of the entry; in a timeline they ascend.
     pub seq: u64,
     /// The totals with this entry's lines included.
     pub totals: LineTotals,
@@ -53,14 +54,18 @@ pub struct BranchFacts {
 /// Totals and facts of a branch as an entry leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelinePoint {
+    /// Bytes of the two files, the entry's lines included.
     pub totals: LineTotals,
+    /// Parent, owner and mode from the entry on.
     pub facts: BranchFacts,
 }
 
 /// Bytes of an entry's line in each of the two files.
 #[derive(Clone, Copy, Debug)]
 pub struct LineLengths {
+    /// Bytes in `lineage`, the line end included.
     pub lineage_bytes: u64,
+    /// Bytes in `events.jsonl`, the line end included.
     pub events_bytes: u64,
 }
 

@@ -19,6 +19,7 @@ const MERGE_FANOUT: usize = 4;
 /// Entries that are in no archive yet, and the steps that they are.
 #[derive(Default)]
 pub(super) struct FreshEntries {
+    /// Number of the first one; the others follow without a gap.
     pub first: u64,
     /// Number of the last one, inclusive.
     pub last: u64,

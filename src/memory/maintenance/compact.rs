@@ -66,7 +66,9 @@ impl CompactionPolicy {
 /// Files to rewrite without what nothing references; empty where nothing is worth it.
 #[derive(Default, PartialEq, Eq)]
 pub(in crate::memory) struct RewriteSet {
+    /// Segments to rewrite, by name.
     pub segments: HashSet<Hash>,
+    /// Packs to rewrite, by name.
     pub packs: HashSet<Hash>,
     /// Decisions of entries whose lost lines go.
     pub quotes: Vec<DecisionRef>,

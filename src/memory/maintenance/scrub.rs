@@ -81,6 +81,7 @@ impl Scrubber {
         self.0.1.notify_all();
     }
 
+    /// Returns how far the round is; zeros before the first one.
     pub(in crate::memory) fn progress(&self) -> ScrubProgress {
         self.0.0.lock().progress
     }

@@ -138,6 +138,7 @@ impl MaintenanceThread {
         drop(self.0.1.wait_while(requests, sealing));
     }
 
+    /// Tells whether the thread was told to end, as long work asks between its parts.
     pub(in crate::memory) fn is_stopping(&self) -> bool {
         self.0.0.lock().stop
     }

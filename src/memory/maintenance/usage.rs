@@ -14,15 +14,18 @@ use crate::workspace::{PackMarks, Packs};
 
 /// A segment or a pack in the blob store, and how much of it is needed.
 pub(in crate::memory) struct FileUsage {
+    /// The file's name in the blob store.
     pub name: Hash,
     /// Whether it has contents of files; else it has records.
     pub is_pack: bool,
+    /// Bytes that it has now.
     pub length_bytes: u64,
     /// Bytes that it would have without what nothing needs, by its share of needed rows or chunks.
     pub needed_bytes: u64,
 }
 
 impl FileUsage {
+    /// Returns about how many bytes would be free if it were written again; 0 where all of it is needed.
     pub fn freed(&self) -> u64 {
         self.length_bytes.saturating_sub(self.needed_bytes)
     }

@@ -20,6 +20,7 @@ use crate::workspace::{FileKind, FileNode, Tree};
 /// A conflict as it was shown: who writes its file after that resolves it.
 #[derive(Clone)]
 pub(in crate::memory) struct ConflictAck {
+    /// The kind of merge whose conflict it is.
     pub merge: MergeKind,
     /// The parent's version that was shown; while the parent has another, the ack counts for nothing.
     pub parent: Option<Hash>,
@@ -31,9 +32,11 @@ type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and whose file they then wrote: it is resolved before the next merge.
 pub(in crate::memory) struct WrittenSince {
+    /// Who wrote the file.
     pub uid: u32,
     /// The file, as `files/PATH`: records are resolved in words alone.
     pub id: Arc<str>,
+    /// The conflict as they had been shown it.
     pub ack: ConflictAck,
 }
 

@@ -125,8 +125,11 @@ enum StateOutcome {
 
 /// A branch with its lineage, as of one moment: what is found is not outdated by what others write.
 pub(in crate::memory) struct StateSearch<'a> {
+    /// What existed at that moment.
     pub catalog: Catalog,
+    /// The branch in that catalog.
     pub branch: BranchRef,
+    /// Reads the entries of that moment or of one soon after.
     pub reader: HistoryReader<'a>,
 }
 

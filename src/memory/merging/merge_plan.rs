@@ -27,7 +27,7 @@ use crate::merge::gate::{GateFindings, MergeExtent};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, Tree, TreePatch};
 
-/// What a merge is worked out from: one version of the catalog, so that it can be compared with later ones.
+/// What a merge is worked out from: one version of the catalog, to be compared with later ones; packs of contents; the time of its changes.
 #[derive(Clone, Copy)]
 pub struct MergeContext<'a> {
     pub catalog: &'a Catalog,

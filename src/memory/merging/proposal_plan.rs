@@ -8,6 +8,7 @@ use crate::memory::{Error, Memory};
 
 /// A proposal, worked out as a promote of its frozen state, with all that its merge waits for.
 pub(in crate::memory) struct ProposalPlan {
+    /// What the promote would do now, as its dry run shows it.
     pub plan: MergePlan,
     /// The catalog of a moment after the plan was made, which has all approvals until then.
     pub catalog: Catalog,

@@ -51,6 +51,7 @@ pub(in crate::memory) struct ClaimLimits {
 /// Contents that the holder indexes; nobody else does meanwhile.
 pub(in crate::memory) struct IndexClaim<'a> {
     index: &'a FileIndex,
+    /// Contents to index, within the limits of the claim; each once.
     pub contents: Vec<IndexableContent>,
     keys: Vec<IndexKey>,
     purges: u64,

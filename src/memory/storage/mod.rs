@@ -13,6 +13,7 @@ use crate::memory::Error;
 use crate::object::Hash;
 use crate::sync::Mutex;
 
+/// The store's own files as far as they are open, with the locks that guard them.
 pub(in crate::memory) struct Storage {
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
     pub manifest: Mutex<manifest::Stored>,

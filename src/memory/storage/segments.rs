@@ -87,6 +87,7 @@ impl Segments {
         self.open().values().cloned().collect()
     }
 
+    /// Returns how many are open, also those that no state sees any longer.
     pub fn count(&self) -> usize {
         self.open().len()
     }

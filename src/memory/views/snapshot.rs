@@ -14,6 +14,7 @@ use crate::sync::Mutex;
 /// The records of a view at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct Snapshot {
+    /// What the view showed when this was taken.
     pub(in crate::memory) state: Arc<BranchVersion>,
     /// Where reads of exports went by, so that reading on costs no search, and a jump a short one.
     pub(in crate::memory) places: Arc<Mutex<ExportCursors>>,

@@ -17,7 +17,9 @@ pub(super) type KeyedText = (Hash, String);
 
 /// Embeds batches for one set of vectors, on the embedder's own thread.
 pub(super) struct BatchEmbedder<'a> {
+    /// The embedder that is asked, and where the vectors go.
     pub slot: &'a EmbedderSlot,
+    /// The set that the vectors are for.
     pub record: &'a EmbedderRecord,
     /// Called after each call that gave vectors: while one text is waited for, status shows those of the others.
     pub progress: &'a dyn Fn(),

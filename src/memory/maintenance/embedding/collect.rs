@@ -19,6 +19,7 @@ pub(super) const TEXTS_AT_ONCE: usize = 512;
 pub(super) struct EmbeddingGoal {
     /// The embedder and the dimension, as an entry has them or will.
     pub record: EmbedderRecord,
+    /// The root branches: texts of all branches below them are embedded.
     pub roots: Vec<BranchId>,
 }
 

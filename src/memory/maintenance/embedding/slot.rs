@@ -14,6 +14,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// One embedder, for which root branches it is, and what its thread and those who ask it share.
 pub(in crate::memory) struct EmbedderSlot {
     root: Option<Arc<str>>,
+    /// Makes the vectors; a call may take as long as its time limit.
     pub(super) embedder: Box<dyn Embedder>,
     state: Mutex<SlotState>,
     changed: Condvar,
@@ -56,6 +57,7 @@ impl EmbedderSlot {
         self.root.as_deref()
     }
 
+    /// Tells its thread that there may be something to do.
     pub(super) fn wake(&self) {
         self.change(|state| state.has_work = true);
     }
@@ -65,6 +67,7 @@ impl EmbedderSlot {
         self.change(|state| state.stop = true);
     }
 
+    /// Tells whether [`EmbedderSlot::stop`] was called, as long work asks between its parts.
     pub(super) fn is_stopping(&self) -> bool {
         self.lock().stop
     }
@@ -187,6 +190,7 @@ impl EmbedderSlot {
         }
     }
 
+    /// Drops the vectors that it keeps in memory for sets of which `keep` says no.
     pub(super) fn retain_sets(&self, keep: impl Fn(&Hash) -> bool) {
         self.lock().sets.retain(|set, _| keep(set));
     }

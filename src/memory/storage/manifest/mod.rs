@@ -50,6 +50,7 @@ const FILE_INDEX: u8 = 1;
 /// One file of what the catalog consists of: the first says all, later ones what is other.
 #[derive(Clone, Copy)]
 pub(in crate::memory) struct ManifestPart {
+    /// The file's name in the blob store.
     pub name: Hash,
     /// Bytes of its content. Their sum over the later parts decides when one is written in place of all.
     pub bytes: u64,
@@ -67,6 +68,7 @@ pub struct Manifest {
     pub time: Time,
     /// Archives of the entries before, oldest first.
     pub archives: Vec<ArchiveName>,
+    /// Files of the index of files. One that is missing or damaged is made again.
     pub file_index: Vec<Hash>,
     /// All branches at that moment, put together from the parts.
     pub catalog: Catalog,

@@ -152,6 +152,8 @@ impl Stored {
         self.rewrites_all = true;
     }
 
+    /// Notes that the parts have a state under that number, so that later ones refer to it, and the snapshot that its
+    /// files are stored against.
     pub(super) fn note_state(&mut self, state: &Arc<BranchVersion>, number: u64, snapshot: Hash) {
         self.states.insert(Arc::as_ptr(state).addr(), StoredState { state: Arc::downgrade(state), number, snapshot });
     }
