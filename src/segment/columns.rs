@@ -28,6 +28,7 @@ use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
+// Numbers of the sections, which the table above describes.
 pub(super) const VECTORS: usize = 0;
 pub(super) const CODES: usize = 1;
 pub(super) const NORMS: usize = 2;

@@ -7,9 +7,9 @@ use crate::object::{CodecError, Reader, Time, Writer};
 
 /// Codes of changes; those below are the codes of operations.
 mod code {
-    /// [`TreeChange::Graft`]: inode there, directory and name here.
+    /// [`TreeChange::Graft`](super::TreeChange::Graft): inode there, directory and name here.
     pub const GRAFT: u8 = 64;
-    /// [`TreeChange::Replace`]: inode there, inode here.
+    /// [`TreeChange::Replace`](super::TreeChange::Replace): inode there, inode here.
     pub const REPLACE: u8 = 65;
 }
 
