@@ -35,8 +35,8 @@ pub struct VersionIndex {
 }
 
 impl VersionIndex {
-    /// Indexes the rows that some layers see. It reads the hash of each. Fails where a hash can't be read or its
-    /// segment is damaged.
+    /// Indexes the rows that some layers see. It reads the hash of each. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where a hash can't be read or its segment is damaged.
     pub fn new(layers: &[Layer]) -> Result<VersionIndex, SegmentError> {
         let mut rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>> = HashMap::new();
         for layer in layers {
@@ -200,9 +200,10 @@ impl BranchVersion {
         }
     }
 
-    /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what both
-    /// share is as there, and of the rest `place` tells where versions are now. Nothing where they share so little that
-    /// this takes long. Fails where an id, or a row that differs, can't be read.
+    /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what
+    /// both share is as there, and of the rest `place` tells where versions are now. Nothing where they share so
+    /// little that this takes long. [`SegmentError::Io`] or [`SegmentError::Damaged`] where an id, or a row that
+    /// differs, can't be read.
     pub fn relocated_like(
         &self,
         before: &BranchVersion,

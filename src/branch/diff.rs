@@ -19,7 +19,8 @@ pub struct RecordDifference {
 }
 
 /// Returns what differs by content between `old` and `new`, in order of ids. Versions of equal content, whoever wrote
-/// them, do not differ. Fails where an id or a hash can't be read, or its segment is damaged; no content is read.
+/// them, do not differ. [`SegmentError::Io`] or [`SegmentError::Damaged`] where an id or a hash can't be read, or its
+/// segment is damaged; no content is read.
 pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
@@ -56,9 +57,9 @@ pub fn differences_at_most(
     Ok(Some(found))
 }
 
-/// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it
-/// is stored, or when it was deleted; nothing where there are more than `limit`. Fails where an id can't be read, or
-/// its segment is damaged.
+/// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it is
+/// stored, or when it was deleted; nothing where there are more than `limit`. [`SegmentError::Io`] or
+/// [`SegmentError::Damaged`] where an id can't be read, or its segment is damaged.
 pub fn touched_at_most(
     old: &BranchVersion,
     new: &BranchVersion,

@@ -137,7 +137,8 @@ impl BranchVersion {
     }
 
     /// Returns the visible version of a record. It costs a look-up in the memtable and a binary search in each layer.
-    /// Fails where the ids of a layer's segment can't be read, or are damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the ids of a layer's segment can't be read, or are
+    /// damaged.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));
@@ -150,8 +151,8 @@ impl BranchVersion {
         Ok(None)
     }
 
-    /// Makes a version the visible one of its record, and forgets when that was deleted. Fails where the row, or the
-    /// version before it, can't be read or its segment is damaged.
+    /// Makes a version the visible one of its record, and forgets when that was deleted. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where the row, or the version before it, can't be read or its segment is damaged.
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
         // Read before anything changes: a row that can't be read must leave the state as it was.
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
@@ -171,8 +172,8 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted. Fails
-    /// where the version can't be read or its segment is damaged.
+    /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version can't be read or its segment is damaged.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.take_out(id)?;
         self.drop_unseen();
@@ -267,9 +268,9 @@ impl BranchVersion {
         next
     }
 
-    /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left of
-    /// which nothing is seen: [`BranchVersion::drop_unseen`] comes after it. Fails where a segment can't be read or is
-    /// damaged; nothing is hidden then.
+    /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left
+    /// of which nothing is seen: [`BranchVersion::drop_unseen`] comes after it. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where a segment can't be read or is damaged; nothing is hidden then.
     pub(super) fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),

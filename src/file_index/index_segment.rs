@@ -165,8 +165,8 @@ impl IndexSegment {
         Ok(None)
     }
 
-    /// Returns the key of the content that a row is of. Fails where the section can't be read or is damaged. A row
-    /// behind the last gives the last content.
+    /// Returns the key of the content that a row is of. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
+    /// section can't be read or is damaged. A row behind the last gives the last content.
     pub fn row_key(&self, row: u32) -> Result<IndexKey, SegmentError> {
         // The last content that does not begin behind the row; those without rows begin where the next one does.
         let (mut low, mut high) = (0, self.contents);
@@ -186,8 +186,8 @@ impl IndexSegment {
         Ok(PassagePlace { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
     }
 
-    /// Returns the words of the rows. The first call reads and checks them whole. Fails where they can't be read or are
-    /// damaged; the segment counts as broken then.
+    /// Returns the words of the rows. The first call reads and checks them whole. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where they can't be read or are damaged; the segment counts as broken then.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         Postings::open(self.section(POSTINGS)?).map_err(|_| self.damaged_section(POSTINGS))
     }

@@ -46,7 +46,8 @@ pub struct FilePath {
 
 impl VisibleFiles {
     /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
-    /// Fails where a segment with passages of a file that he may not read can't be read or is damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment with passages of a file that he may not read
+    /// can't be read or is damaged.
     pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
         let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
         let permitted = match known {
@@ -120,7 +121,7 @@ impl PermittedFiles {
     }
 
     /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
-    /// Fails where the segment can't be read or is damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the segment can't be read or is damaged.
     pub fn files_with_passage(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.row_key(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);

@@ -124,8 +124,8 @@ impl VisiblePart {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
 
-    /// Shows rows once more, or once less; the sums follow. Fails where the segment's postings can't be read; nothing
-    /// has changed then.
+    /// Shows rows once more, or once less; the sums follow. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
+    /// the segment's postings can't be read; nothing has changed then.
     pub(super) fn show_rows(
         &mut self,
         rows: Range<u32>,

@@ -52,9 +52,9 @@ impl Plan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns the parent's state with the actions done. It holds for the parent's state that was planned with; whether
-    /// that is still the present one is the caller's to check. Fails where a version that an action takes or replaces
-    /// can't be read.
+    /// Returns the parent's state with the actions done. It holds for the parent's state that was planned with;
+    /// whether that is still the present one is the caller's to check. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where a version that an action takes or replaces can't be read.
     pub fn apply(&self, parent: &BranchVersion) -> Result<BranchVersion, SegmentError> {
         let mut merged = parent.clone();
         self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
@@ -69,15 +69,17 @@ impl Action {
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
     }
 
-    /// Takes over what the child changed, under another id; none where the child deleted it. The version is read whole,
-    /// and is unsealed under its new id. Fails where the version can't be read or is damaged.
+    /// Takes over what the child changed, under another id; none where the child deleted it. The version is read
+    /// whole, and is unsealed under its new id. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version
+    /// can't be read or is damaged.
     pub fn keep_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
         let version = Row::Unsealed(Arc::new(row.version()?.with_id(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
     }
 
-    /// Puts or deletes the record in `merged`. Fails where the version, or the one before it, can't be read.
+    /// Puts or deletes the record in `merged`. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version,
+    /// or the one before it, can't be read.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
             Some(row) => merged.put(row.clone()),
@@ -89,9 +91,10 @@ impl Action {
 /// Plans a merge of the records that differ between base and child.
 ///
 /// What only the child changed is taken; what only the parent changed stays; what both changed to the same stays; the
-/// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which gives the side chosen for an item
-/// whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps, and of
-/// those of which both are kept the child's version. Fails where one of these can't be read.
+/// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which gives the side chosen for an
+/// item whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps,
+/// and of those of which both are kept the child's version. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
+/// one of these can't be read.
 pub fn plan(
     changes: &[RecordDifference],
     sides: &Sides<'_>,
@@ -109,8 +112,9 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Plans what becomes of one record that the child changed; the decision is there where both did. `merged` is the result so
-/// far: an id that it has is not free. Fails where a hash, or a version that is kept under another id, can't be read.
+/// Plans what becomes of one record that the child changed; the decision is there where both did. `merged` is the
+/// result so far: an id that it has is not free. [`SegmentError::Io`] or [`SegmentError::Damaged`] where a hash, or a
+/// version that is kept under another id, can't be read.
 pub fn plan_one(
     change: &RecordDifference,
     sides: &Sides<'_>,
@@ -167,8 +171,8 @@ fn with_end(id: &str, end: &str) -> String {
     format!("{}{end}", &id[..cut.unwrap_or(0)])
 }
 
-/// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read. Fails
-/// where one of the hashes can't be read.
+/// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read.
+/// [`SegmentError::Io`] or [`SegmentError::Damaged`] where one of the hashes can't be read.
 pub fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {

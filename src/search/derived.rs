@@ -31,8 +31,8 @@ impl DerivedVectors {
         self.recent.get(&version.derivable()?)
     }
 
-    /// Returns the derived vector of a row, a copy; none where there is none yet. Fails where the file of derived
-    /// vectors can't be read or is damaged.
+    /// Returns the derived vector of a row, a copy; none where there is none yet. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where the file of derived vectors can't be read or is damaged.
     pub fn for_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
             Row::Unsealed(version) => Ok(self.for_version(version).map(|derived| derived.vector.clone())),
@@ -45,8 +45,8 @@ impl DerivedVectors {
     }
 
     /// Returns how many records of a state have a text to embed that is not embedded yet. Of a segment for which the
-    /// embedder has no file yet all rows without a vector count. Fails where a column of a segment, or of its derived
-    /// vectors, can't be read or is damaged.
+    /// embedder has no file yet all rows without a vector count. [`SegmentError::Io`] or [`SegmentError::Damaged`]
+    /// where a column of a segment, or of its derived vectors, can't be read or is damaged.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.for_version(version).is_none();
         let mut unembedded = state.unsealed().values().filter(wants).count() as u64;

@@ -85,8 +85,9 @@ impl FileScan<'_> {
 }
 
 impl FileSource<'_> {
-    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector. Fails
-    /// where the place of a passage in an unsealed segment can't be read.
+    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the place of a passage in an unsealed segment can't be
+    /// read.
     pub fn has_vectors(&self) -> Result<bool, SegmentError> {
         let Some(derived) = &self.derived else { return Ok(false) };
         for part in self.files.parts() {

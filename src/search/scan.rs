@@ -133,8 +133,8 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Returns the columns of a segment; the first call reads and checks them whole. Fails where one of them can't be
-    /// read or is damaged.
+    /// Returns the columns of a segment; the first call reads and checks them whole. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where one of them can't be read or is damaged.
     pub fn from_segment(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
         Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })

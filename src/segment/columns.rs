@@ -172,9 +172,10 @@ impl Segment {
         std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from `from` on, so that a walk
-    /// through many ascending ids costs little each. The number of rows where all are below, and where `from` is no
-    /// row. Fails where the columns of ids can't be read or are damaged.
+    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from `from` on, so that a
+    /// walk through many ascending ids costs little each. The number of rows where all are below, and where `from` is
+    /// no row. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the columns of ids can't be read or are
+    /// damaged.
     pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
         let ids = self.ids()?;
         let below = |row: u32| ids.get(row).is_some_and(|found| found < id.as_bytes());
@@ -208,8 +209,8 @@ impl Segment {
         Ok(Hash(bytes.try_into().unwrap_or_default()))
     }
 
-    /// Returns all content hashes, row after row, 32 bytes each. The first call reads and checks them whole, and fails
-    /// where one block is damaged.
+    /// Returns all content hashes, row after row, 32 bytes each. The first call reads and checks them whole:
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or is not what was written.
     pub fn hashes(&self) -> Result<&[u8], SegmentError> {
         self.container.section(HASHES)
     }
@@ -233,19 +234,21 @@ impl Segment {
     }
 
     /// Returns the euclidean lengths of all rows, -1 where one has no vector. The first call reads and checks them
-    /// whole, and fails where one block is damaged.
+    /// whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or is not what was
+    /// written.
     pub fn norms(&self) -> Result<&[f32], SegmentError> {
         self.floats(NORMS, self.container.section(NORMS)?)
     }
 
     /// Returns the int8 copies of all rows, row-major, rows × dim; zeros where a row has no vector. The first call
-    /// reads and checks them whole, and fails where one block is damaged.
+    /// reads and checks them whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or
+    /// is not what was written.
     pub fn codes(&self) -> Result<&[i8], SegmentError> {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
-    /// Reads and checks what queries by vector look at, which else the first one would wait for. Fails where one of
-    /// these columns can't be read or is damaged.
+    /// Reads and checks what queries by vector look at, which else the first one would wait for. [`SegmentError::Io`]
+    /// or [`SegmentError::Damaged`] where one of these columns can't be read or is damaged.
     pub fn prefetch(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;
@@ -254,7 +257,8 @@ impl Segment {
     }
 
     /// Returns of all int8 copies what a step is worth, and the length of what a copy leaves out: one number a row
-    /// each. The first call reads and checks both whole, and fails where one block is damaged.
+    /// each. The first call reads and checks both whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a
+    /// block can't be read or is not what was written.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
         Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))

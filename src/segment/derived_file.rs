@@ -189,8 +189,9 @@ impl DerivedFile {
         bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(VECTORS, "it is not aligned"))
     }
 
-    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text. Fails where the
-    /// section of texts or the vector can't be read or is damaged.
+    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of texts or the vector can't be read or is
+    /// damaged.
     pub fn find(&self, text: &Hash) -> Result<Option<&[f32]>, SegmentError> {
         let (hashes, _) = self.container.section(TEXTS)?.as_chunks::<32>();
         let found = hashes.binary_search(&text.0).ok();
@@ -239,8 +240,9 @@ impl DerivableTexts {
         DerivableTexts { replaced: vec![false; hashes.len()], hashes }
     }
 
-    /// Reads the texts of all rows, and calls `each` with those that want a vector. Fails where the text or the length
-    /// of a vector can't be read; `each` was called for the rows before it.
+    /// Reads the texts of all rows, and calls `each` with those that want a vector. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where the text or the length of a vector can't be read; `each` was called for the
+    /// rows before it.
     pub fn read(segment: &Segment, mut each: impl FnMut(u32, Hash, &str)) -> Result<DerivableTexts, SegmentError> {
         let (mut hashes, mut replaced) = (Vec::new(), Vec::new());
         for row in 0..segment.rows() {

@@ -82,8 +82,8 @@ pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u
 }
 
 impl Segment {
-    /// Returns the compact copies of all rows, as a graph is built over them. Fails where one of these columns can't be
-    /// read or is damaged.
+    /// Returns the compact copies of all rows, as a graph is built over them. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where one of these columns can't be read or is damaged.
     pub fn graph_rows(&self) -> Result<VectorRows<'_>, SegmentError> {
         Ok(VectorRows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
     }

@@ -196,8 +196,8 @@ impl FileContent {
         Ok(())
     }
 
-    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing. Fails where a chunk
-    /// that is kept in part can't be read; those before it are written then.
+    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing.
+    /// [`TreeError::Segment`] where a chunk that is kept in part can't be read; those before it are written then.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if bytes.is_empty() {
             return Ok(());
@@ -221,8 +221,8 @@ impl FileContent {
         }
     }
 
-    /// Sets the size; what is behind it goes. Fails where the last chunk that stays can't be read; nothing has changed
-    /// then.
+    /// Sets the size; what is behind it goes. [`TreeError::Segment`] where the last chunk that stays can't be read;
+    /// nothing has changed then.
     pub(super) fn truncate(&mut self, size: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (number, keep) = (size / CHUNK_BYTES, (size % CHUNK_BYTES) as u32);
         // The cut may have to read the chunk and can fail, so it comes before what can't.

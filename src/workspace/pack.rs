@@ -72,8 +72,8 @@ impl Pack {
         self.file.length()
     }
 
-    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. Fails where the table of
-    /// chunks can't be read or is damaged.
+    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. [`SegmentError::Io`]
+    /// or [`SegmentError::Damaged`] where the table of chunks can't be read or is damaged.
     pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
         let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
         self.chunk_range(last).map(|(start, length)| start + length)
@@ -104,8 +104,8 @@ impl Pack {
         self.find(hash).is_ok_and(|found| found.is_some())
     }
 
-    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search. Fails where the table of
-    /// chunks can't be read or is damaged.
+    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] where the table of chunks can't be read or is damaged.
     pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
         // The search ends whatever the table says, and what it finds is checked against its hash when it is read.
         let (mut low, mut high) = (0, self.chunks);

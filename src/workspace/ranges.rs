@@ -46,7 +46,7 @@ impl FileContent {
         Some(from.min(self.size()))
     }
 
-    /// Makes a hole; the size stays. Fails where a chunk that is kept in part can't be read.
+    /// Makes a hole; the size stays. [`TreeError::Segment`] where a chunk that is kept in part can't be read.
     pub(super) fn punch(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (edges, whole) = edges(offset, length);
         for ChunkRange { number, start, end } in edges {
@@ -76,8 +76,8 @@ impl FileContent {
         Ok(())
     }
 
-    /// Copies bytes of another file; chunks that lie alike in both are shared. Fails where a chunk that is copied, or
-    /// kept in part, can't be read; those before it are copied then.
+    /// Copies bytes of another file; chunks that lie alike in both are shared. [`TreeError::Segment`] where a chunk
+    /// that is copied, or kept in part, can't be read; those before it are copied then.
     pub(super) fn copy(
         &mut self,
         at: u64,

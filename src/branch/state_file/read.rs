@@ -115,7 +115,8 @@ impl StateFile {
         self.container.verify()
     }
 
-    /// Returns the number of its states. Fails where the section of rows can't be read or is damaged.
+    /// Returns the number of its states. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of rows
+    /// can't be read or is damaged.
     pub fn count(&self) -> Result<usize, SegmentError> {
         Ok(self.container.section(2)?.len() / ROW_BYTES)
     }
@@ -223,7 +224,8 @@ impl StateFile {
         Ok(IndexRow { info, owner: half(24), step: u64::from(half(32)) })
     }
 
-    /// Returns the number of its steps. Fails where the section of their ends can't be read or is damaged.
+    /// Returns the number of its steps. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of their
+    /// ends can't be read or is damaged.
     pub(super) fn step_count(&self) -> Result<u64, SegmentError> {
         Ok(self.container.section(1)?.len() as u64 / 8)
     }
