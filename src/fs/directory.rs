@@ -89,14 +89,13 @@ impl Listing {
         Listing { names, more }
     }
 
-    /// Begins again: files are listed as they are now, all else as at open. Fails where the files of the view can't be
-    /// looked at any more.
+    /// Begins again: files are listed as they are now, all else as at open. Fails as `FileNames::rewind` does.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         if let ListingTail::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }
 
-    /// Returns the entry at `cookie`, counted from 0; nothing behind the end. Fails where the id of a record can't be
-    /// read.
+    /// Returns the entry at `cookie`, counted from 0; nothing behind the end. EIO where the id of a record can't be
+    /// read, ESTALE where the folder that is listed was removed.
     pub fn item(&mut self, cookie: u64) -> Result<Option<ListItem<'_>>, Failure> {
         let index = usize::try_from(cookie).unwrap_or(usize::MAX);
         if let Some(found) = self.names.get(index) {

@@ -28,7 +28,8 @@ pub(super) struct LineageFile {
 }
 
 impl LineageFile {
-    /// Opens it as it is now: entries that come later are not shown. Fails where the view is not there any more.
+    /// Opens it as it is now: entries that come later are not shown. ESTALE where the branch has ended, ENOENT where
+    /// its checkpoint or earlier state is gone, EIO where the history can't be read.
     pub fn open(context: OpenContext) -> Result<LineageFile, Failure> {
         let last_seq = context.memory().history_end(&context.view)?;
         let length = context.history_length(HistoryFile::Lineage, last_seq)?;
@@ -55,8 +56,8 @@ pub(super) struct EventsFile {
 }
 
 impl EventsFile {
-    /// Opens it; of a branch it grows, of all other views it ends with them. Fails where the checkpoint of such a view
-    /// is not there any more.
+    /// Opens it; of a branch it grows, of all other views it ends with them. ENOENT where the checkpoint or earlier
+    /// state of such a view is gone.
     pub fn open(context: OpenContext) -> Result<EventsFile, Failure> {
         let last_seq = match context.view {
             View::Branch(_) => u64::MAX,

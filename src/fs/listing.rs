@@ -33,8 +33,8 @@ impl Filesystem {
         })
     }
 
-    /// Gives entries to `sink`. `lookup` counts a look-up, and knows nothing of what is gone, which
-    /// is passed over. Fails where an entry of the directory can't be read; entries before it were given.
+    /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which is passed over.
+    /// Fails as `Listing::item` does; entries before that were given.
     pub(super) fn give_entries(
         &self,
         handle: &Handle,

@@ -99,8 +99,8 @@ impl MountContext {
         if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
     }
 
-    /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint
-    /// have. No inodes are counted for a view that is not there. Fails where the disk can't be asked.
+    /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint have. No
+    /// inodes are counted for a view that is not there. EIO where the disk can't be asked.
     pub fn store_room(&self, view: Option<View>) -> Result<StatFs, Failure> {
         let space = self.memory.space().map_err(|error| Errno::from(error.kind()))?;
         let totals = view.and_then(|view| self.memory.files(&view).ok()).map(|files| files.totals());

@@ -180,8 +180,8 @@ impl ControlFile {
         matches!(self, ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_))
     }
 
-    /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. Fails where the view
-    /// is not there any more.
+    /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. ESTALE where the
+    /// branch has ended, ENOENT where its checkpoint or earlier state is gone.
     pub(super) fn length(self, mount: &MountContext, view: &View, info: &BranchInfo) -> Result<u64, Failure> {
         let memory = &mount.memory;
         match self {

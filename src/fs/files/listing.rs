@@ -22,15 +22,15 @@ impl FileNames {
         FileNames { open, tree, loaded: Vec::new() }
     }
 
-    /// Begins again with what the directory holds now. Fails where the view is not there any more.
+    /// Begins again with what the directory holds now. Fails as `MountContext::tree` does.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         self.tree = self.open.tree()?;
         self.loaded.clear();
         Ok(())
     }
 
-    /// Returns name and node of an entry, counted from 0; nothing behind the end. Fails where the directory was removed
-    /// from that tree.
+    /// Returns name and node of an entry, counted from 0; nothing behind the end. ESTALE where the directory was
+    /// removed from that tree.
     pub fn get(&mut self, index: usize) -> Result<Option<(FileName, FsNode)>, Failure> {
         while self.loaded.len() <= index {
             let last = self.loaded.last().map(|(name, _)| name.clone());

@@ -119,7 +119,7 @@ impl OpenInode {
         self.writes_directly = only_writes && flags.replace && !opened.is_open_for(&self.key, OpenIntent::Map);
     }
 
-    /// Returns the tree of this moment. Fails where the view is not there any more.
+    /// Returns the tree of this moment. Fails as `MountContext::tree` does.
     pub fn tree(&self) -> Result<Tree, Failure> {
         self.mount.tree(&self.key.0)
     }
