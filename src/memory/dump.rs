@@ -67,8 +67,8 @@ impl Snapshot {
         self.state.files()
     }
 
-    /// Returns whether it has this very version of a record, provenance included. False where there is no record of that id,
-    /// too. Fails where the hash or the provenance of its version can't be read.
+    /// Returns whether it has this very version of a record, provenance included. False where there is no record of
+    /// that id, too. Kind `Io` or `Damaged` where the hash or the provenance of its version can't be read.
     pub fn contains(&self, record: &StampedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
         Ok(row.hash()? == record.0.hash && row.provenance()? == record.0.provenance)

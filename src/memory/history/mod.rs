@@ -178,8 +178,8 @@ pub(super) struct ArchiveCheck {
 }
 
 impl ArchiveCheck {
-    /// Begins with what is known of branches before the first archive. Fails where the first archive can't be opened or
-    /// its rows of branches can't be read.
+    /// Begins with what is known of branches before the first archive. Kind `Io` or `Damaged` where the first archive
+    /// can't be opened or its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
         let before = archives.first().map(|archive| archive.load_first_facts(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };

@@ -80,7 +80,8 @@ pub(in crate::memory) fn without_quotes(
 }
 
 /// Writes an archive again without some quotes, each named by its entry and its place among the conflicts. Hashes and
-/// signatures stay: they cover no quotes. Fails where the archive can't be read, or the disk refuses the new one.
+/// signatures stay: they cover no quotes. Kind `Io` or `Damaged` where the archive can't be read, `Full` or `Io`
+/// where the disk refuses the new one.
 pub(super) fn rewrite_archive(
     blobs: &BlobStore,
     archive: &Archive,

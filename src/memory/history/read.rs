@@ -164,7 +164,8 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest. All totals
-    /// are 0 where it has no entry until then. Fails where an archive with steps of the branch can't be read.
+    /// are 0 where it has no entry until then. Kind `Io` or `Damaged` where an archive with steps of the branch can't
+    /// be read.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let facts = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
             (Some(piece), _) => piece.facts,
@@ -175,8 +176,8 @@ impl<'a> HistoryReader<'a> {
         Ok(TimelinePoint { totals, facts })
     }
 
-    /// Returns the last step of a branch up to an entry. None where it has none until then. Fails where an archive with
-    /// steps of the branch can't be read.
+    /// Returns the last step of a branch up to an entry. None where it has none until then. Kind `Io` or `Damaged`
+    /// where an archive with steps of the branch can't be read.
     pub fn last_step(&self, branch: u64, last_seq: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);

@@ -46,7 +46,8 @@ pub(super) fn count_to_merge(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them. It is durable then, and
-/// nothing names it yet. Fails where an older archive can't be read, or the disk refuses the new one.
+/// nothing names it yet. Kind `Io` or `Damaged` where an older archive can't be read, `Full` or `Io` where the disk
+/// refuses the new one.
 pub(super) fn write(
     blobs: &BlobStore,
     reader: &HistoryReader<'_>,

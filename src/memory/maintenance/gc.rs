@@ -230,8 +230,8 @@ impl Memory {
         Ok(count)
     }
 
-    /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns whether there
-    /// were any. Fails where a file of states can't be read.
+    /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns
+    /// whether there were any. Kind `Io` or `Damaged` where a file of states can't be read.
     fn drop_crowding_states(&self) -> Result<bool, Error> {
         let crowded_out = self.catalog().clone().crowding_states(self.admission.files_held.kept_limit_bytes())?;
         let found = !crowded_out.is_empty();

@@ -294,8 +294,8 @@ impl PurgeSearch {
         }
     }
 
-    /// Returns what a finish of the purge has to know; `versions` are those that go. Fails where an entry of the
-    /// history can't be read.
+    /// Returns what a finish of the purge has to know; `versions` are those that go. Kind `Io` or `Damaged` where an
+    /// entry of the history can't be read.
     pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
         let names = versions.iter().map(|(item, _)| item).chain(&self.items);
         let quoted = PurgedItems {

@@ -131,9 +131,10 @@ impl CompactionGroup {
 }
 
 impl Memory {
-    /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch, with the
-    /// rows of the older segments that are compacted, which take at most `spare_bytes`. Fails where a row can't be
-    /// read, or the disk refuses a file; those that were written are named by nothing.
+    /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch,
+    /// with the rows of the older segments that are compacted, which take at most `spare_bytes`. Kind `Io` or
+    /// `Damaged` where a row can't be read, `Full` or `Io` where the disk refuses a file; those that were written are
+    /// named by nothing.
     pub(in crate::memory) fn write_segments(
         &self,
         catalog: &Catalog,
@@ -180,8 +181,8 @@ impl Memory {
         Ok(sealed)
     }
 
-    /// Writes what a group has into one segment, and returns that with its rows in order; none where it has nothing. Fails
-    /// where a row can't be read, or the disk refuses the file.
+    /// Writes what a group has into one segment, and returns that with its rows in order; none where it has nothing.
+    /// Kind `Io` or `Damaged` where a row can't be read, `Full` or `Io` where the disk refuses the file.
     fn write_group(&self, group: &CompactionGroup, dim: usize) -> Result<Option<WrittenGroup>, Error> {
         let rows = group.rows()?;
         if rows.is_empty() {
@@ -191,8 +192,8 @@ impl Memory {
         Ok(Some((segment, rows)))
     }
 
-    /// Writes every content of files that is in no pack yet into one. Fails where a content can't be read, or the disk
-    /// refuses a pack.
+    /// Writes every content of files that is in no pack yet into one. Kind `Io` or `Damaged` where a content can't be
+    /// read, `Full` or `Io` where the disk refuses a pack.
     pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
@@ -200,8 +201,8 @@ impl Memory {
         write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(tree_error)
     }
 
-    /// Writes what is needed of some packs into a new one; nothing where there are none. Fails where a content can't be
-    /// read, or the disk refuses the pack.
+    /// Writes what is needed of some packs into a new one; nothing where there are none. Kind `Io` or `Damaged` where
+    /// a content can't be read, `Full` or `Io` where the disk refuses the pack.
     pub(in crate::memory) fn repack_files(
         &self,
         catalog: &Catalog,

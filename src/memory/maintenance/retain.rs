@@ -120,7 +120,8 @@ impl Catalog {
     }
 
     /// Returns the earlier states that need not stay. Where several files hold a state, the newest decides, which is
-    /// also the one that is found: only it may be pinned. Fails where a file of states can't be read.
+    /// also the one that is found: only it may be pinned. Kind `Io` or `Damaged` where a file of states can't be
+    /// read.
     pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
         let (mut newer, mut outdated, mut seen) = (NewerStates::default(), HashSet::new(), HashSet::new());
         let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));

@@ -116,9 +116,9 @@ fn share_out(catalog: &Catalog, infos: &[StateInfo], bytes: u64, shares: &mut Ha
 }
 
 impl Memory {
-    /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone hold.
-    /// What several branches retain counts for one of them. A damaged pack is left out. Fails where a file of states or
-    /// a pack can't be read.
+    /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone
+    /// hold. What several branches retain counts for one of them. A damaged pack is left out. Kind `Io` or `Damaged`
+    /// where a file of states or a pack can't be read.
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
         let mut marks = LiveSet::default();
         marks.mark(catalog.branches.values().flat_map(|branch| {

@@ -15,8 +15,8 @@ use crate::workspace::{FileNode, TreeDifference};
 
 /// Returns what differs between two states; none where more than `limit` records or paths differ.
 ///
-/// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records come
-/// first, by id, then files, by path. Fails where a version of a record can't be read.
+/// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records
+/// come first, by id, then files, by path. Kind `Io` or `Damaged` where a version of a record can't be read.
 pub fn changed_paths(
     before: &BranchVersion,
     after: &BranchVersion,

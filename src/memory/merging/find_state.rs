@@ -205,8 +205,8 @@ impl<'a> StateSearch<'a> {
         Ok(self.change_before(signed.entry.seq)?.map(|change| change.entry.seq))
     }
 
-    /// Returns the last entry before another that gave the branch another state; none where that was moved out, or the branch was
-    /// made after it. Fails where the history can't be read.
+    /// Returns the last entry before another that gave the branch another state; none where that was moved out, or
+    /// the branch was made after it. Kind `Io` or `Damaged` where the history can't be read.
     pub fn change_before(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         // Steps of a branch include entries that changed no content, such as settings, and these are walked over.
         let mut at = seq;

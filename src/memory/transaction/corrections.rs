@@ -153,8 +153,8 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Leaves out what is already so, provenance aside. Fails where the hash or the provenance of a version before
-    /// can't be read.
+    /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
+    /// hash or the provenance of a version before can't be read.
     pub fn retain_differing(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
@@ -202,7 +202,8 @@ impl ResolvedEdits {
     }
 
     /// Returns when the record of a version that is written was first written, where it was there before. None where
-    /// the record is new. Fails where the provenance of the version before can't be read.
+    /// the record is new. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the provenance of the version
+    /// before can't be read.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let origin =
             self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());

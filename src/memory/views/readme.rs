@@ -13,8 +13,8 @@ use crate::memory::{Error, Memory};
 #[cfg(test)]
 const BYTES_MAX: usize = 2_400;
 
-/// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples. Fails
-/// where the first record can't be read.
+/// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples. Kind
+/// `Io` or `Damaged` where the first record can't be read.
 pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,

@@ -34,7 +34,8 @@ impl Record {
         self.0.hash
     }
 
-    /// Returns whether a row is this version. Fails where the row's hash or provenance can't be read.
+    /// Returns whether a row is this version. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the row's hash
+    /// or provenance can't be read.
     pub(in crate::memory) fn is_version(&self, row: &Row) -> Result<bool, SegmentError> {
         Ok(row.hash()? == self.0.hash && row.provenance()? == self.0.provenance)
     }
@@ -101,8 +102,8 @@ impl Snapshot {
         Ok(row.map(|row| row.version()).transpose()?.map(Record))
     }
 
-    /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that id.
-    /// Fails where the columns of its segment can't be read.
+    /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that
+    /// id. Kind `Io` or `Damaged` where the columns of its segment can't be read.
     pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
         let Some(row) = self.state.find(id)? else { return Ok(None) };
         let provenance = row.provenance()?;
@@ -116,7 +117,7 @@ impl Snapshot {
     }
 
     /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order. Fewer are returned only at the
-    /// end. Fails where an id can't be read; none is returned then.
+    /// end. Kind `Io` or `Damaged` where an id can't be read; none is returned then.
     pub fn ids_after(&self, after: Option<&str>, limit: usize) -> Result<Vec<Arc<str>>, Error> {
         let mut ids = Vec::with_capacity(limit.min(4096));
         for row in self.state.rows(after)?.take(limit) {

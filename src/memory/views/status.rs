@@ -106,8 +106,8 @@ struct OwnEdits {
     bytes: u64,
 }
 
-/// Renders the status of a view, one padded line, without what the mount alone knows. Fails where records of the view
-/// can't be read.
+/// Renders the status of a view, one padded line, without what the mount alone knows. Kind `Io` or `Damaged` where
+/// records of the view can't be read.
 pub(in crate::memory) fn render(
     memory: &Memory,
     catalog: &Catalog,

@@ -27,9 +27,9 @@ struct PassageSearch {
 }
 
 impl Memory {
-    /// Returns what is to be done next for passages that some branch below the root branches shows. None where nothing
-    /// is to be done, or where a damaged index segment was let go of. Fails where the index of files or a passage can't
-    /// be read.
+    /// Returns what is to be done next for passages that some branch below the root branches shows. None where
+    /// nothing is to be done, or where a damaged index segment was let go of. Kind `Io` or `Damaged` where the index
+    /// of files or a passage can't be read.
     pub(super) fn next_passages(
         &self,
         slot: &EmbedderSlot,

@@ -52,7 +52,7 @@ impl Obstacle {
 
 impl EmbeddingStatus {
     /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
-    /// Fails where a segment can't be read.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment can't be read.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         match &self.vectors {
             Some(vectors) => vectors.unembedded(state),
