@@ -42,7 +42,7 @@ impl TerminalLine {
 impl Drop for TerminalLine {
     fn drop(&mut self) {
         if self.drawn.get().is_some() {
-            // As above.
+            // As when it was drawn, a terminal that went away is no failure of the verb.
             let _ = write!(stderr(), "{CLEAR_LINE}");
         }
     }

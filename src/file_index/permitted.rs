@@ -75,7 +75,8 @@ impl VisibleFiles {
             return Ok(found);
         }
         let mut access = AccessCheck::new(&self.tree, reader);
-        // All that is below a directory that is shut, and files that are shut themselves.
+        // Only what is restricted can be unreadable, with all that is below a directory that the reader may not
+        // search.
         let mut waiting: Vec<u64> = self.restricted.iter().copied().collect();
         let mut seen = HashSet::new();
         while let Some(inode) = waiting.pop() {

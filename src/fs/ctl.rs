@@ -55,7 +55,7 @@ impl LineProtocol for Ctl {
             context.mount.states.forget(branch);
         }
         if let Some(parent) = parent {
-            // The branch's own file has gone with it.
+            // The branch's own `ctl` has gone with it, and whoever reads the answer finds it in the parent's.
             keep_in_ctl(&context.mount, parent, context.caller, line.clone());
         }
         Ok(line)

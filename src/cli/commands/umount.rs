@@ -129,7 +129,7 @@ mod tests {
         let lock = File::create(dir.path().join("lock")).unwrap();
         lock.lock().unwrap();
         assert!(is_held(dir.path()));
-        // Of another mount: not waited for.
+        // Another mount has the store by now, so ours has released it.
         std::fs::write(dir.path().join("lock"), "process 8, mounted at /n #0\n").unwrap();
         wait_for_release(dir.path(), "process 7, mounted at /m #0\n", || ()).unwrap();
         drop(lock);

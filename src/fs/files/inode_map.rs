@@ -290,7 +290,7 @@ mod tests {
                 let ino = numbers.remember(&checkpoint(branch, 2 + round), 1).unwrap();
                 numbers.forget(ino, 1);
             }
-            // All of them are gone.
+            // None is in use any more, so that their slots are free for the next round.
             numbers.reclaim(|_| false);
         }
         assert!(numbers.known.read().next_slot < MOUNT_SLOTS + 3 * RECLAIM_AT as u64);

@@ -147,7 +147,7 @@ impl KnownUsage {
                 }
             }
         }
-        // Those whose quota is new: all below them is looked at.
+        // No sum was kept of a branch whose quota is new, so all below it is counted once.
         for id in fresh {
             let sum = self.sum(now, id)?;
             self.total_usage.insert(id, sum);

@@ -227,7 +227,7 @@ mod tests {
         };
         assert!(used() > 20 << 20, "a control");
         edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(64 << 10), ..Attrs::default() } });
-        // Earlier states go with the first.
+        // The first drops the earlier states that have the content, the second the content.
         (0..2).for_each(|_| memory.seal_and_reclaim().unwrap());
         assert!(used() < 1 << 20, "{}", used());
     }

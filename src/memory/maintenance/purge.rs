@@ -112,7 +112,7 @@ impl Memory {
             return self.would_purge(who, branch, &mut search);
         }
         let _running = Running::begin(&self.maintenance.purge.is_running)?;
-        // A purge that an earlier process, or a full disk, left over.
+        // An earlier process or a full disk may have left a purge unfinished: what it named goes first.
         self.finish_purge(&mut self.storage.manifest.lock())?;
         let mut report = PurgeReport::default();
         self.purge_once(who, branch, &mut search, &mut report)?;

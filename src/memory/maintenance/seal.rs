@@ -377,7 +377,7 @@ impl Memory {
         let mut retained = present.retained.clone();
         (retained.recent, retained.files) = (recent, manifest.catalog.retained.files.clone());
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
-            // A purge has read them, and what was written of them meanwhile has what it took out.
+            // A purge replaced earlier states meanwhile, and those written here still have what it took out.
             retained = present.retained.clone();
             moves.relocate_retained(&mut retained, &present.branches);
         }
@@ -437,7 +437,7 @@ impl Memory {
             self.maintenance.thread.stop();
         }
         self.wake_maintenance();
-        // For long writes that an earlier process left.
+        // An earlier process may have left long writes, of which only a round of the thread takes note.
         self.maintenance.thread.commit_pending_soon();
     }
 

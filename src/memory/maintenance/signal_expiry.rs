@@ -108,7 +108,7 @@ impl Memory {
     /// Starts the thread that removes ended signals. It ends with the store.
     pub(in crate::memory) fn start_signal_expiry(self: &Arc<Self>) {
         let (memory, expiry) = (Arc::downgrade(self), self.maintenance.signal_expiry.clone());
-        // Of those that an earlier process left.
+        // Signals that an earlier process left may have ended, and no write tells the thread of them.
         let has_signals = self.catalog().branches.values().any(|branch| !branch.signals.is_empty());
         if has_signals {
             expiry.wake_at(self.now());

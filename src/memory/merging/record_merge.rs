@@ -97,7 +97,7 @@ impl RecordMerge {
             found.is_ok_and(|at| self.changes[at].old.is_none())
         };
         if strategy == Strategy::KeepBoth && touched.iter().any(|id| id.contains('~') || was_added(id)) {
-            // Which ids are free for what both added depends on it.
+            // Versions that are both kept get ids that are free, and which are free depends on these records.
             return RecordMerge::plan(sides, self.child_receives, strategy, resolved, merge_budget);
         }
         let mut plan = self.clone();

@@ -100,7 +100,7 @@ impl Memory {
         let mut found = None;
         for merge in [MergeKind::Merge, MergeKind::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
-            // A file of a unit names all of it.
+            // A unit is decided as a whole, so the name of any of its files stands for it.
             let item = planned.unit_decision(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
             if let Some(item) = item {
                 if item.decision.is_none() {

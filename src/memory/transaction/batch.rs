@@ -153,7 +153,7 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
         let mut used = 0;
         loop {
             let mut input = Reader::new(&buffer[used..]);
-            // What breaks off goes on in the next part.
+            // The end of the buffer cuts a frame in two: its first bytes stay for the next part.
             let Ok(frame) = input.bytes() else { break };
             edits.push(read(&mut Reader::new(frame))?);
             used = buffer.len() - input.remaining().len();

@@ -47,7 +47,7 @@ impl Memory {
         for root in goal.roots.iter().filter(|root| slot.reembeds(**root)) {
             let Some(branch) = catalog.branches.get(root) else { continue };
             if catalog.embedder(branch)?.is_some_and(|record| record.set() == goal.record.set()) {
-                // The set before, which still counts.
+                // The goal is the set that counts already, not the one that `reembed` asked for.
                 continue;
             }
             self.record_embedder(*root, &goal.record)?;

@@ -152,7 +152,7 @@ fn the_format_says_which_codes_there_are() {
     assert_eq!(BTreeMap::from_iter(used), table("Log records"));
     let settings = Setting::ALL.map(|setting| (setting.code(), setting.name().to_owned()));
     assert_eq!(list("Log records", "Settings"), settings.into());
-    // Codes of what is coming are free.
+    // Reserved for what is to come, so that no release uses them for something else.
     assert!(COMMANDS.iter().all(|spec| ![34..48, 51..56, 60..96].iter().any(|free| free.contains(&spec.code))));
 }
 
