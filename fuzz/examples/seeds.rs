@@ -168,11 +168,11 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     let disk = ForgetfulDisk::new();
     disk.make_dir("journal")?;
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let first = Arc::new(Journal::create(&shared)?);
+    let first = Arc::new(Journal::create(&shared, &[1; 16])?);
     first.append(FrameKind::Command, &[b"one"])?;
     first.sync(first.length())?;
     first.append(FrameKind::FileOp, &[b"two"])?;
-    let second = Journal::create_after(&shared, &first)?;
+    let second = Journal::create_after(&shared, &first, &[2; 16])?;
     second.begin()?;
     second.append(FrameKind::Command, &[b"three"])?;
     second.sync(second.length())?;

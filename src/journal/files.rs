@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::replay::FILE_HEADER_BYTES;
+use super::file_header::FILE_HEADER_BYTES;
 use super::{Frame, Journal, JournalError, Replay, Torn};
 use crate::disk::Disk;
 
@@ -128,7 +128,7 @@ impl<'a> JournalFiles<'a> {
             let reason = "a frame that was acknowledged as synced does not match its check".to_owned();
             return Err(JournalError::Damaged { path: torn.path().to_owned(), offset, reason });
         }
-        Ok(later.length().saturating_sub(FILE_HEADER_BYTES))
+        Ok(later.length().saturating_sub(later.frames_start()))
     }
 }
 
@@ -171,10 +171,12 @@ fn damaged(number: u64, reason: &str) -> JournalError {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::FrameKind;
-    use super::super::frame::FRAME_BYTES;
+    use super::super::frame::{FRAME_BYTES, FrameChecksum};
+    use super::super::{FrameKind, Salt};
     use super::*;
     use crate::disk::ForgetfulDisk;
+
+    const SALT: Salt = [7; 16];
 
     fn disk() -> (ForgetfulDisk, Arc<dyn Disk>) {
         let disk = ForgetfulDisk::new();
@@ -189,11 +191,11 @@ mod tests {
 
     /// A file with a frame that is flushed and one that is not, and the file behind it.
     fn followed(disk: &Arc<dyn Disk>) -> (Arc<Journal>, Journal) {
-        let old = Arc::new(Journal::create(disk).unwrap());
+        let old = Arc::new(Journal::create(disk, &SALT).unwrap());
         append(&old, "one");
         old.sync(old.length()).unwrap();
         append(&old, "two");
-        let new = Journal::create_after(disk, &old).unwrap();
+        let new = Journal::create_after(disk, &old, &SALT).unwrap();
         new.begin().unwrap();
         append(&new, "three");
         (old, new)
@@ -238,7 +240,7 @@ mod tests {
     fn a_frame_of_a_later_version_is_skipped_or_refused_as_its_code_says() {
         for (code, is_skipped) in [(0xC0, true), (0xDF, true), (0xBF, false), (0xE0, false), (0, false)] {
             let (_, disk) = disk();
-            let journal = Journal::create(&disk).unwrap();
+            let journal = Journal::create(&disk, &SALT).unwrap();
             append(&journal, "one");
             journal.append(FrameKind::Unknown(code), &[b"of a later version"]).unwrap();
             append(&journal, "two");
@@ -300,12 +302,73 @@ mod tests {
         assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
     }
 
+    /// Bytes of a journal file with a clean end, whose marks tell of more than the file has that they are copied to.
+    fn foreign_journal(salt: &Salt) -> Vec<u8> {
+        let (forgetful, disk) = disk();
+        let journal = Journal::create(&disk, salt).unwrap();
+        append(&journal, &"long".repeat(100));
+        journal.sync(journal.length()).unwrap();
+        journal.append(FrameKind::End, &[b"signature"]).unwrap();
+        forgetful.bytes(&Journal::file_path(1)).unwrap()
+    }
+
+    #[test]
+    fn a_torn_frame_whose_payload_is_a_journal_file_is_cut_like_any_other() {
+        // A copy of another store's journal, and of one with the same salt: it is not at the same offset.
+        for salt in [[8; 16], SALT] {
+            let (forgetful, disk) = disk();
+            let journal = Journal::create(&disk, &SALT).unwrap();
+            append(&journal, "one");
+            let offset = journal.length();
+            journal.append(FrameKind::FileOp, &[&foreign_journal(&salt)]).unwrap();
+            let path = Journal::file_path(1);
+            // The sector with the frame's header did not reach the device, those with its payload did.
+            forgetful.flip(&path, offset + 1, 1).unwrap();
+            let (texts, replayed) = read(&disk).unwrap();
+            assert_eq!((texts, replayed.torn().unwrap().offset), (vec!["one".to_owned()], offset));
+        }
+    }
+
+    #[test]
+    fn a_frame_behind_a_bad_one_that_tells_of_a_flush_makes_it_damage() {
+        let (forgetful, disk) = disk();
+        let journal = Journal::create(&disk, &SALT).unwrap();
+        let end = journal.append(FrameKind::Command, &[b"one"]).unwrap();
+        journal.sync(end).unwrap();
+        append(&journal, "two");
+        forgetful.flip(&Journal::file_path(1), end - 20, 1).unwrap();
+        assert!(matches!(read(&disk), Err(JournalError::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_file_without_a_salt_is_read_and_carried_on() {
+        let (forgetful, disk) = disk();
+        let frame = |offset, kind, payload: &[u8]| {
+            [&FrameChecksum::Unkeyed.encode(offset, kind, 0, &[payload], 0)[..], payload].concat()
+        };
+        let bytes = [&b"engrJRN2"[..], &1u64.to_le_bytes(), &frame(16, FrameKind::Command, b"one")].concat();
+        let file = disk.create(&Journal::file_path(1)).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(FOLDER).unwrap();
+        let (texts, replayed) = read(&disk).unwrap();
+        assert_eq!(texts, ["one"]);
+        let journal = Arc::new(replayed.resume(&disk).unwrap());
+        append(&journal, "two");
+        let next = Journal::create_after(&disk, &journal, &SALT).unwrap();
+        next.begin().unwrap();
+        append(&next, "three");
+        next.sync(next.length()).unwrap();
+        let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
+        assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    }
+
     /// A tail as long as a frame's header can't be a frame that breaks off; one byte less may be.
     #[test]
     fn a_tail_is_cut_short_where_it_is_shorter_than_a_header() {
         for (length, cut_short) in [(FRAME_BYTES - 1, true), (FRAME_BYTES, false), (FRAME_BYTES + 1, false)] {
             let (forgetful, disk) = disk();
-            let journal = Journal::create(&disk).unwrap();
+            let journal = Journal::create(&disk, &SALT).unwrap();
             append(&journal, "one");
             let path = Journal::file_path(journal.number());
             let bytes = [&forgetful.bytes(&path).unwrap()[..], &vec![0xA5; length]].concat();

@@ -11,7 +11,8 @@
 //!
 //! All numbers are little-endian. `flushed` is the offset in the same file below which everything
 //! was known to be on the device when the frame was written. The checks are the first bytes of
-//! BLAKE3; the header has its own, so that a frame whose file ends early differs from a damaged one.
+//! keyed BLAKE3 over the frame's offset (u64) and what they cover; the header has its own, so that a
+//! frame whose file ends early differs from a damaged one.
 //!
 //! The payload of a frame of content is in parts: the length of its head as u32, the head, and the
 //! content with what vouches for it. The check covers the first two, since who wrote the rest hashes
@@ -102,7 +103,7 @@ impl FrameKind {
     }
 }
 
-/// What a frame says in front of its payload. [`decode`] gives none whose own check fails.
+/// What a frame says in front of its payload. [`FrameChecksum::decode`] gives none whose own check fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// What the frame is for; its code is the first byte.
@@ -111,50 +112,88 @@ pub struct FrameHeader {
     pub length_bytes: usize,
     /// Offset in the same file that was known to be flushed when the frame was written.
     pub flushed_to: u64,
+    offset: u64,
     checksum: u64,
 }
 
-/// Returns the header of a frame whose payload is `parts` one after the other, and `rest` bytes that the check does not
-/// cover. Parts and rest together are at most [`PAYLOAD_BYTES_MAX`] bytes.
-pub fn header(kind: FrameKind, flushed: u64, parts: &[&[u8]], rest: usize) -> [u8; FRAME_BYTES] {
-    let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
-    let mut bytes = [0; FRAME_BYTES];
-    bytes[KIND] = kind.code();
-    bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
-    bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
-    // The header has a check of its own, so that a reader can trust the length before it has read so much.
-    let header_check = header_check(&bytes[..HEADER_CHECK]);
-    bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check.to_le_bytes());
-    let check = check(&bytes[..CHECK], parts);
-    bytes[CHECK..].copy_from_slice(&check.to_le_bytes());
-    bytes
+/// How the checks of a file's frames are computed.
+#[derive(Clone, Copy)]
+pub enum FrameChecksum {
+    /// BLAKE3 of the bytes alone, in files without a salt.
+    Unkeyed,
+    /// BLAKE3 with a key of the file, over the frame's offset and the bytes: a copy of a frame is none anywhere else.
+    Keyed([u8; blake3::KEY_LEN]),
 }
 
-/// Returns the header in the first [`FRAME_BYTES`] bytes, if its own check holds.
-pub fn decode(bytes: &[u8]) -> Option<FrameHeader> {
-    let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
-    let kind = FrameKind::from_code(bytes[KIND]);
-    let stored = u32::from_le_bytes(bytes[HEADER_CHECK..CHECK].try_into().ok()?);
-    // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
-    if !cfg!(fuzzing) && stored != header_check(&bytes[..HEADER_CHECK]) {
-        return None;
+impl FrameChecksum {
+    /// Returns the header of a frame at `offset` whose payload is `parts` one after the other, and `rest` bytes that the
+    /// check does not cover. Parts and rest together are at most [`PAYLOAD_BYTES_MAX`] bytes.
+    pub fn encode(
+        &self,
+        offset: u64,
+        kind: FrameKind,
+        flushed: u64,
+        parts: &[&[u8]],
+        rest: usize,
+    ) -> [u8; FRAME_BYTES] {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
+        let mut bytes = [0; FRAME_BYTES];
+        bytes[KIND] = kind.code();
+        bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
+        // The header has a check of its own, so that a reader can trust the length before it has read so much.
+        let header_check = self.compute(offset, &[&bytes[..HEADER_CHECK]]);
+        bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check[..4]);
+        // The header is hashed with the payload, so that a payload can't be put behind another header.
+        let check = self.compute(offset, &[&[&bytes[..CHECK]], parts].concat());
+        bytes[CHECK..].copy_from_slice(&check);
+        bytes
     }
-    Some(FrameHeader {
-        kind,
-        length_bytes: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
-        flushed_to: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
-        checksum: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
-    })
-}
 
-/// Returns whether a frame's header and payload are what was written; of content only its head is
-/// looked at.
-pub fn is_whole(header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bool {
-    let covered = match header.kind {
-        FrameKind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
-        _ => Some(payload),
-    };
-    covered.is_some_and(|covered| cfg!(fuzzing) || header.checksum == check(&header_bytes[..CHECK], &[covered]))
+    /// Returns the header in the first [`FRAME_BYTES`] bytes, which stand at `offset`, if its own check holds.
+    pub fn decode(&self, offset: u64, bytes: &[u8]) -> Option<FrameHeader> {
+        let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
+        // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
+        if !cfg!(fuzzing) && bytes[HEADER_CHECK..CHECK] != self.compute(offset, &[&bytes[..HEADER_CHECK]])[..4] {
+            return None;
+        }
+        Some(FrameHeader {
+            kind: FrameKind::from_code(bytes[KIND]),
+            length_bytes: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
+            flushed_to: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
+            offset,
+            checksum: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
+        })
+    }
+
+    /// Returns whether a frame's header and payload are what was written; of content only its head is looked at.
+    pub fn is_whole(&self, header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bool {
+        let covered = match header.kind {
+            FrameKind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
+            _ => Some(payload),
+        };
+        covered.is_some_and(|covered| {
+            let check = || self.compute(header.offset, &[&header_bytes[..CHECK], covered]);
+            cfg!(fuzzing) || header.checksum == u64::from_le_bytes(check())
+        })
+    }
+
+    /// Returns the first 8 bytes of the hash over `parts`, one after the other.
+    fn compute(&self, offset: u64, parts: &[&[u8]]) -> [u8; 8] {
+        let mut hasher = match self {
+            FrameChecksum::Unkeyed => blake3::Hasher::new(),
+            FrameChecksum::Keyed(key) => blake3::Hasher::new_keyed(key),
+        };
+        if matches!(self, FrameChecksum::Keyed(_)) {
+            hasher.update(&offset.to_le_bytes());
+        }
+        for part in parts {
+            hasher.update(part);
+        }
+        let mut first = [0; 8];
+        first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        first
+    }
 }
 
 /// Returns the head of a frame of content, and what is behind it. None where the payload is shorter than the length of
@@ -165,30 +204,16 @@ pub fn content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-fn header_check(bytes: &[u8]) -> u32 {
-    let hash = blake3::hash(bytes);
-    u32::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1], hash.as_bytes()[2], hash.as_bytes()[3]])
-}
-
-fn check(header: &[u8], payload: &[&[u8]]) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    // The header is hashed with the payload, so that a payload can't be put behind another header.
-    hasher.update(header);
-    for part in payload {
-        hasher.update(part);
-    }
-    let mut first = [0; 8];
-    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(first)
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
+    const CHECKSUM: FrameChecksum = FrameChecksum::Keyed([7; blake3::KEY_LEN]);
+    const OFFSET: u64 = 1000;
+
     fn encode(kind: FrameKind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
-        [&header(kind, flushed, parts, 0)[..], &parts.concat()].concat()
+        [&CHECKSUM.encode(OFFSET, kind, flushed, parts, 0)[..], &parts.concat()].concat()
     }
 
     #[test]
@@ -201,9 +226,28 @@ mod tests {
     #[test]
     fn a_frame_reads_back() {
         let bytes = encode(FrameKind::Command, 99, &[b"ab", b"c"]);
-        let header = decode(&bytes).unwrap();
+        let header = CHECKSUM.decode(OFFSET, &bytes).unwrap();
         assert_eq!((header.kind, header.length_bytes, header.flushed_to), (FrameKind::Command, 3, 99));
-        assert!(is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
+        assert!(CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
+    }
+
+    #[test]
+    fn a_frame_is_none_elsewhere_in_its_file_nor_in_another_file() {
+        let bytes = encode(FrameKind::Command, 99, &[b"payload"]);
+        assert!(CHECKSUM.decode(OFFSET + 1, &bytes).is_none());
+        for other in [FrameChecksum::Keyed([8; blake3::KEY_LEN]), FrameChecksum::Unkeyed] {
+            assert!(other.decode(OFFSET, &bytes).is_none());
+        }
+    }
+
+    /// The header's check has 32 bits, which somebody may guess; the check of the whole holds by itself.
+    #[test]
+    fn the_check_of_the_payload_needs_the_key_and_the_offset_too() {
+        let bytes = encode(FrameKind::Command, 99, &[b"payload"]);
+        let header = CHECKSUM.decode(OFFSET, &bytes).unwrap();
+        let moved = FrameHeader { offset: OFFSET + 1, ..header };
+        let other = FrameChecksum::Keyed([8; blake3::KEY_LEN]);
+        assert!(!CHECKSUM.is_whole(&moved, &bytes, b"payload") && !other.is_whole(&header, &bytes, b"payload"));
     }
 
     #[test]
@@ -212,9 +256,9 @@ mod tests {
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let found = match decode(&bytes) {
+            let found = match CHECKSUM.decode(OFFSET, &bytes) {
                 None => true,
-                Some(header) => header.length_bytes != 7 || !is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
+                Some(header) => header.length_bytes != 7 || !CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
             };
             assert!(found, "bit {bit}");
         }
@@ -223,14 +267,14 @@ mod tests {
     #[test]
     fn of_content_only_the_head_is_covered() {
         let (length, head, rest) = (4u32.to_le_bytes(), b"head", b"content");
-        let header_bytes = header(FrameKind::Content, 7, &[&length, head], rest.len());
+        let header_bytes = CHECKSUM.encode(OFFSET, FrameKind::Content, 7, &[&length, head], rest.len());
         let good = [&length[..], head, rest].concat();
-        let header = decode(&header_bytes).unwrap();
+        let header = CHECKSUM.decode(OFFSET, &header_bytes).unwrap();
         assert_eq!((header.length_bytes, content(&good)), (good.len(), Some((&head[..], &rest[..]))));
         for byte in 0..good.len() {
             let mut bytes = good.clone();
             bytes[byte] ^= 1;
-            assert_eq!(is_whole(&header, &header_bytes, &bytes), byte >= 8, "byte {byte}");
+            assert_eq!(CHECKSUM.is_whole(&header, &header_bytes, &bytes), byte >= 8, "byte {byte}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::JournalError;
+use super::file_header::{FileHeader, Salt};
 use super::frame::{self, FrameKind};
-use super::replay::{FILE_HEADER_BYTES, file_header};
 use crate::disk::{Disk, DiskFile};
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank};
 
@@ -17,6 +17,7 @@ pub struct Journal {
     number: u64,
     path: String,
     file: Arc<dyn DiskFile>,
+    header: FileHeader,
     tail: Mutex<UnflushedTail>,
     flush: Mutex<Flush>,
     flushed: Condvar,
@@ -95,15 +96,15 @@ impl Journal {
     ///
     /// For a new store: a file that has its name is taken for one that was never begun, and replaced. Fails with
     /// `JournalError::Io`; the file is removed again then.
-    pub fn create(disk: &Arc<dyn Disk>) -> Result<Journal, JournalError> {
-        Journal::create_numbered(disk, 1)
+    pub fn create(disk: &Arc<dyn Disk>, salt: &Salt) -> Result<Journal, JournalError> {
+        Journal::create_numbered(disk, 1, salt)
     }
 
     /// Makes the file that follows another one, empty and durable, for [`Journal::begin`].
     ///
     /// Both files may be appended to until then; where it fails the new one is removed.
-    pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>) -> Result<Journal, JournalError> {
-        let mut next = Journal::create_numbered(disk, before.number + 1)?;
+    pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>, salt: &Salt) -> Result<Journal, JournalError> {
+        let mut next = Journal::create_numbered(disk, before.number + 1, salt)?;
         // What is before it may not be on the device yet; `secure_before` raises this.
         next.flush.get_mut().flushed_to = 0;
         next.previous = Mutex::new(Some(before.clone()));
@@ -118,8 +119,9 @@ impl Journal {
         }
     }
 
-    fn create_numbered(disk: &Arc<dyn Disk>, number: u64) -> Result<Journal, JournalError> {
+    fn create_numbered(disk: &Arc<dyn Disk>, number: u64, salt: &Salt) -> Result<Journal, JournalError> {
         let path = Journal::file_path(number);
+        let (header, bytes) = FileHeader::create(number, salt);
         let make = || {
             let file = match disk.create(&path) {
                 // A panic left this file before it was in use, so nothing in it counts.
@@ -129,7 +131,7 @@ impl Journal {
                 }
                 made => made?,
             };
-            file.write_all_at(&file_header(number), 0)?;
+            file.write_all_at(&bytes, 0)?;
             // The header is durable before the name is, and the name before the first frame: a file without a header
             // was never used.
             file.sync()?;
@@ -137,7 +139,7 @@ impl Journal {
             Ok(file)
         };
         match make() {
-            Ok(file) => Ok(Journal::resume(number, path, file.into(), FILE_HEADER_BYTES)),
+            Ok(file) => Ok(Journal::resume(number, path, file.into(), header, bytes.len() as u64)),
             Err(source) => {
                 // What was left must not stand in the way of the next try; it holds nothing.
                 let _ = disk.remove(&path).and_then(|()| disk.sync_dir("journal"));
@@ -147,18 +149,25 @@ impl Journal {
     }
 
     /// Continues a file whose first `length` bytes were replayed.
-    pub(super) fn resume(number: u64, path: String, file: Arc<dyn DiskFile>, length: u64) -> Journal {
+    pub(super) fn resume(
+        number: u64,
+        path: String,
+        file: Arc<dyn DiskFile>,
+        header: FileHeader,
+        length: u64,
+    ) -> Journal {
         Journal {
             number,
             path,
             file,
+            header,
             tail: Mutex::ranked(
                 Rank::JournalTail,
                 UnflushedTail { length, data_end: length, append_error: None, is_writing: false, is_finished: false },
             ),
             flush: Mutex::ranked(
                 Rank::JournalFlush,
-                Flush { flushed_to: FILE_HEADER_BYTES, marked_to: 0, is_running: false, flush_error: None },
+                Flush { flushed_to: header.frames_start, marked_to: 0, is_running: false, flush_error: None },
             ),
             flushed: Condvar::default(),
             previous: Mutex::default(),
@@ -227,7 +236,7 @@ impl Journal {
         }
         // Read before the frame is written: it may tell less than is flushed by then, never more.
         let flushed = self.flush().flushed_to;
-        let header = frame::header(kind, flushed, covered, bytes(rest));
+        let header = self.header.checksum.encode(tail.length, kind, flushed, covered, bytes(rest));
         tail.is_writing = true;
         let writing = WriteGuard(&self.has_failed);
         let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
@@ -317,7 +326,7 @@ impl Journal {
         }
         {
             let mut flush = self.flush();
-            flush.flushed_to = flush.flushed_to.max(FILE_HEADER_BYTES);
+            flush.flushed_to = flush.flushed_to.max(self.header.frames_start);
         }
         *self.previous.lock() = None;
         self.mark();
@@ -437,7 +446,7 @@ mod schedules {
             let disk: Arc<dyn Disk> = Arc::new(device.clone());
             disk.make_dir("journal").unwrap();
             disk.sync_dir("").unwrap();
-            let current = Turns::new(Arc::new(Journal::create(&disk).unwrap()));
+            let current = Turns::new(Arc::new(Journal::create(&disk, &[1; 16]).unwrap()));
             Fixture { device, disk, current }
         }
 
@@ -457,7 +466,7 @@ mod schedules {
         /// Lets another file follow.
         fn rotate(&self) -> Result<(), JournalError> {
             let mut current = self.current.lock().unwrap();
-            let next = Journal::create_after(&self.disk, &current)?;
+            let next = Journal::create_after(&self.disk, &current, &[2; 16])?;
             next.begin()?;
             *current = Arc::new(next);
             Ok(())

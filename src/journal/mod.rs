@@ -19,7 +19,9 @@
 //! let disk: Arc<dyn Disk> = Arc::new(device.clone());
 //! disk.make_dir("journal")?;
 //! disk.sync_dir("")?;
-//! let journal = Journal::create(&disk)?;
+//! // Random in a store.
+//! let salt = [7; 16];
+//! let journal = Journal::create(&disk, &salt)?;
 //! let end = journal.append(FrameKind::Command, &[b"safe"])?;
 //! journal.sync(end)?;
 //! journal.append(FrameKind::Command, &[b"lost"])?;
@@ -39,6 +41,7 @@
 //! # }
 //! ```
 
+mod file_header;
 mod files;
 mod frame;
 mod log;
@@ -48,6 +51,7 @@ use std::io;
 
 use thiserror::Error;
 
+pub use file_header::{FILE_HEADER_BYTES, Salt};
 pub use files::{JournalFiles, Replayed};
 pub use frame::{FRAME_BYTES, FrameKind, content};
 pub use log::Journal;

@@ -1,38 +1,21 @@
 //! Reading a journal file back, and telling a torn tail from damage.
-//!
-//! ```text
-//!  0                 8              16
-//!  +-----------------+--------------+--------+--------+---…
-//!  | magic           | number u64   | frame  | frame  |
-//!  +-----------------+--------------+--------+--------+---…
-//! ```
 
 use std::sync::Arc;
 
-use super::frame::{self, FRAME_BYTES, FrameHeader, FrameKind};
+use super::file_header::{FILE_HEADER_BYTES, FileHeader};
+use super::frame::{FRAME_BYTES, FrameHeader, FrameKind};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 
-const MAGIC: &[u8; 8] = b"engrJRN2";
-/// Bytes before the first frame.
-pub const FILE_HEADER_BYTES: u64 = 16;
 /// How much is read at a time; a longer frame is read whole.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Returns the first bytes of the file with that number.
-pub fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES as usize] {
-    let mut bytes = [0; FILE_HEADER_BYTES as usize];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..].copy_from_slice(&number.to_le_bytes());
-    bytes
-}
-
-/// Returns whether the store writes a frame of that header at that offset. If not, it is no accident: the header's
-/// check holds.
-fn is_possible(header: &FrameHeader, offset: u64) -> bool {
+/// Returns whether the store writes a frame of that header at that offset, in a file whose first frame is at
+/// `frames_start`. If not, it is no accident: the header's check holds.
+fn is_possible(header: &FrameHeader, offset: u64, frames_start: u64) -> bool {
     let fits = match header.kind {
         FrameKind::Mark => header.length_bytes == 0,
-        FrameKind::Begin => offset == FILE_HEADER_BYTES && header.length_bytes == 8,
+        FrameKind::Begin => offset == frames_start && header.length_bytes == 8,
         FrameKind::Command
         | FrameKind::End
         | FrameKind::FileOp
@@ -81,6 +64,7 @@ pub struct Replay {
     number: u64,
     path: String,
     file: Arc<dyn DiskFile>,
+    header: FileHeader,
     length: u64,
     /// The largest flushed offset that a frame read so far tells of.
     flushed_to: u64,
@@ -93,7 +77,7 @@ pub struct Replay {
 impl Replay {
     /// Opens the file with that number for reading alone.
     ///
-    /// [`JournalError::Damaged`] where its first 16 bytes are not those of a journal file of that number.
+    /// [`JournalError::Damaged`] where its first bytes are not those of a journal file of that number.
     pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
         Replay::new(number, disk.open(&Journal::file_path(number)))
     }
@@ -105,24 +89,26 @@ impl Replay {
 
     fn new(number: u64, file: std::io::Result<Box<dyn DiskFile>>) -> Result<Replay, JournalError> {
         let path = Journal::file_path(number);
-        let io = |source| JournalError::Io { path: Journal::file_path(number), what: "opened", source };
-        let file: Arc<dyn DiskFile> = file.map_err(io)?.into();
-        let length = file.len().map_err(io)?;
-        let mut replay = Replay {
+        let io = |what, source| JournalError::Io { path: Journal::file_path(number), what, source };
+        let file: Arc<dyn DiskFile> = file.map_err(|source| io("opened", source))?.into();
+        let length = file.len().map_err(|source| io("opened", source))?;
+        let mut start = vec![0; length.min(FILE_HEADER_BYTES) as usize];
+        file.read_exact_at(&mut start, 0).map_err(|source| io("read", source))?;
+        let Some(header) = FileHeader::decode(number, &start) else {
+            let reason = "its first bytes are not those of this journal file".to_owned();
+            return Err(JournalError::Damaged { path, offset: 0, reason });
+        };
+        Ok(Replay {
             number,
             path,
             file,
             length,
-            flushed_to: FILE_HEADER_BYTES,
+            flushed_to: header.frames_start,
+            header,
             is_previous_flushed: false,
             window: Vec::new(),
             window_start: 0,
-        };
-        let expected = file_header(number);
-        if length < FILE_HEADER_BYTES || replay.bytes(0, expected.len())? != expected {
-            return Err(replay.damaged(0, "its first bytes are not those of this journal file"));
-        }
-        Ok(replay)
+        })
     }
 
     /// Returns whether a frame read so far tells that all files before this one were flushed.
@@ -133,21 +119,27 @@ impl Replay {
     /// Returns how many bytes the file before this one had when this one began; nothing where no frame says so. A frame
     /// that is not whole says nothing. Fails with `JournalError::Io` where the file can't be read.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
-        let Some(header) = self.header(FILE_HEADER_BYTES)?.filter(|header| header.kind == FrameKind::Begin) else {
+        let FileHeader { frames_start: start, checksum } = self.header;
+        let Some(header) = self.frame_header(start)?.filter(|header| header.kind == FrameKind::Begin) else {
             return Ok(None);
         };
         let total = FRAME_BYTES + header.length_bytes;
-        if FILE_HEADER_BYTES + total as u64 > self.length {
+        if start + total as u64 > self.length {
             return Ok(None);
         }
-        let (head, payload) = self.bytes(FILE_HEADER_BYTES, total)?.split_at(FRAME_BYTES);
+        let (head, payload) = self.bytes(start, total)?.split_at(FRAME_BYTES);
         let length = payload.try_into().map(u64::from_le_bytes).ok();
-        Ok(length.filter(|_| frame::is_whole(&header, head, payload)))
+        Ok(length.filter(|_| checksum.is_whole(&header, head, payload)))
     }
 
     /// Returns the number that name and header of the file have; the file behind it has the next one.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns the offset of the first frame, in bytes.
+    pub(super) fn frames_start(&self) -> u64 {
+        self.header.frames_start
     }
 
     /// Returns the bytes of the file, with a torn tail until that is cut.
@@ -178,9 +170,10 @@ impl Replay {
         synced: u64,
         mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,
     ) -> Result<Option<Torn>, E> {
-        let mut offset = FILE_HEADER_BYTES;
+        let FileHeader { frames_start, checksum } = self.header;
+        let mut offset = frames_start;
         while offset < self.length {
-            let Some(header) = self.header(offset)? else {
+            let Some(header) = self.frame_header(offset)? else {
                 return Ok(Some(self.torn(offset, synced)?));
             };
             if let FrameKind::Unknown(code) = header.kind
@@ -191,7 +184,7 @@ impl Replay {
             }
             // Its own check held, so it is no torn frame; one that tells of more flushed bytes than there are was made
             // by nobody here.
-            if !is_possible(&header, offset) {
+            if !is_possible(&header, offset, frames_start) {
                 return Err(self.damaged(offset, "a frame is none that the store writes there").into());
             }
             let total = FRAME_BYTES + header.length_bytes;
@@ -203,13 +196,13 @@ impl Replay {
             let bytes = self.bytes(offset, total)?;
             let (head, payload) = bytes.split_at(FRAME_BYTES);
             let frame = Frame { kind: header.kind, offset, payload, file: &file };
-            let is_whole = frame::is_whole(&header, head, payload);
+            let is_whole = checksum.is_whole(&header, head, payload);
             if !is_whole || !(header.kind.is_skipped() || each(frame)?) {
                 return Ok(Some(self.torn(offset, synced)?));
             }
             // Only of a whole frame: what a torn one tells may be anything.
             self.flushed_to = self.flushed_to.max(header.flushed_to);
-            self.is_previous_flushed |= header.flushed_to >= FILE_HEADER_BYTES;
+            self.is_previous_flushed |= header.flushed_to >= frames_start;
             offset += total as u64;
         }
         if offset < synced {
@@ -237,7 +230,7 @@ impl Replay {
             self.window.clear();
         }
         self.rewrite_unflushed()?;
-        Ok(Journal::resume(self.number, self.path, self.file, self.length))
+        Ok(Journal::resume(self.number, self.path, self.file, self.header, self.length))
     }
 
     fn rewrite_unflushed(&mut self) -> Result<(), JournalError> {
@@ -260,7 +253,7 @@ impl Replay {
         if offset < known {
             return Err(self.damaged(offset, "a frame that was acknowledged as synced does not match its check"));
         }
-        let cut_short = match self.header(offset)? {
+        let cut_short = match self.frame_header(offset)? {
             Some(header) => offset + (FRAME_BYTES + header.length_bytes) as u64 > self.length,
             None => self.length - offset < FRAME_BYTES as u64,
         };
@@ -270,20 +263,21 @@ impl Replay {
     /// Returns the largest flushed offset that any whole frame behind `offset` tells of. A clean
     /// end vouches for everything before it.
     fn flushed_behind(&mut self, offset: u64) -> Result<u64, JournalError> {
+        let checksum = self.header.checksum;
         let mut known = 0;
         // Bytes inside a payload may look like a frame: where the bad frame's length is known, the
         // search begins behind it.
         let mut at =
-            self.header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length_bytes) as u64);
+            self.frame_header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length_bytes) as u64);
         while at + (FRAME_BYTES as u64) <= self.length {
-            let Some(header) = self.header(at)? else {
+            let Some(header) = self.frame_header(at)? else {
                 at += 1;
                 continue;
             };
             let total = FRAME_BYTES + header.length_bytes;
             let whole = at + total as u64 <= self.length && {
                 let bytes = self.bytes(at, total)?;
-                frame::is_whole(&header, &bytes[..FRAME_BYTES], &bytes[FRAME_BYTES..])
+                checksum.is_whole(&header, &bytes[..FRAME_BYTES], &bytes[FRAME_BYTES..])
             };
             if !whole {
                 at += 1;
@@ -295,11 +289,12 @@ impl Replay {
         Ok(known)
     }
 
-    fn header(&mut self, offset: u64) -> Result<Option<FrameHeader>, JournalError> {
+    fn frame_header(&mut self, offset: u64) -> Result<Option<FrameHeader>, JournalError> {
         if offset + FRAME_BYTES as u64 > self.length {
             return Ok(None);
         }
-        Ok(frame::decode(self.bytes(offset, FRAME_BYTES)?))
+        let checksum = self.header.checksum;
+        Ok(checksum.decode(offset, self.bytes(offset, FRAME_BYTES)?))
     }
 
     /// Returns `count` bytes at `offset`, through a window that moves forward.

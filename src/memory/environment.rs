@@ -7,6 +7,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Actor;
+use crate::journal::Salt;
 use crate::object::Time;
 
 type WallClock = Box<dyn Fn() -> Time + Send + Sync>;
@@ -34,7 +35,7 @@ pub struct Environment {
     pub clock: WallClock,
     /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
     pub uptime: Uptime,
-    /// Fills a buffer with random bytes; the signing key comes from here.
+    /// Fills a buffer with random bytes; the signing key and the salts of journal files come from here.
     pub entropy: Entropy,
     /// Rows of a segment from which on it gets a neighbour graph; beside such a one a quarter of them is
     /// enough, and what is smaller is scanned.
@@ -85,6 +86,13 @@ impl Environment {
             reserve_bytes: RESERVE_BYTES,
             owner,
         }
+    }
+
+    /// Returns a new salt for a journal file.
+    pub(super) fn salt(&self) -> Salt {
+        let mut salt = Salt::default();
+        (self.entropy)(&mut salt);
+        salt
     }
 }
 

@@ -27,7 +27,7 @@ use super::transaction::writer::WriterLock;
 use super::views::file_search::FileViews;
 use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
-use crate::journal::{Journal, Torn};
+use crate::journal::{FILE_HEADER_BYTES, Journal, Torn};
 use crate::lineage::{Key, PublicKey};
 use crate::object::{BlobStore, Context, Hash, Time};
 use crate::segment;
@@ -285,8 +285,8 @@ fn has_content(disk: &dyn Disk, has: &dyn Fn(&str) -> bool) -> Result<bool, Erro
                 return Ok(true);
             }
         }
-        // A new journal file has a header of 16 bytes and no frame.
-        Ok(journals > 16 || !list(segment::FOLDER)?.is_empty())
+        // A new journal file has a header and no frame.
+        Ok(journals > FILE_HEADER_BYTES || !list(segment::FOLDER)?.is_empty())
     };
     look().map_err(|error| Error::io("the store's folder could not be read", error))
 }
@@ -310,7 +310,7 @@ fn create_store(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), E
         disk.sync_dir("")
     };
     write().map_err(|error| Error::io("the store could not be made", error))?;
-    Journal::create(disk)?;
+    Journal::create(disk, &environment.salt())?;
     manifest::write(disk, &Manifest::empty(), &[], &key)
 }
 

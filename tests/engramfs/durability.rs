@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{Disk, DiskCall, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk};
-use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
+use engramfs::journal::{FILE_HEADER_BYTES, Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
 use crate::shrink::run_steps;
@@ -216,7 +216,7 @@ fn a_power_cut_during_a_clean_end_is_no_damage() {
 fn a_frame_of_more_than_1_gib_is_refused_and_the_next_one_taken() {
     let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     disk.make_dir("journal").unwrap();
-    let journal = Journal::create(&disk).unwrap();
+    let journal = Journal::create(&disk, &[7; 16]).unwrap();
     let begin = journal.append(FrameKind::Command, &[b"x"]).unwrap();
     let part = vec![0; 64 << 20];
     let beyond: Vec<&[u8]> = std::iter::repeat_n(&part[..], 16).chain([&b"x"[..]]).collect();
@@ -293,9 +293,10 @@ fn frame_as_vector(seed: u64) -> Vec<f32> {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
     desk.make_dir("journal").unwrap();
     let payload = [seed.to_le_bytes().as_slice(), &[1; 7]].concat();
-    let end = Journal::create(&desk).unwrap().append(FrameKind::End, &[&payload]).unwrap();
-    let mut bytes = vec![0; end as usize - 16];
-    desk.open(&Journal::file_path(1)).unwrap().read_exact_at(&mut bytes, 16).unwrap();
+    let end =
+        Journal::create(&desk, &u128::from(seed).to_le_bytes()).unwrap().append(FrameKind::End, &[&payload]).unwrap();
+    let mut bytes = vec![0; end as usize - FILE_HEADER_BYTES as usize];
+    desk.open(&Journal::file_path(1)).unwrap().read_exact_at(&mut bytes, FILE_HEADER_BYTES).unwrap();
     assert_eq!(bytes.len() % 4, 0);
     bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }

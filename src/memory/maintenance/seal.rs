@@ -310,7 +310,7 @@ impl Memory {
             self.disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
         let numbers = names.iter().filter_map(|name| Journal::parse_file_name(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
-        let new = Journal::create_after(&self.disk, &old)?;
+        let new = Journal::create_after(&self.disk, &old, &self.environment.salt())?;
         let max_written_bytes = self.waiting_needs();
         let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first.
