@@ -273,6 +273,21 @@ fn a_text_of_a_checkpoint_is_an_entry_of_the_same_commit() {
 }
 
 #[test]
+fn who_follows_the_events_hears_of_a_checkpoint_with_a_text() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.checkpoint(&who(), child, "v1", Some("before the migration")).unwrap();
+    memory.checkpoint(&who(), child, "v2", None).unwrap();
+    let start = memory.shared_events(main).unwrap().start;
+    let events = String::from_utf8(memory.read_shared_events(main, start, 1 << 16).unwrap()).unwrap();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!((&events[0]["event"], &events[0]["branch"]), (&Value::from("log"), &Value::from("main/child")));
+    assert_eq!((&events[0]["entry_id"], &events[0]["text"]), (&Value::from(1), &Value::from("before the migration")));
+}
+
+#[test]
 fn the_log_is_ranked_with_the_records_as_one() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);

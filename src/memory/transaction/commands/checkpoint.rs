@@ -7,7 +7,7 @@ use crate::lineage::{Detail, EntryOp};
 use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, check_label};
 use crate::memory::command::log_entry::SharedLogEntryInput;
-use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
+use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::command::record_change::SharedLogAppend;
@@ -84,6 +84,10 @@ impl Command for TakeCheckpoint {
 
     fn takes_memory(&self) -> bool {
         true
+    }
+
+    fn shared_event(&self) -> Option<SharedEvent<'_>> {
+        self.log.as_ref().map(|growth| SharedEvent::Appended(self.branch, &growth.changes))
     }
 }
 
