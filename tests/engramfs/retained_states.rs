@@ -212,6 +212,26 @@ fn a_discarded_branch_comes_back_with_its_own_edits_and_can_still_be_merged() {
     }
 }
 
+/// The branch still had the state when `keep` was 0 and a collection let go of it.
+#[test]
+fn the_last_state_of_a_branch_stays_though_a_collection_had_let_go_of_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), x, vec![put("a", None, Some("of x"))]).unwrap();
+    memory.set(&who(), x, Setting::Keep, "0s").unwrap();
+    memory.gc(&who(), None, false).unwrap();
+    memory.set(&who(), x, Setting::Keep, "1d").unwrap();
+    memory.discard(&who(), x).unwrap();
+    for _ in 0..2 {
+        let found = memory.find_ended(&who(), main, "x").unwrap();
+        let back = memory.fork_from(&who(), main, "back", Some(&found), None).unwrap();
+        assert_eq!(texts(&memory, &View::Branch(back)), [("a".to_owned(), "of x".to_owned())]);
+        memory.discard(&who(), back).unwrap();
+        memory.seal().unwrap();
+    }
+}
+
 #[test]
 fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();

@@ -35,7 +35,7 @@ const MANY_DELETES: u32 = 100;
 ///   may be in both: [`RetainedStates::pin`] adds the newest state again to set its flag. `recent` is asked first.
 /// - A state goes in two ways. [`RetainedStates::drop_outdated`] removes states from `recent`, which bounds the memory
 ///   between seals. Collection only names keys in `outdated`, which hides them from that moment on; the next seal leaves
-///   them out of the files.
+///   them out of the files. One that is added or pinned after that is found again.
 #[derive(Clone, Default)]
 pub struct RetainedStates {
     /// Those that are in no file yet, by branch and entry.
@@ -176,6 +176,7 @@ impl RetainedStates {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         let retained = RetainedState { time, owner: branch.uid, is_pinned, state, base };
         self.recent.insert((branch.id, entry), RecentState { retained, position });
+        self.unhide((branch.id.0, entry));
         if position >= DROP_THRESHOLD_STATES && !self.keeps_all {
             self.drop_outdated(branch.id, retention, time);
         }
@@ -185,8 +186,21 @@ impl RetainedStates {
     pub(super) fn pin(&mut self, branch: &Branch) {
         let key = (branch.id, branch.state_entry);
         match self.recent.get_mut(&key) {
-            Some(recent) => recent.retained.is_pinned = true,
+            Some(recent) => {
+                recent.retained.is_pinned = true;
+                self.unhide((branch.id.0, branch.state_entry));
+            }
             None => self.push(branch, branch.state_entry, branch.changed, true),
+        }
+    }
+
+    /// Has a state found again that a collection let go of while the branch still had it, as where nothing was to be kept then.
+    fn unhide(&mut self, key: StateKey) {
+        for hidden in [&mut self.outdated, &mut self.crowded_out] {
+            // Asked first, since a set that others share is copied to be changed.
+            if hidden.contains(&key) {
+                Arc::make_mut(hidden).remove(&key);
+            }
         }
     }
 
