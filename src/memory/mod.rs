@@ -244,6 +244,12 @@ impl Memory {
     fn catalog(&self) -> ReadGuard<'_, Catalog> {
         self.catalog.read()
     }
+
+    /// Returns the catalog of this moment as a value. For an argument: a guard there would be held until the whole statement
+    /// ends, and all writers would wait for what is called.
+    fn catalog_now(&self) -> Catalog {
+        self.catalog().clone()
+    }
 }
 
 impl Drop for Memory {

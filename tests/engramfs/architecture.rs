@@ -138,6 +138,18 @@ fn what_only_some_may_use_is_used_there_alone() {
     none(rules::crates_elsewhere(&src(), &page()));
 }
 
+/// A guard in an argument is held until the statement ends.
+#[test]
+fn no_call_is_made_with_the_lock_of_the_catalog_held() {
+    let is_held = |line: &str| line.contains("&self.catalog().clone()") || line.contains("self.catalog().clone().");
+    let mut findings = Vec::new();
+    for (name, text) in files("src", "rs") {
+        let held = text.lines().zip(1..).filter(|(line, _)| is_held(line));
+        findings.extend(held.map(|(line, number)| format!("{name}:{number}: {}: take `catalog_now`", line.trim())));
+    }
+    none(findings);
+}
+
 #[test]
 fn the_tests_that_pages_name_are_there() {
     let (src, tests) = (src(), tests());

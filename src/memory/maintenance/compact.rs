@@ -82,7 +82,7 @@ impl Memory {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
             // Counted anew in each step, as the one before has moved rows and others have written meanwhile.
-            let files = self.file_usage(&self.catalog().clone())?;
+            let files = self.file_usage(&self.catalog_now())?;
             let length = files.iter().map(|file| file.length_bytes).sum();
             let rewrite_set = self.choose_files(files, policy);
             // If the last step did not shrink the files, the next one would not either.
@@ -101,7 +101,7 @@ impl Memory {
     /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names. Fails as
     /// `Memory::compact` does.
     pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut Stored) -> Result<(), Error> {
-        let files = self.file_usage(&self.catalog().clone())?;
+        let files = self.file_usage(&self.catalog_now())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();
         let length: u64 = files.iter().map(|file| file.length_bytes).sum();
         if is_mostly_dead(dead, length) {

@@ -187,7 +187,7 @@ impl Memory {
             let memory = segments_in_memory(&index.set());
             // The present contents, looked up behind the segments: the index goes on while a seal writes the catalog of
             // its beginning, and has contents that are newer than that.
-            let live = || live_contents(&self.catalog().clone());
+            let live = || live_contents(&self.catalog_now());
             if !memory.is_empty() && index.bytes_in_memory() <= spare_bytes {
                 let live = live();
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
@@ -213,7 +213,7 @@ impl Memory {
 
     /// Lets go of what of the index nothing has any longer, as far as that is much.
     pub(in crate::memory) fn collect_file_index(&self) {
-        if let Err(error) = self.prune_file_index(&self.catalog().clone(), DEAD_SHARE) {
+        if let Err(error) = self.prune_file_index(&self.catalog_now(), DEAD_SHARE) {
             self.storage.file_index.drop_broken();
             log::warn!("the index of files stays as large as it is for now: {error}");
         }
@@ -252,7 +252,7 @@ impl Memory {
         // Noted first: a thread that indexes contents of before the purge then has what it made refused.
         index.note_purge();
         self.file_views.clear();
-        if let Err(error) = self.prune_file_index(&self.catalog().clone(), u32::MAX) {
+        if let Err(error) = self.prune_file_index(&self.catalog_now(), u32::MAX) {
             log::warn!("the index of files is made again: {error}");
             index.replace(&index.set().segments, None);
         }

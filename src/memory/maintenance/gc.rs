@@ -59,7 +59,7 @@ impl Memory {
         self.finish_purge_left_over();
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
         let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
-        let guards = open_guards(&self.catalog().clone(), age.now);
+        let guards = open_guards(&self.catalog_now(), age.now);
         Ok(
             json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes, "open_guards": guards }),
         )
@@ -125,7 +125,7 @@ impl Memory {
             self.announce_dropped_states();
         }
         // After states went: what only they held counts for nobody any more.
-        self.recount_frozen_files(&self.catalog().clone());
+        self.recount_frozen_files(&self.catalog_now());
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
         let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {
@@ -153,7 +153,7 @@ impl Memory {
         let unsealed = self.sealable_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
         let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
         let now = self.now();
-        let has_outdated = || self.catalog().clone().outdated_states(now).is_ok_and(|outdated| !outdated.is_empty());
+        let has_outdated = || self.catalog_now().outdated_states(now).is_ok_and(|outdated| !outdated.is_empty());
         if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
             return Ok(tidied);
         }
@@ -219,7 +219,7 @@ impl Memory {
 
     /// Has nobody find earlier states that need not stay readable, and the next seal let go of them; returns how many.
     fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
-        let mut outdated = self.catalog().clone().outdated_states(now)?;
+        let mut outdated = self.catalog_now().outdated_states(now)?;
         let count = outdated.len();
         let _writer = self.writer()?;
         let mut catalog = self.catalog.write();
@@ -233,7 +233,7 @@ impl Memory {
     /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns
     /// whether there were any. Kind `Io` or `Damaged` where a file of states can't be read.
     fn drop_crowding_states(&self) -> Result<bool, Error> {
-        let crowded_out = self.catalog().clone().crowding_states(self.admission.files_held.kept_limit_bytes())?;
+        let crowded_out = self.catalog_now().crowding_states(self.admission.files_held.kept_limit_bytes())?;
         let found = !crowded_out.is_empty();
         if !found && self.catalog().retained.crowded_out.is_empty() {
             return Ok(false);
@@ -267,7 +267,7 @@ impl Memory {
 
     /// Returns the names of all files in the blob store that are needed, by the catalog, the manifest or the journal.
     pub(in crate::memory) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
-        let mut live = live_files(&self.catalog());
+        let mut live = live_files(&self.catalog_now());
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
         live.extend(self.storage.trees.snapshots());

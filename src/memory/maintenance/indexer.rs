@@ -243,7 +243,7 @@ impl Memory {
         if !may(&task.segment) {
             return false;
         }
-        let owners = owners(&self.catalog().clone());
+        let owners = owners(&self.catalog_now());
         let owner = |segment: &Segment| owners.get(&segment.name()).copied().flatten();
         let joins = |other: &Segment| may(other) && owner(other) == owner(&task.segment);
         let mut rows: HashMap<Hash, u32> = self

@@ -87,7 +87,7 @@ impl Memory {
     ) -> Result<Value, Error> {
         let items = parse_items(items)?;
         // Asked before anything is looked for, so that nobody learns from an answer what a branch of others holds.
-        self.check_owner(who, &self.catalog().clone(), &[branch].into())?;
+        self.check_owner(who, &self.catalog_now(), &[branch].into())?;
         let (signals, items): (BTreeSet<_>, BTreeSet<_>) = items.into_iter().partition(|item| is_signal(item));
         match signals.is_empty() {
             true => self.purge_states(who, branch, items, options),
@@ -334,7 +334,7 @@ impl Memory {
         }
         // Looked up after the entry: chunks that nothing has are exactly those that it took out, or that were dead
         // before.
-        let packs = self.packs_with_dead_chunks(&self.catalog().clone())?;
+        let packs = self.packs_with_dead_chunks(&self.catalog_now())?;
         let mut quotes = mark.quotes;
         quotes.extend(self.history.quotes(&self.storage.segments.blobs, mark.before + 1..purge.seq, quoted)?);
         Ok(RewriteSet { segments, packs, quotes })

@@ -42,7 +42,7 @@ impl Memory {
         slot: &EmbedderSlot,
         goal: &EmbeddingGoal,
     ) -> Result<Option<EmbeddingTask>, Error> {
-        let states = asked_states(&self.catalog().clone(), &goal.roots);
+        let states = asked_states(&self.catalog_now(), &goal.roots);
         let texts = self.unsealed_texts(slot, goal, &states)?;
         if !texts.is_empty() {
             return Ok(Some(EmbeddingTask::Embed(texts, None)));
@@ -146,7 +146,7 @@ impl Memory {
 
     /// Returns the hashes of all texts of unsealed versions below some root branches.
     pub(super) fn unsealed_hashes(&self, roots: &[BranchId]) -> HashSet<Hash> {
-        let states = asked_states(&self.catalog().clone(), roots);
+        let states = asked_states(&self.catalog_now(), roots);
         states.iter().flat_map(|state| state.unsealed().values()).filter_map(|version| version.derivable()).collect()
     }
 }
