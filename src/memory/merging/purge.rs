@@ -304,7 +304,8 @@ impl Purge {
         let files = before.files().without_purged(chosen, self.time).map_err(tree_error)?;
         let had_files = files.is_some();
         if let Some(files) = files {
-            for file in before.files().files_to_purge(chosen) {
+            // One without a name is not named here: no opening has such a file, and each has to make the same entry again.
+            for file in before.files().files_to_purge(chosen).into_iter().filter(|file| !file.path.is_empty()) {
                 let path = format!("files/{}", String::from_utf8_lossy(&file.path)).into();
                 removed.push((path, file.hash.unwrap_or(Hash::ZERO)));
             }

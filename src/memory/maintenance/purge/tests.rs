@@ -60,6 +60,40 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     verify_on(&disk, &VerifyOptions::default()).unwrap();
 }
 
+/// Makes the entry of a purge of one item, which is not finished after that.
+fn take_out(memory: &Memory, disk: &ForgetfulDisk, main: BranchId, item: &str) {
+    memory.commit_all_pending().unwrap();
+    let (mut search, catalog) = (PurgeSearch::new([item.into()].into(), false), memory.catalog().clone());
+    search.scan_catalog(memory, &catalog, main).unwrap();
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    search.mark(memory, &purge.apply(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
+    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+}
+
+fn holds_secret(disk: &ForgetfulDisk) -> bool {
+    disk.files().iter().any(|(path, _)| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2"))
+}
+
+/// An opening has no file that a handle alone held, and makes the entry of the purge again.
+#[test]
+fn a_purge_of_a_file_that_was_deleted_while_open_is_no_damage_for_an_opening() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    memory.stop_maintenance();
+    let main = memory.root("main").unwrap();
+    write(&memory, main, "hunter2");
+    memory.commit_all_pending().unwrap();
+    let name = FileName::new(b"dump.jsonl").unwrap();
+    memory.edit(&who(), main, FileOp::Unlink { parent: FILES_ROOT, name, keep: true }).unwrap();
+    memory.seal().unwrap();
+    assert_eq!(memory.catalog().branch(main).unwrap().state.files().orphans().count(), 1, "a control");
+    take_out(&memory, &disk, main, "files/dump.jsonl");
+    memory.sync().unwrap();
+    let disk = disk.power_cut_keep_nothing();
+    open(&disk).close().unwrap();
+    assert!(!holds_secret(&disk));
+}
+
 /// It reads every state that is kept, and any owner of a branch may ask for it.
 #[test]
 fn one_dry_run_is_worked_out_at_a_time() {
