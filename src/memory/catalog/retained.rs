@@ -51,7 +51,7 @@ pub struct RetainedStates {
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
     /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its
     /// seals began, which no log says, so a replay that dropped some could miss a state that a later log record names. The
-    /// first commit behind it drops them.
+    /// first commit behind it drops them. Nor is one removed while a purge makes its entry, which names what is in them.
     pub keeps_all: bool,
     /// Branches whose newest entries delete and do nothing else; not stored.
     deletes: OrdMap<BranchId, DeleteRun>,

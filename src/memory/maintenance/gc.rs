@@ -119,6 +119,8 @@ impl Memory {
         self.commit_all_pending()?;
         // With a clock that jumped ahead, everything would look expired.
         if self.check_clock().is_ok() {
+            // Under the lock, as in a collection: a purge that makes its entry goes by the branches that are remembered.
+            let _stored = self.storage.manifest.lock();
             self.drop_outdated(self.now())?;
         }
         if self.drop_crowding_states()? {

@@ -2,11 +2,11 @@
 //!
 //! 1. All versions are looked for, and copies of them, on a snapshot.
 //! 2. The files that hold their bytes are noted (`purge_mark`), durably.
-//! 3. One entry takes them out of every state of every branch.
+//! 3. A seal, and behind it one entry, which takes them out of every state of every branch.
 //! 4. A seal begins a new journal file and writes again, without them, all that held their bytes: segments, packs, archives,
 //!    snapshots and parts of the manifest. What those were, and old journal files, is removed; then the note.
 //!
-//! A crash before 3 leaves all as it was. After it, the next opening or `gc` does 4. Another writer may write the same
+//! A crash before the entry leaves all as it was. After it, the next opening or `gc` does 4. Another writer may write the same
 //! content between 1 and 4: then all is done again for that.
 
 use std::collections::{BTreeSet, HashSet};
@@ -32,7 +32,7 @@ use crate::memory::history::{MovedEntries, PurgedItems};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::merging::purge::Purge;
 use crate::memory::storage::manifest::Stored;
-use crate::memory::{Actor, BranchError, Error, Memory, PurgeError};
+use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory, PurgeError};
 use crate::object::Hash;
 
 /// Whether a purge is under way, or one of an earlier process is not finished.
@@ -58,6 +58,24 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+/// While it lives no earlier state goes that is in no file yet. Who makes one holds the lock of `storage.manifest`, under which alone
+/// another catalog is put in place.
+struct StatesKept<'a>(&'a Memory);
+
+impl<'a> StatesKept<'a> {
+    fn begin(memory: &'a Memory) -> Result<StatesKept<'a>, Error> {
+        let _writer = memory.writer()?;
+        memory.catalog.write().retained.keeps_all = true;
+        Ok(StatesKept(memory))
+    }
+}
+
+impl Drop for StatesKept<'_> {
+    fn drop(&mut self) {
+        self.0.catalog.write().retained.keeps_all = false;
     }
 }
 
@@ -184,6 +202,29 @@ impl Memory {
         self.give_room()?;
         // Gives a user who is new an entry with his name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
+        let (holders, change) = self.make_purge_entry(&mut self.storage.manifest.lock(), who, purge, report)?;
+        self.notify(change);
+        self.forget_derived();
+        self.forget_events(&holders);
+        // Only once the entry is there: without it the note on the disk means nothing.
+        self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the entry, and returns the branches that had something. An opening after a crash makes it again, and has to find
+    /// the same versions in earlier states. But a process lets go of some that an opening still has from the last manifest and the
+    /// journal. So a seal comes first, and from then on none goes. The caller holds the lock of `storage.manifest`.
+    fn make_purge_entry(
+        &self,
+        stored: &mut Stored,
+        who: &Actor,
+        purge: &mut Purge,
+        report: &mut PurgeReport,
+    ) -> Result<(BTreeSet<BranchId>, BranchEvent), Error> {
+        let _kept = StatesKept::begin(self)?;
+        self.seal_alone(stored, &Compaction::Small)?;
+        // Worked out again before the writer lock is taken: the seal has put other states in place of those before.
+        purge.apply(&self.catalog_now())?;
         let mut holders = BTreeSet::new();
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
@@ -202,12 +243,7 @@ impl Memory {
         };
         // Later rounds take what came meanwhile; the first entry is the one that was asked for.
         report.entry.get_or_insert(entry.hash);
-        self.notify(change);
-        self.forget_derived();
-        self.forget_events(&holders);
-        // Only once the entry is there: without it the note on the disk means nothing.
-        self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
-        Ok(())
+        Ok((holders, change))
     }
 
     /// Returns a time that no later entry is before, for work done without the lock: it may be ahead of the clock.

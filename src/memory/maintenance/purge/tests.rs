@@ -94,6 +94,26 @@ fn a_purge_of_a_file_that_was_deleted_while_open_is_no_damage_for_an_opening() {
     assert!(!holds_secret(&disk));
 }
 
+/// A process lets go of states that an opening still has from the journal, and makes the entry of the purge again.
+#[test]
+fn a_purge_after_states_were_thinned_is_no_damage_for_an_opening() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    memory.stop_maintenance();
+    let main = memory.root("main").unwrap();
+    memory.set(&who(), main, Setting::KeepEvery, "1h").unwrap();
+    for number in 0..2_100 {
+        let input = RecordInput { vector: None, text: Some(format!("hunter2 {number}").into()), metadata: "{}".into() };
+        memory.commit(&who(), main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
+    }
+    assert!(memory.catalog().retained.recent.len() < 2_000, "a control");
+    take_out(&memory, &disk, main, "a");
+    memory.sync().unwrap();
+    let disk = disk.power_cut_keep_nothing();
+    open(&disk).close().unwrap();
+    assert!(!holds_secret(&disk));
+}
+
 /// It reads every state that is kept, and any owner of a branch may ask for it.
 #[test]
 fn one_dry_run_is_worked_out_at_a_time() {
