@@ -17,9 +17,12 @@ use crate::object::{Hash, Time};
 
 impl Memory {
     /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`;
-    /// returns what moved. With `dry_run` it says what would. Kind `NotFound` where `before` is not a time.
+    /// returns what moved. With `dry_run` it says what would. Kind `NotFound` where `before` is not a time, `Busy` while a purge
+    /// is under way, and as that where one is left over and can't be finished.
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
+        // A purge that is not finished looks its entry up, so that may not move.
+        let _held = (!dry_run).then(|| self.hold_purges()).transpose()?;
         if !dry_run {
             // A seal puts every entry into archives first, since the file is made of those and not of what is in
             // memory.

@@ -129,9 +129,7 @@ impl Memory {
             let _tried = Running::begin(&self.maintenance.purge.is_tried)?;
             return self.would_purge(who, branch, &mut search);
         }
-        let _running = Running::begin(&self.maintenance.purge.is_running)?;
-        // An earlier process or a full disk may have left a purge unfinished: what it named goes first.
-        self.finish_purge(&mut self.storage.manifest.lock())?;
+        let _running = self.hold_purges()?;
         let mut report = PurgeReport::default();
         self.purge_once(who, branch, &mut search, &mut report)?;
         // Before the names are forgotten: copies are known only by what the named records said.
@@ -153,6 +151,14 @@ impl Memory {
             search.forget_names();
         }
         Err(BranchError::Moves.into())
+    }
+
+    /// Finishes a purge that an earlier process, or a full disk, left over; no other one begins until what is returned is dropped.
+    /// Fails with [`PurgeError::Running`] where one is under way, and where one can't be finished.
+    pub(super) fn hold_purges(&self) -> Result<Running<'_>, Error> {
+        let running = Running::begin(&self.maintenance.purge.is_running)?;
+        self.finish_purge(&mut self.storage.manifest.lock())?;
+        Ok(running)
     }
 
     /// Returns what a purge would take out as of now, by the same steps; nothing is written.

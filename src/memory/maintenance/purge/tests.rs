@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::memory::{
-    Environment, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput, Setting,
+    Environment, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput, Revision, Setting,
     VerifyOptions, verify_on,
 };
 
@@ -112,6 +112,27 @@ fn a_purge_after_states_were_thinned_is_no_damage_for_an_opening() {
     let disk = disk.power_cut_keep_nothing();
     open(&disk).close().unwrap();
     assert!(!holds_secret(&disk));
+}
+
+/// What is left of it is looked up by its entry.
+#[test]
+fn the_entry_of_a_purge_moves_out_of_the_lineage_once_that_is_finished() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    memory.stop_maintenance();
+    let main = memory.root("main").unwrap();
+    let input = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
+    memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
+    take_out(&memory, &disk, main, "leak");
+    let later = Revision::parse("2200-01-01T00:00:00Z").unwrap();
+    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    assert_eq!(memory.archive_lineage(&who(), &later, false).unwrap_err().code(), "purge_running");
+    drop(running);
+    memory.archive_lineage(&who(), &later, false).unwrap();
+    assert!(PurgeMark::read(&disk).unwrap().is_none() && !holds_secret(&disk));
+    let purged = memory.purge(&who(), main, &["leak".into()], PurgeOptions::default());
+    assert_eq!(purged.unwrap_err().code(), "nothing_to_purge");
+    memory.close().unwrap();
 }
 
 /// It reads every state that is kept, and any owner of a branch may ask for it.
