@@ -171,10 +171,15 @@ fn damaged(number: u64, reason: &str) -> JournalError {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::io;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::file_header::FileHeader;
     use super::super::frame::{FRAME_BYTES, FrameChecksum};
     use super::super::{FrameKind, Salt};
     use super::*;
-    use crate::disk::ForgetfulDisk;
+    use crate::disk::{DiskCall, DiskFile, Fault, FaultyDisk, ForgetfulDisk, Mapped};
 
     const SALT: Salt = [7; 16];
 
@@ -278,6 +283,73 @@ mod tests {
         new.sync(new.length()).unwrap();
         let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
         assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    }
+
+    /// A file whose first flush finds a frame that breaks off, which is cut only after that.
+    struct CutWhileFlushed {
+        file: Box<dyn DiskFile>,
+        faulty: FaultyDisk<ForgetfulDisk>,
+        journal: OnceLock<Arc<Journal>>,
+        flushes: AtomicUsize,
+    }
+
+    /// The journal holds the file, which is shared with the test.
+    struct SharedFile(Arc<CutWhileFlushed>);
+
+    impl DiskFile for SharedFile {
+        fn len(&self) -> io::Result<u64> {
+            self.0.file.len()
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.file.read_exact_at(buf, offset)
+        }
+
+        fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+            self.0.file.write_all_at(buf, offset)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.file.set_len(len)
+        }
+
+        fn allocate(&self, len: u64) -> io::Result<()> {
+            self.0.file.allocate(len)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            if self.0.flushes.fetch_add(1, Ordering::Relaxed) == 0 {
+                let kinds = &[DiskCall::Write];
+                self.0.faulty.plan(Fault { nth: 1, kinds, errno: libc::ENOSPC, short_write: true, sticky: false });
+                let journal = self.0.journal.get().unwrap();
+                journal.append(FrameKind::Command, &[b"too much"]).unwrap_err();
+            }
+            self.0.file.sync()
+        }
+
+        fn map(&self) -> io::Result<Mapped> {
+            self.0.file.map()
+        }
+    }
+
+    #[test]
+    fn a_file_in_which_a_frame_was_cut_during_a_flush_is_flushed_again_before_another_follows() {
+        let (forgetful, _) = disk();
+        let faulty = FaultyDisk::new(forgetful);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        drop(Journal::create(&disk, &SALT).unwrap());
+        let path = Journal::file_path(1);
+        let file = disk.open_write(&path).unwrap();
+        let shared = Arc::new(CutWhileFlushed { file, faulty, journal: OnceLock::new(), flushes: AtomicUsize::new(0) });
+        let file: Arc<dyn DiskFile> = Arc::new(SharedFile(shared.clone()));
+        let journal = Arc::new(Journal::resume(1, path, file, FileHeader::create(1, &SALT).0, FILE_HEADER_BYTES));
+        assert!(shared.journal.set(journal.clone()).is_ok());
+        append(&journal, "one");
+        journal.sync(journal.length()).unwrap();
+        journal.finish().unwrap();
+        assert_eq!(shared.flushes.load(Ordering::Relaxed), 2);
+        journal.finish().unwrap();
+        assert_eq!(shared.flushes.load(Ordering::Relaxed), 2, "once is enough");
     }
 
     #[test]

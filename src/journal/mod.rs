@@ -46,6 +46,9 @@ mod files;
 mod frame;
 mod log;
 mod replay;
+#[cfg(all(test, shuttle))]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod schedules;
 
 use std::io;
 
