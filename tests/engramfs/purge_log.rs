@@ -33,6 +33,24 @@ fn texts(memory: &Memory, branch: BranchId) -> Vec<String> {
 }
 
 #[test]
+fn the_log_of_a_branch_that_is_given_away_is_its_new_owners_to_purge() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let [ann, bob] = [1001, 1002].map(|uid| Actor { uid, gid: uid, name: format!("user {uid}").into() });
+    let case = memory.fork(&ann, main_of(&memory), "case", None).unwrap();
+    memory.set(&ann, case, Setting::Log, "own").unwrap();
+    let entries = ["an entry", "two"].map(|line| SharedLogEntryInput::parse(line).unwrap());
+    memory.append_log(&ann, case, &entries).unwrap();
+    let inside = memory.fork(&ann, case, "inside", None).unwrap();
+    memory.chown(&who(), case, bob.uid).unwrap();
+    let purge = |who: &Actor, branch: BranchId| {
+        memory.purge(who, branch, &["shared/log/1".into()], PurgeOptions::default()).map_err(|error| error.code())
+    };
+    assert_eq!(purge(&ann, inside).unwrap_err(), "not_owner");
+    purge(&bob, case).unwrap();
+    assert_eq!(texts(&memory, case), ["purged", "two"]);
+}
+
+#[test]
 fn a_purged_entry_of_a_log_leaves_who_wrote_it_and_when() {
     for seals in [false, true] {
         let disk = ForgetfulDisk::new();

@@ -121,8 +121,8 @@ impl Catalog {
         bytes_by_user
     }
 
-    /// Gives a branch to another user, with its files also in checkpoints, and what they take up in memory. Earlier states are
-    /// given to whoever owns it when they are read.
+    /// Gives a branch to another user, with its files also in checkpoints and what they take up in memory, and with its logs.
+    /// Earlier states are given to whoever owns it when they are read.
     pub(in crate::memory) fn change_owner(&mut self, id: BranchId, to: u32, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let (from, held) = (branch.uid, files_held(branch));
@@ -131,8 +131,13 @@ impl Catalog {
         let branch = branch.make_mut();
         (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
         branch.state = with_owner(&branch.state, from, to);
+        let logs: Vec<BranchId> = branch.closed_logs.values().copied().chain(branch.log).collect();
         self.held.replace(from, held, 0);
         self.held.replace(to, 0, held);
+        for log in logs {
+            // One that was closed into it may be of somebody else.
+            self.change(log, |log| log.uid = if log.uid == from { to } else { log.uid });
+        }
     }
 
     /// Lets go of files that were deleted while open: nothing is open any more.
