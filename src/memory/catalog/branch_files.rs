@@ -171,7 +171,9 @@ impl Catalog {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, View};
+    use crate::memory::{
+        Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, View,
+    };
     use crate::workspace::XattrHow;
 
     #[test]
@@ -197,6 +199,24 @@ mod tests {
         assert!(held() > one);
         memory.discard(&who, child).unwrap();
         assert_eq!(held(), one);
+    }
+
+    #[test]
+    fn a_base_has_no_file_that_handles_of_the_parent_alone_hold() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = std::sync::Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let name = FileName::new(b"file").unwrap();
+        let make =
+            FileOp::Create { parent: FILES_ROOT, name: name.clone(), make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        memory.edit(&who, main, make).unwrap();
+        let child = memory.fork(&who, main, "child", None).unwrap();
+        memory.edit(&who, main, FileOp::Unlink { parent: FILES_ROOT, name, keep: true }).unwrap();
+        memory.merge(&who, child, MergeKind::Pull, false).unwrap();
+        let catalog = memory.catalog();
+        assert_eq!(catalog.branch(main).unwrap().state.files().orphans().count(), 1, "a control");
+        assert_eq!(catalog.branch(child).unwrap().base.files().orphans().count(), 0);
     }
 
     /// What a branch no longer has, others hold: forks of it, or checkpoints.

@@ -6,7 +6,7 @@ use imbl::OrdMap;
 
 use super::agents::AgentHolder;
 use super::branch::name_path;
-use super::branch_files::files_held;
+use super::branch_files::{files_held, without_orphans};
 use super::settings::{Setting, Settings};
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Proposal, Resolution, Review};
@@ -203,6 +203,8 @@ impl Catalog {
 
     fn rebase(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
         let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
+        // Files without a name live for handles on the branch that has them: a base would keep their room when those are closed.
+        let base = without_orphans(&base);
         self.change_branch_counted(id, seq, |branch| {
             (branch.base, branch.base_seq, branch.log_at_base) = (base, seq, log_at_base);
             // What was resolved was resolved against the base before; a rollback may bring the same two versions back.
