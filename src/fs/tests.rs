@@ -5,6 +5,7 @@ mod branches;
 mod control;
 mod corrections;
 mod files;
+mod held;
 mod limits;
 mod listing;
 mod meanwhile;

@@ -247,6 +247,12 @@ impl FileContent {
         self.allocated += self.chunks.fill(chunks);
     }
 
+    /// Lets go of all bytes; size and space stay as they were.
+    pub(super) fn forget_bytes(&mut self) {
+        self.chunks = Chunks::default();
+        self.hash = OnceLock::new();
+    }
+
     /// Puts pieces at their numbers as they were stored; returns whether they fit together.
     pub(super) fn put_stored(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> bool {
         // Where pieces overlap the sum means nothing: the caller drops the content then.

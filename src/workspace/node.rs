@@ -186,6 +186,16 @@ impl FileNode {
         self.links.iter()
     }
 
+    /// Returns the node with what stat(2) shows of it and nothing else: without the bytes of a file and extended attributes.
+    pub fn stat_only(mut self) -> FileNode {
+        if let Body::File(content) = &mut self.body {
+            content.forget_bytes();
+        }
+        self.xattrs = OrdMap::new();
+        self.hash = OnceLock::new();
+        self
+    }
+
     /// Returns an extended attribute; none where there is none of that name.
     pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
         self.xattrs.get(name).map(|value| &**value)

@@ -102,7 +102,7 @@ impl FileOps<'_> {
             Some(_) => {}
             None => {
                 // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
-                let last = before.node(inode).map(|node| Arc::new(before.detached(node)));
+                let last = before.node(inode).map(|node| Arc::new(before.detached(node).stat_only()));
                 let number = self.fs.nodes.number(&self.with_inode(inode).node());
                 last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
             }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::memory::FileNode;
 use crate::sync::Mutex;
 
-/// The last state of inodes by the kernel's numbers, each until the kernel forgets it.
+/// What stat(2) showed last of inodes, by the kernel's numbers, each until the kernel forgets it. Their bytes are not kept: nobody
+/// can read them any more, and they count in nobody's share of memory.
 #[derive(Default)]
 pub(in crate::fs) struct RemovedInodes {
     nodes: Mutex<HashMap<u64, Arc<FileNode>>>,
@@ -17,7 +18,7 @@ pub(in crate::fs) struct RemovedInodes {
 }
 
 impl RemovedInodes {
-    /// Keeps the last state of an inode that was removed.
+    /// Keeps the last state of an inode that was removed, as `FileNode::stat_only` gives it.
     pub fn insert(&self, ino: u64, node: Arc<FileNode>) {
         let mut nodes = self.nodes.lock();
         nodes.insert(ino, node);
