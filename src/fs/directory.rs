@@ -105,7 +105,7 @@ impl Listing {
         Ok(match &mut self.more {
             ListingTail::Nothing => None,
             ListingTail::Records(records) => records.get(index)?.map(|(id, node)| ListItem::Record(id, node)),
-            ListingTail::Files(files) => files.get(index)?.map(|(name, node)| ListItem::File(name, node)),
+            ListingTail::Files(files) => files.get(index).map(|(name, node)| ListItem::File(name, node)),
         })
     }
 }

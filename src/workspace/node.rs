@@ -1,5 +1,6 @@
 //! One inode: attributes, names, and what it is.
 
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
@@ -75,6 +76,13 @@ impl Directory {
     /// Returns the inode of a name; none where there is no such entry.
     pub fn get(&self, name: &[u8]) -> Option<u64> {
         self.entries.get(name).copied()
+    }
+
+    /// Goes through the entries whose names are behind `after`, or all, in bytewise order.
+    pub fn entries_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = (&FileName, u64)> + use<'_> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.entries.range::<_, [u8]>((from, Bound::Unbounded));
+        range.map(|(name, inode)| (name, *inode))
     }
 }
 

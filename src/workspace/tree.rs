@@ -1,6 +1,5 @@
 //! All files of a branch at one moment.
 
-use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use imbl::OrdSet;
@@ -154,9 +153,7 @@ impl Tree {
         inode: u64,
         after: Option<&[u8]>,
     ) -> Result<impl Iterator<Item = (&FileName, u64)> + use<'_>, TreeError> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = self.directory(inode)?.entries.range::<_, [u8]>((from, Bound::Unbounded));
-        Ok(range.map(|(name, inode)| (name, *inode)))
+        Ok(self.directory(inode)?.entries_behind(after))
     }
 
     /// Returns up to `length` bytes of a file from `offset`, fewer at its end. `IsDirectory`, `Invalid` for what is no file,

@@ -146,7 +146,7 @@ impl NodeOperations for FileOps<'_> {
         let listing = match parent_node(&tree, self.files, self.inode) {
             Ok(above) => {
                 let names = vec![ListName { name: ".".into(), node }, ListName { name: "..".into(), node: above }];
-                Listing::new(names, ListingTail::Files(FileNames::new(open, tree)))
+                Listing::new(names, ListingTail::Files(FileNames::new(open, &tree)?))
             }
             // Somebody's working directory that was removed: there is nothing in it.
             Err(_) if self.fs.mount.removed.find(self.fs.nodes.number(&node)).is_some() => {

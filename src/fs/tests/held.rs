@@ -1,8 +1,11 @@
 //! What a mount holds in memory of files: what callers can no longer reach goes, and the rest counts.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use super::rig::{ROOT, Rig};
+use crate::fs::files::Area;
+use crate::fs::node::FsNode;
 
 /// As a descriptor of `O_PATH` holds it, of which the server hears nothing.
 #[test]
@@ -17,4 +20,20 @@ fn of_a_removed_file_that_the_kernel_still_holds_no_bytes_are_kept() {
     assert_eq!((after.size, after.blocks, after.links), (before.size, before.blocks, 0));
     let held = rig.fs.mount.removed.find(ino).unwrap();
     assert_eq!((held.content().unwrap().next_data(0), held.xattrs().count()), (None, 0));
+}
+
+#[test]
+fn an_open_directory_holds_names_and_no_files() {
+    let rig = Rig::new();
+    rig.write("main/scratch/a", "some bytes").unwrap();
+    let held = {
+        let main = FsNode::Branch(rig.memory.root("main").unwrap());
+        let tree = rig.fs.mount.tree(&rig.fs.mount.files_in(&main, Area::Scratch).unwrap()).unwrap();
+        Arc::downgrade(tree.node(tree.resolve(b"a").unwrap()).unwrap())
+    };
+    let directory = rig.fs.opendir(ROOT, rig.ino("main/scratch").unwrap()).unwrap();
+    assert!(held.upgrade().is_some());
+    rig.rm("main/scratch/a").unwrap();
+    assert!(held.upgrade().is_none(), "the file is gone with its last name");
+    rig.fs.release(directory);
 }
