@@ -4,7 +4,7 @@
 //! was open in it is stale then. It is never forked, merged or kept, no journal hears of it, and no
 //! rule of `config/rules` is asked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Area, FileTreeId};
@@ -17,6 +17,8 @@ use crate::sync::{Mutex, Rank, Reservation};
 
 /// What an inode takes up beside its content.
 const INODE_BYTES: u64 = 1024;
+/// What one more name of a file takes up.
+const HARD_LINK_BYTES: u64 = 512;
 
 /// The trees of all branches that have something in theirs. What has no tree is empty and began at
 /// time 0.
@@ -112,8 +114,13 @@ impl MountContext {
         let mut content = held.content.lock();
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
-        let changed = [Some(outcome.inode), outcome.unlinked.filter(|unlinked| *unlinked != outcome.inode)];
-        let size = |tree: &Tree| changed.into_iter().flatten().map(|inode| inode_bytes(tree, inode)).sum::<u64>();
+        // A file whose name is replaced may live on by its others, and takes less then.
+        let replaced = match op {
+            FileOp::Rename { new_parent, new_name, .. } => content.tree.lookup(*new_parent, new_name).ok(),
+            _ => None,
+        };
+        let changed: BTreeSet<u64> = [Some(outcome.inode), outcome.unlinked, replaced].into_iter().flatten().collect();
+        let size = |tree: &Tree| changed.iter().map(|inode| inode_bytes(tree, *inode)).sum::<u64>();
         let (lost, gained) = (size(&content.tree), size(&after));
         let used = content.reservation.bytes() - lost + gained;
         // What shrinks is allowed even beyond the limit, which may have been lowered since.
@@ -186,5 +193,12 @@ impl MountContext {
 /// Returns what an inode takes up; nothing for one that is not there. The root is free.
 fn inode_bytes(tree: &Tree, inode: u64) -> u64 {
     let beside = |node: &FileNode| node.xattrs().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-    tree.node(inode).map_or(0, |node| INODE_BYTES + node.content().map_or(0, |it| it.allocated()) + beside(node) as u64)
+    let further_names = |node: &FileNode| match node.directory() {
+        Some(_) => 0,
+        None => u64::from(node.nlink().saturating_sub(1)),
+    };
+    tree.node(inode).map_or(0, |node| {
+        let content = node.content().map_or(0, |it| it.allocated());
+        INODE_BYTES + HARD_LINK_BYTES * further_names(node) + content + beside(node) as u64
+    })
 }

@@ -37,3 +37,25 @@ fn an_open_directory_holds_names_and_no_files() {
     assert!(held.upgrade().is_none(), "the file is gone with its last name");
     rig.fs.release(directory);
 }
+
+#[test]
+fn each_name_of_a_file_in_scratch_counts_until_it_goes() {
+    let rig = Rig::new();
+    let scratch = || rig.ino("main/scratch").unwrap();
+    let free = || rig.fs.statfs(scratch()).unwrap().free_bytes;
+    let whole = free();
+    for name in ["a", "b"] {
+        rig.write(&format!("main/scratch/{name}"), "").unwrap();
+    }
+    let a = rig.ino("main/scratch/a").unwrap();
+    let name = |number: usize| format!("a{number}");
+    for number in 0..10 {
+        rig.fs.link(ROOT, a, scratch(), OsStr::new(&name(number))).unwrap();
+    }
+    assert_eq!(whole - free(), 2 * 1024 + 10 * 512);
+    rig.mv("main/scratch/b", "main/scratch/a0").unwrap();
+    assert_eq!(whole - free(), 2 * 1024 + 9 * 512, "a name that is replaced is gone, and its file is not");
+    rig.rm("main/scratch/a").unwrap();
+    (0..10).for_each(|number| rig.rm(&format!("main/scratch/{}", name(number))).unwrap());
+    assert_eq!(free(), whole);
+}
