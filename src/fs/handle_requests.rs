@@ -146,7 +146,7 @@ impl Filesystem {
     }
 
     /// Copies a range, each given by handle and offset, from file to file of one `files/`, sharing what is whole, and returns how many
-    /// bytes that were: fewer at the end. EXDEV from one `files/` to another, EOPNOTSUPP for what is
+    /// bytes that were: fewer at the end, and where nothing can be shared. EXDEV from one `files/` to another, EOPNOTSUPP for what is
     /// no file there: the caller then reads and writes.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
         let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);

@@ -81,6 +81,7 @@ pub use owners::Transfers;
 pub use pack::{NoPacks, Pack, Packs};
 pub use patch::{TreeChange, TreePatch};
 pub use purge::{PurgedFile, PurgedFiles};
+pub use ranges::unshared_bytes;
 pub use repacking::{PackMarks, Repacked};
 pub use sealing::{Packed, reachable_packs, write_packs};
 pub use snapshot::{read_snapshot, write_snapshot};

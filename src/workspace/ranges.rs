@@ -7,6 +7,13 @@ use super::chunk::{CHUNK_BYTES, Chunk};
 use super::content::{ChunkRange, FileContent, chunk_ranges};
 use super::pack::Packs;
 
+/// Returns how many bytes of a copied range are not shared with its source, but read and written: all, unless both ranges lie
+/// alike in their chunks; then those at the two ends at most.
+pub fn unshared_bytes(from: u64, to: u64, length: u64) -> u64 {
+    let lies_alike = from % CHUNK_BYTES == to % CHUNK_BYTES;
+    if lies_alike { length.min(2 * CHUNK_BYTES) } else { length }
+}
+
 impl FileContent {
     /// Returns where data begins at or behind `offset`; none when there is none or it is behind the end.
     pub fn next_data(&self, offset: u64) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attr::{file_attr, name_lifetime};
 use super::open::{OpenInode, parent_node};
-use super::range::{Allocation, COPY_BYTES_MAX};
+use super::range::{Allocation, COPY_BYTES_MAX, copied_at_once};
 use super::set::mode_after;
 use super::xattr::{TRUSTED, supported};
 use super::{Area, FileNames, FileOps, parse_name};
@@ -279,7 +279,7 @@ impl NodeOperations for FileOps<'_> {
         }
         let size = self.tree()?.node(inode)?.size();
         // A short count is no error: copy_file_range(2) is called again for the rest.
-        let length = length.min(size.saturating_sub(from_offset)).min(COPY_BYTES_MAX.into());
+        let length = copied_at_once(from_offset, to_offset, length.min(size.saturating_sub(from_offset)));
         if length == 0 {
             return Ok(0);
         }

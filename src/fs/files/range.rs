@@ -3,10 +3,20 @@
 use super::FileOps;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::refusal::RoomRefusal;
-use crate::memory::RangeOp;
+use crate::memory::{RangeOp, unshared_bytes};
 
 /// Most bytes that one copy takes: the reply's count has 32 bits. Copying goes on after it.
 pub(super) const COPY_BYTES_MAX: u32 = 1 << 31;
+/// Most bytes that one copy takes which are read and written and not shared: as many as of a write. All other writers of the store
+/// wait meanwhile.
+const UNSHARED_BYTES_MAX: u64 = 1 << 20;
+
+/// Returns how much of a copied range is copied at once; a caller goes on behind it.
+pub(super) fn copied_at_once(from: u64, to: u64, length: u64) -> u64 {
+    let length = length.min(COPY_BYTES_MAX.into());
+    // Ranges that lie alike in their chunks share all but their ends, whatever their length.
+    if unshared_bytes(from, to, length) > UNSHARED_BYTES_MAX { UNSHARED_BYTES_MAX } else { length }
+}
 
 /// What fallocate(2) shall do, out of its mode; the file grows only where `keep_size` is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -95,6 +95,26 @@ fn one_copy_takes_2_gib_and_says_so() {
     assert_eq!(rig.stat("main/files/to").unwrap().size, (5 << 30) + 7);
 }
 
+/// All writers wait while it is read and written.
+#[test]
+fn one_copy_that_shares_no_chunks_takes_1_mib_and_says_so() {
+    let rig = Rig::new();
+    for place in ["files", "scratch"] {
+        rig.write(&format!("main/{place}/from"), &"0123456789".repeat(300_000)).unwrap();
+        rig.write(&format!("main/{place}/to"), "x").unwrap();
+        let [from, to] = ["from", "to"].map(|name| rig.open(&format!("main/{place}/{name}"), libc::O_RDWR).unwrap());
+        let mut copied = Vec::new();
+        let mut done = 0;
+        while let more @ 1.. = rig.fs.copy_range((from, done), (to, done + 1), 2 << 30).unwrap() {
+            done += u64::from(more);
+            copied.push(more);
+        }
+        assert_eq!(copied, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)], "{place}");
+        let expected = format!("x{}", "0123456789".repeat(300_000));
+        assert!(rig.fs.read(to, 0, 4_000_000).unwrap() == expected.as_bytes(), "{place}");
+    }
+}
+
 #[test]
 fn ctl_shows_no_file_of_more_than_16_mib() {
     let rig = Rig::new();

@@ -1,6 +1,6 @@
 //! What follows from an operation on files: whether it frees room, and what of it a replay could do again.
 
-use crate::workspace::{FileContent, FileOp, RangeOp, Tree, TreeError};
+use crate::workspace::{FileContent, FileOp, RangeOp, Tree, TreeError, unshared_bytes};
 
 /// Returns whether an operation makes less of the files, so that a full disk must not refuse it.
 pub(super) fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
@@ -15,10 +15,12 @@ pub(super) fn frees_room(tree: &Tree, op: &FileOp<'_>) -> bool {
     }
 }
 
-/// Returns how many bytes of content an operation brings; 0 for all but writes.
+/// Returns how many bytes of content an operation brings, which take memory until a seal writes them: those of a write, and
+/// those of a copy that it does not share.
 pub(super) fn content_bytes(op: &FileOp<'_>) -> u64 {
     match op {
         FileOp::Write { bytes, .. } => bytes.len() as u64,
+        FileOp::Copy { from_offset, to_offset, length, .. } => unshared_bytes(*from_offset, *to_offset, *length),
         _ => 0,
     }
 }
@@ -56,5 +58,19 @@ pub(super) fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeEr
             (_, is_replayable) => Ok(is_replayable),
         },
         FileOp::Drop { .. } => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_counts_by_what_it_does_not_share() {
+        let copy = |from_offset, to_offset, length| {
+            content_bytes(&FileOp::Copy { from: 2, from_offset, to: 3, to_offset, length })
+        };
+        assert_eq!([copy(0, 0, 1 << 30), copy(65_536, 131_072, 1 << 30)], [2 * 65_536; 2]);
+        assert_eq!([copy(5, 65_541, 100), copy(3, 4, 7), copy(0, 1, 1 << 20)], [100, 7, 1 << 20]);
     }
 }

@@ -330,7 +330,7 @@ impl Memory {
             self.append(journal, FrameKind::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
             // Only after the append: no later operation may be bound to a frame that was not written.
             log_tail.link = code;
-            let bytes = (head.len() + content.len()) as u64;
+            let bytes = head.len() as u64 + content_bytes(&edit.op);
             let (moves, edits) = (moves_directory(&files.tree, &edit.op), files.edits);
             log_tail.note(edit.author, files, bytes + COMMAND_BYTES);
             if moves && let Some(pending) = log_tail.pending.get_mut(&edit.author.branch) {
@@ -339,7 +339,7 @@ impl Memory {
         } else {
             allow_waiting();
             // A seal writes the chunks of nameless files to packs too, so they count as unsealed.
-            log_tail.unsealed_bytes += content.len() as u64;
+            log_tail.unsealed_bytes += content_bytes(&edit.op);
         }
         Ok((after, outcome))
     }
