@@ -62,6 +62,22 @@ impl FileOps<'_> {
         if may { Ok(inode) } else { Err(Errno::ESTALE.into()) }
     }
 
+    /// Takes capabilities away from a file before its bytes change, and unless root changes them setuid and setgid. For writes the
+    /// kernel says when; for copies and fallocate(2) it leaves this to us. Fails as a change of attributes does.
+    pub(super) fn drop_privileges(&self, caller: Caller) -> Result<(), Failure> {
+        let tree = self.tree()?;
+        let node = tree.node(self.inode)?;
+        if node.xattr(CAPABILITY).is_some() {
+            self.edit(caller, FileOp::RemoveXattr { inode: self.inode, name: CAPABILITY.to_vec() })?;
+        }
+        let mode = clear_set_id_bits(node.mode);
+        if caller.uid == 0 || node.kind() != FileKind::File || mode == node.mode {
+            return Ok(());
+        }
+        let attrs = Attrs { mode: Some(mode), ..Attrs::default() };
+        self.edit(caller, FileOp::SetAttr { inode: self.inode, attrs }).map(drop)
+    }
+
     /// What a mapping stores is written when it is too late to refuse it to whoever stored it.
     fn check_writer(&self, caller: Caller) -> Result<(), Failure> {
         let (mount, branch) = (&self.fs.mount, self.files.view.branch());

@@ -267,6 +267,7 @@ impl NodeOperations for FileOps<'_> {
         if op == RangeOp::Allocate {
             self.check_room(length)?;
         }
+        self.drop_privileges(caller)?;
         self.edit(caller, FileOp::Range { inode: self.inode, what: op, offset, length, keep_size }).map(drop)
     }
 
@@ -283,6 +284,7 @@ impl NodeOperations for FileOps<'_> {
         if length == 0 {
             return Ok(0);
         }
+        self.drop_privileges(caller)?;
         match self.edit(caller, FileOp::Copy { from: inode, from_offset, to: self.inode, to_offset, length }) {
             Ok(_) => Ok(u32::try_from(length).unwrap_or(COPY_BYTES_MAX)),
             // From a file without a name nothing can be shared.

@@ -204,6 +204,22 @@ fn rights_go_when_somebody_else_writes() {
     assert_eq!((rig.stat("main/files/a").unwrap().mode, rig.stat("main/files/a").unwrap().size), (0o755, 0));
     rig.fs.release(handle);
     rig.fs.release(emptied);
+    // Before these the kernel asks for nothing.
+    let source = rig.open("main/files/d/b", libc::O_RDONLY).unwrap();
+    for (who, left) in [(ROOT, 0o4755), (ANN, 0o755)] {
+        let target = rig.fs.open(who, ino, libc::O_WRONLY).unwrap();
+        let copy = || rig.fs.copy_range((source, 0), (target, 0), 4).map(drop);
+        let allocate = || rig.fs.fallocate(target, 0, 10, 0);
+        let punch = || rig.fs.fallocate(target, 0, 10, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
+        for change in [&copy as &dyn Fn() -> Result<(), Errno>, &allocate, &punch] {
+            chmod(0o4755);
+            rig.fs.setxattr(ROOT, ino, OsStr::new("security.capability"), b"all", 0).unwrap();
+            change().unwrap();
+            assert_eq!(rig.stat("main/files/a").unwrap().mode, left);
+            assert_eq!(rig.fs.getxattr(ino, OsStr::new("security.capability")), Err(Errno::ENODATA));
+        }
+        rig.fs.release(target);
+    }
 }
 
 #[test]
