@@ -47,6 +47,16 @@ struct QueueState {
     last_number: u64,
 }
 
+impl QueueState {
+    /// Puts a job behind all of its kind. Queries come before documents, as a search waits for their vectors; among themselves they keep
+    /// their order, or who came first would wait for as long as others come.
+    fn enqueue(&mut self, job: Job) {
+        let queries = self.jobs.iter().take_while(|job| job.kind == TextKind::Query).count();
+        let at = if job.kind == TextKind::Query { queries } else { self.jobs.len() };
+        self.jobs.insert(at, job);
+    }
+}
+
 struct CurrentJob {
     number: u64,
     /// The process group of the child that has it; none before it is handed over and while the child is ended.
@@ -57,6 +67,7 @@ struct CurrentJob {
 
 struct Job {
     number: u64,
+    kind: TextKind,
     line: Vec<u8>,
     text_count: usize,
     reply: Sender<EmbedResult>,
@@ -91,7 +102,7 @@ impl ProcessEmbedder {
         ProcessEmbedder { name, description: format!("cmd:{command}").into_bytes(), queue: Arc::new(queue) }
     }
 
-    /// Puts a job into the queue, one of a query before all others, and returns its number and where its answer comes.
+    /// Puts a job into the queue, one of a query before all of documents; returns its number and where its answer comes.
     fn submit(&self, kind: TextKind, texts: &[&str]) -> Result<(u64, Receiver<EmbedResult>), EmbedError> {
         let mut line = serde_json::to_vec(&EmbedRequest { kind: kind.name(), texts }).unwrap_or_default();
         line.push(b'\n');
@@ -100,13 +111,7 @@ impl ProcessEmbedder {
         // Numbers are never used again, so that giving up a job can't meet a later one.
         state.last_number += 1;
         let number = state.last_number;
-        let job = Job { number, line, text_count: texts.len(), reply };
-        // A search waits for the vector of its query, while those of documents are made in the background.
-        if kind == TextKind::Query {
-            state.jobs.push_front(job)
-        } else {
-            state.jobs.push_back(job)
-        }
+        state.enqueue(Job { number, kind, line, text_count: texts.len(), reply });
         if !state.is_started {
             // The thread starts with the first job: an embedder that is only configured costs neither thread nor child.
             let queue = self.queue.clone();
@@ -333,5 +338,20 @@ fn log_lines(complaints: ChildStderr) {
 fn kill(group: Pid) {
     if let Err(error) = kill_process_group(group, Signal::KILL) {
         log::debug!("the embedder's process group is gone already: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_come_before_documents_and_in_their_order() {
+        let mut state = QueueState::default();
+        let kinds = [TextKind::Document, TextKind::Query, TextKind::Document, TextKind::Query, TextKind::Query];
+        for (number, kind) in (0..).zip(kinds) {
+            state.enqueue(Job { number, kind, line: Vec::new(), text_count: 1, reply: channel().0 });
+        }
+        assert_eq!(state.jobs.iter().map(|job| job.number).collect::<Vec<_>>(), [1, 3, 4, 0, 2]);
     }
 }
