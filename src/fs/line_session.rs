@@ -76,8 +76,8 @@ pub(super) struct LineSession<S: LineProtocol> {
 
 struct SessionState {
     anchor: Anchor,
-    /// The beginning of a line.
-    tail: Vec<u8>,
+    /// The beginning of a line; it counts for the caller.
+    tail: CountedBuffer,
     /// The line that was refused after its beginning had been taken.
     refused: Option<RefusedLine>,
     answer: QueuedAnswer,
@@ -96,7 +96,7 @@ impl<S: LineProtocol> LineSession<S> {
     pub fn new(context: OpenContext, protocol: S) -> LineSession<S> {
         let state = SessionState {
             anchor: Anchor::default(),
-            tail: Vec::new(),
+            tail: context.buffer(),
             answer: new_answer(&context),
             read_end: 0,
             requests: 0,
@@ -117,13 +117,24 @@ impl<S: LineProtocol> LineSession<S> {
         failure
     }
 
-    /// Takes a write whose last complete line ends at `rest`; returns how much of it was taken.
-    fn take_write(&self, tail: &[u8], data: &[u8], rest: usize) -> Result<usize, Failure> {
+    /// Takes a write whose last complete line ends at `rest`; returns how much of it was taken. Of `tail`, the beginning of its first
+    /// line, it makes that of the next one.
+    fn take_write(&self, tail: &mut CountedBuffer, data: &[u8], rest: usize) -> Result<usize, Failure> {
         let unfinished = if rest == 0 { tail.len() + data.len() } else { data.len() - rest };
         if unfinished > LINE_BYTES_MAX {
             return Err(InputRefusal::LineTooLong(LINE_BYTES_MAX >> 20).into());
         }
-        self.take(tail, data)
+        if rest == 0 {
+            tail.extend(data)?;
+            return Ok(data.len());
+        }
+        // Before any line is done: where the caller may not hold what is left, the write is refused and has done nothing.
+        let mut left = self.context.buffer();
+        left.extend(&data[rest..])?;
+        let taken = self.take(tail, data)?;
+        // What follows a line that failed is written again.
+        *tail = if taken == data.len() { left } else { self.context.buffer() };
+        Ok(taken)
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
@@ -200,7 +211,7 @@ impl<S: LineProtocol> LineSession<S> {
             return Ok(());
         }
         let _turn = SessionTurn::begin(&self.is_busy)?;
-        let tail = std::mem::take(&mut self.state.lock().tail);
+        let tail = self.take_tail();
         let done = self.parse_line(&tail).and_then(|request| self.perform(request.as_slice()).1.map_or(Ok(()), Err));
         done.inspect_err(|failure| self.answer_refusal(failure))
     }
@@ -218,15 +229,22 @@ impl<S: LineProtocol> LineSession<S> {
         }
     }
 
+    /// Takes the beginning of a line out.
+    fn take_tail(&self) -> CountedBuffer {
+        let empty = self.context.buffer();
+        std::mem::replace(&mut self.state.lock().tail, empty)
+    }
+
     /// Starts a write at `offset`: returns the beginning of its first line.
-    fn begin(&self, offset: u64) -> Vec<u8> {
+    fn begin(&self, offset: u64) -> CountedBuffer {
         let mut state = self.state.lock();
         state.has_written = true;
         if state.anchor.note_write(offset) {
             state.answer = new_answer(&self.context);
             state.read_end = 0;
         }
-        std::mem::take(&mut state.tail)
+        drop(state);
+        self.take_tail()
     }
 }
 
@@ -262,18 +280,12 @@ impl<S: LineProtocol> File for LineSession<S> {
         }
         let mut tail = self.begin(offset);
         let rest = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let taken = self.take_write(&tail, data, rest).inspect_err(|failure| {
+        let taken = self.take_write(&mut tail, data, rest).inspect_err(|failure| {
             self.answer_refusal(failure);
             if !tail.is_empty() {
                 self.state.lock().refused = Some(RefusedLine::new(failure.clone(), data));
             }
         })?;
-        if rest > 0 {
-            tail.clear();
-        }
-        if taken == data.len() {
-            tail.extend_from_slice(&data[rest..]);
-        }
         let mut state = self.state.lock();
         state.anchor.note_write(offset + taken as u64);
         state.tail = tail;

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::rig::{ROOT, Rig};
+use crate::fs::Errno;
 use crate::fs::files::Area;
 use crate::fs::node::FsNode;
 
@@ -58,4 +59,16 @@ fn each_name_of_a_file_in_scratch_counts_until_it_goes() {
     rig.rm("main/scratch/a").unwrap();
     (0..10).for_each(|number| rig.rm(&format!("main/scratch/{}", name(number))).unwrap());
     assert_eq!(free(), whole);
+}
+
+#[test]
+fn the_beginning_of_a_line_counts_for_whoever_writes_it() {
+    let rig = Rig::new();
+    assert_eq!(rig.memory.limit_memory(8 << 20, true, Box::new(|_| 0)), None);
+    let [one, other] = [(); 2].map(|()| rig.open("main/query", libc::O_RDWR).unwrap());
+    let beginning = vec![b'x'; 1_500_000];
+    rig.fs.write(one, 0, &beginning).unwrap();
+    assert_eq!(rig.fs.write(other, 0, &beginning), Err(Errno::EDQUOT));
+    rig.fs.release(one);
+    assert_eq!(rig.fs.write(other, 0, &beginning), Ok(1_500_000));
 }
