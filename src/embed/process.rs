@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::{EmbedError, Embedder, TextKind, check_vectors};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Deadline, Mutex};
 
 /// Texts of one line.
 const BATCH_TEXTS: usize = 32;
@@ -20,6 +20,8 @@ const BATCH_TEXTS: usize = 32;
 const LOG_LINE_BYTES_MAX: u64 = 4096;
 /// Bytes of an answer at most.
 const LINE_BYTES_MAX: u64 = 256 << 20;
+/// How long a child may be at a query that nobody waits for any longer: it may be reading its model still.
+const HANG_LIMIT: Duration = Duration::from_mins(2);
 
 type EmbedResult = Result<Vec<Vec<f32>>, EmbedError>;
 
@@ -33,6 +35,7 @@ pub struct ProcessEmbedder {
 /// What the thread that speaks with the child has to do. Whoever asks waits for its answer and for no lock.
 struct ProcessQueue {
     command: String,
+    hang_limit: Duration,
     state: Mutex<QueueState>,
     changed: Condvar,
 }
@@ -63,6 +66,8 @@ struct CurrentJob {
     group: Option<Pid>,
     /// Whether nobody waits for it any longer.
     is_given_up: bool,
+    /// When a child that is still at it counts as hanging.
+    hangs_from: Deadline,
 }
 
 struct Job {
@@ -96,9 +101,18 @@ impl ProcessEmbedder {
     /// Makes an embedder of a command line for the shell; starts nothing yet. Its name is `cmd:` and the file name of
     /// the first word.
     pub fn new(command: &str) -> ProcessEmbedder {
+        ProcessEmbedder::with_hang_limit(command, HANG_LIMIT)
+    }
+
+    fn with_hang_limit(command: &str, hang_limit: Duration) -> ProcessEmbedder {
         let program = command.split_whitespace().next().unwrap_or_default();
         let name = format!("cmd:{}", program.rsplit('/').next().unwrap_or(program));
-        let queue = ProcessQueue { command: command.to_owned(), state: Mutex::default(), changed: Condvar::default() };
+        let queue = ProcessQueue {
+            command: command.to_owned(),
+            hang_limit,
+            state: Mutex::default(),
+            changed: Condvar::default(),
+        };
         ProcessEmbedder { name, description: format!("cmd:{command}").into_bytes(), queue: Arc::new(queue) }
     }
 
@@ -137,7 +151,7 @@ impl Embedder for ProcessEmbedder {
         BATCH_TEXTS
     }
 
-    /// A child that takes too long over documents is killed. Over a query it is not: it may be reading its model still.
+    /// A child that takes too long over documents is killed. Over a query it is not within `HANG_LIMIT`.
     fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> EmbedResult {
         let (number, answer) = self.submit(kind, texts)?;
         match answer.recv_timeout(limit) {
@@ -172,8 +186,10 @@ impl ProcessQueue {
         state.jobs.retain(|job| job.number != number);
         let Some(current) = &mut state.current else { return };
         current.is_given_up |= current.number == number;
-        // A child that hangs on a query would hold up documents for ever: the first of them that waited in vain ends it.
-        if let Some(group) = current.group.filter(|_| kill_child && current.is_given_up) {
+        // A child that hangs on a query would hold up all later jobs for ever. The first documents that waited in vain end it,
+        // and a query that did so does, too, once the child was given time to read its model.
+        let is_hanging = kill_child || current.hangs_from.remaining().is_zero();
+        if let Some(group) = current.group.filter(|_| is_hanging && current.is_given_up) {
             kill(group);
         }
     }
@@ -202,7 +218,8 @@ impl ProcessQueue {
         let mut state = self.changed.wait_while(self.state.lock(), waits);
         let job = state.jobs.pop_front().filter(|_| !state.stop)?;
         // In one step with leaving the queue, so that who gives it up finds it in one of the two places.
-        state.current = Some(CurrentJob { number: job.number, group: None, is_given_up: false });
+        let hangs_from = Deadline::from_now(self.hang_limit);
+        state.current = Some(CurrentJob { number: job.number, group: None, is_given_up: false, hangs_from });
         Some(job)
     }
 
@@ -353,5 +370,19 @@ mod tests {
             state.enqueue(Job { number, kind, line: Vec::new(), text_count: 1, reply: channel().0 });
         }
         assert_eq!(state.jobs.iter().map(|job| job.number).collect::<Vec<_>>(), [1, 3, 4, 0, 2]);
+    }
+
+    #[test]
+    fn a_child_that_hangs_on_a_query_is_ended_by_a_later_one() {
+        let command = r#"while read line; do
+            case "$line" in *hang*) sleep 600;; esac
+            echo '{"vectors":[[1,2]]}'
+        done"#;
+        let embedder = ProcessEmbedder::with_hang_limit(command, Duration::from_millis(600));
+        let asked = |text, millis| embedder.embed(TextKind::Query, &[text], Duration::from_millis(millis));
+        assert_eq!(asked("hang", 300), Err(EmbedError::TimedOut(300)));
+        // The child lives on, as it may be reading its model; this one waits behind it in vain, and past the limit.
+        drop(asked("warm", 1_000));
+        assert_eq!(asked("warm", 20_000), Ok(vec![vec![1.0, 2.0]]));
     }
 }
