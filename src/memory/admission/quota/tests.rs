@@ -103,6 +103,24 @@ fn records_of_a_branch_and_all_below_count() {
 }
 
 #[test]
+fn concurrent_calls_exceed_a_quota_by_what_they_add_at_most() {
+    const WRITERS: u64 = 4;
+    let rig = rig();
+    rig.quota(rig.main, "records=20");
+    let until_refused = |writer: u64| {
+        let refusal = (0..=20).find_map(|n| rig.put(rig.main, &format!("r{writer}-{n}"), "x").err());
+        assert!(is_over(Err::<(), _>(refusal.unwrap())), "writer {writer} was refused for another reason");
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || until_refused(writer));
+        }
+    });
+    let records = rig.memory.status(&View::Branch(rig.main)).unwrap()["records"].as_u64().unwrap();
+    assert!((20..20 + WRITERS).contains(&records), "{records} records");
+}
+
+#[test]
 fn branches_and_bytes_have_limits_of_their_own() {
     let rig = rig();
     rig.quota(rig.main, "branches=2 bytes=1K");
