@@ -81,17 +81,28 @@ impl Memory {
     }
 
     fn changes(&self, who: &Actor, old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
-        let too_many = || Error::TooManyChanges(CHANGES_MAX);
+        self.changes_at_most(who, old, new, CHANGES_MAX)
+    }
+
+    /// The same for at most `limit` records and as many paths; [`Error::TooManyChanges`] beyond that.
+    fn changes_at_most(
+        &self,
+        who: &Actor,
+        old: &BranchVersion,
+        new: &BranchVersion,
+        limit: usize,
+    ) -> Result<String, Error> {
+        let too_many = || Error::TooManyChanges(limit);
         // Both versions of each record may have texts of megabytes: they count for who asks while they are gathered.
         let (mut out, mut held) = (String::new(), self.admission.budget.account(who.uid));
-        for change in differences_at_most(old, new, CHANGES_MAX)?.ok_or_else(too_many)? {
+        for change in differences_at_most(old, new, limit)?.ok_or_else(too_many)? {
             let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
             let word = word(change.old.is_some(), change.new.is_some());
             let line = json!({ "kind": "record", "id": &*change.id, "change": word, "before": before, "after": after });
             add(&mut out, &mut held, &line)?;
         }
         let (old, new) = (old.files(), new.files());
-        for change in old.differences_at_most(new, CHANGES_MAX).ok_or_else(too_many)? {
+        for change in old.differences_at_most(new, limit).ok_or_else(too_many)? {
             let path = format!("files/{}", String::from_utf8_lossy(&change.path));
             let word = word(change.old.is_some(), change.new.is_some());
             let before = self.file(who, old, change.old.as_ref());
@@ -133,4 +144,37 @@ fn add(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(), Err
     out.push_str(&line);
     out.push('\n');
     Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, RecordEdit, RecordInput};
+
+    #[test]
+    fn a_comparison_takes_1048576_records_and_as_many_paths_and_no_more() {
+        assert_eq!(CHANGES_MAX, 1_048_576);
+        let who = Actor { uid: 7, gid: 7, name: "ann".into() };
+        let environment = Environment::real(who.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let state = || memory.state(&View::Branch(main)).unwrap();
+        let empty = state();
+        let input = || RecordInput { vector: None, text: Some("t".into()), metadata: "{}".into() };
+        let edits = (0..3).map(|n| RecordEdit::Put { id: format!("r{n}").into(), input: input() }).collect();
+        memory.commit(&who, main, edits).unwrap();
+        let records = state();
+        for n in 0..3 {
+            let name = FileName::new(format!("f{n}").as_bytes()).unwrap();
+            let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 7, gid: 7 };
+            memory.edit(&who, main, op).unwrap();
+        }
+        for (old, new) in [(&empty, &records), (&records, &state())] {
+            assert_eq!(memory.changes_at_most(&who, old, new, 3).unwrap().lines().count(), 3);
+            let error = memory.changes_at_most(&who, old, new, 2).unwrap_err();
+            assert_eq!((error.kind(), error.code()), (Kind::Invalid, "too_many_changes"));
+        }
+    }
 }
