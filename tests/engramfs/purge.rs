@@ -199,6 +199,27 @@ fn copies_stay_and_are_told_unless_they_are_asked_for() {
     verify(&disk).unwrap();
 }
 
+/// The parent's strategy has its delete win over what the child writes, and a purge is none.
+#[test]
+fn what_is_written_under_a_purged_name_merges_as_new() {
+    for is_purged in [true, false] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        memory.set(&who(), main, Setting::Strategy, "parent-wins").unwrap();
+        say(&memory, main, "password", &secret());
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        if is_purged {
+            purge(&memory, &["password"]);
+        } else {
+            memory.commit(&who(), main, vec![delete("password")]).unwrap();
+        }
+        say(&memory, child, "password", "changed");
+        let result = memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        assert_eq!(result.conflicts.is_empty(), is_purged, "{}", result.to_json());
+        assert_eq!(texts(&memory, &View::Branch(main)).len(), usize::from(is_purged));
+    }
+}
+
 /// A file is followed to its former names, and not what stood at its name before it.
 #[test]
 fn a_file_goes_under_its_former_names_too() {
