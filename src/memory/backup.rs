@@ -193,7 +193,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
 mod tests {
     use super::super::Kind;
     use super::*;
-    use crate::memory::{Actor, Environment, Memory, OpenMode};
+    use crate::memory::{Actor, Environment, Memory, OpenMode, Revision};
 
     fn store_in(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("store");
@@ -250,6 +250,25 @@ mod tests {
         mark.save(&RealDisk::new(&store)).unwrap();
         backup(&store, &dest).unwrap();
         assert_eq!(PurgeMark::read(&RealDisk::new(&dest)).unwrap(), Some(mark));
+    }
+
+    #[test]
+    fn a_copy_has_no_file_of_archived_entries() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, dest) = (store_in(dir.path()), dir.path().join("copy"));
+        let owner = Actor { uid: 1, gid: 1, name: "ann".into() };
+        let memory = Memory::open(&store, OpenMode::Existing, "a test", Environment::real(owner.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        memory.checkpoint(&owner, main, "v1", None).unwrap();
+        let newest = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+        let newest: Value = serde_json::from_str(&newest).unwrap();
+        let before = Revision::parse(newest["time"].as_str().unwrap()).unwrap();
+        let report = memory.archive_lineage(&owner, &before, false).unwrap();
+        memory.close().unwrap();
+        drop(memory);
+        assert!(store.join(report["file"].as_str().unwrap()).exists(), "a control: {report}");
+        backup(&store, &dest).unwrap();
+        assert!(!dest.join("archive").exists());
     }
 
     #[test]
