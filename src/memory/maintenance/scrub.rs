@@ -191,9 +191,12 @@ mod tests {
         let query = Query::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
         let ask = || memory.ask(&View::Branch(main), &query).map(drop);
         ask().unwrap();
+        let shown = || memory.status(&View::Branch(main)).unwrap()["scrub"].clone();
+        assert_eq!(shown(), serde_json::json!({ "checked": 0, "total": 0 }));
         memory.scrub();
         let whole = memory.maintenance.scrubber.progress();
         assert!(whole.total > 0 && whole.checked == whole.total, "{whole:?}");
+        assert_eq!(shown(), serde_json::json!({ "checked": whole.checked, "total": whole.total }));
         ask().unwrap();
         let path = memory.storage.segments.blobs.path(&memory.storage.segments.list()[0].name());
         // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
