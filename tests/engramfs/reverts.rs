@@ -1,14 +1,15 @@
 //! Taking back what entries did: `revert`, `undo` and `redo`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeOptions, MergeResult,
-    RevertVerb, Revision, Setting, View,
+    Actor, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeOptions,
+    MergeResult, OpenMode, RevertVerb, Revision, Setting, Time, View,
 };
 
-use crate::support::{delete, main_of, open, put, texts, verify, who};
+use crate::support::{delete, environment, main_of, open, put, texts, verify, who};
 
 fn ann() -> Actor {
     Actor { uid: 1001, gid: 1001, name: "ann".into() }
@@ -291,6 +292,35 @@ fn files_come_back_also_those_that_never_merge() {
     assert_eq!(rig.read(rig.main, "a.tmp").as_deref(), Some("before"));
     assert_eq!(rig.read(rig.main, "b").as_deref(), Some("1\n2\n3\n"));
     rig.reopened().end();
+}
+
+/// An entry about files gathers what was done for up to a second, so that many deletions make several.
+#[test]
+fn deletions_of_files_within_two_seconds_are_undone_together() {
+    let now = Arc::new(AtomicI64::new(1_700_000_000_000_000_000));
+    let clock = now.clone();
+    let around = Environment { clock: Box::new(move || Time(clock.load(Ordering::Relaxed))), ..environment() };
+    let disk = ForgetfulDisk::new();
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, around).unwrap();
+    let main = main_of(&memory);
+    let rig = Rig { disk, memory, main };
+    let commit = |task: &str| rig.memory.set(&who(), rig.main, Setting::Task, task).unwrap();
+    for name in ["a", "b", "c"] {
+        rig.write(rig.main, name, "text");
+    }
+    commit("made");
+    for (name, nanos_later) in [("a", 0), ("b", 2_500_000_000), ("c", 1_500_000_000)] {
+        now.fetch_add(nanos_later, Ordering::Relaxed);
+        let unlink = FileOp::Unlink { parent: FILES_ROOT, name: FileName::new(name.as_bytes()).unwrap(), keep: false };
+        rig.memory.edit(&who(), rig.main, unlink).unwrap();
+        commit(name);
+    }
+    let there = || ["a", "b", "c"].map(|name| rig.read(rig.main, name).is_some());
+    assert_eq!(rig.undo(rig.main).unwrap().reverted.len(), 1);
+    assert_eq!(there(), [false, true, true], "b and c went together, and a before them");
+    rig.undo(rig.main).unwrap();
+    assert_eq!(there(), [true; 3]);
+    rig.end();
 }
 
 #[test]

@@ -136,12 +136,14 @@ impl<'a> UndoSearch<'a> {
         Ok(is_soon && is_same && self.only_deletes(next)? && self.only_deletes(entry)?)
     }
 
-    fn only_deletes(&self, entry: &Entry) -> Result<bool, Error> {
+    fn only_deletes(&mut self, entry: &Entry) -> Result<bool, Error> {
         match entry.op {
             EntryOp::Commit => Ok(entry.counts.put == 0 && entry.counts.deleted > 0),
             EntryOp::Files => {
                 let at = self.changes.iter().position(|change| change.entry.seq == entry.seq);
-                let Some(before) = at.and_then(|at| self.changes.get(at + 1)) else { return Ok(false) };
+                let Some(at) = at else { return Ok(false) };
+                // The walk may not have come there yet.
+                let Some(before) = self.change(at + 1)? else { return Ok(false) };
                 let state = |seq| self.search.catalog.source_state(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
                 // A count of paths alone does not tell a deletion from a change, and trees that differ too much count
