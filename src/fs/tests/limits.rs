@@ -223,3 +223,24 @@ fn the_last_entries_of_a_log_are_as_many_as_are_asked_for() {
     assert_eq!(rig.read("main/shared/log/last/2500"), Err(Errno::EDQUOT));
     rig.read("main/shared/log/last/100").unwrap();
 }
+
+/// A handle that falls behind what is kept is told so, and a new one begins with the oldest line that is kept.
+#[test]
+fn a_slow_reader_of_shared_events_is_told_that_it_missed_some() {
+    let rig = Rig::new();
+    rig.write("main/shared/log/append", "first\n").unwrap();
+    let slow = rig.open("main/shared/events.jsonl", libc::O_RDONLY).unwrap();
+    assert!(!rig.fs.read(slow, 0, 100).unwrap().is_empty());
+    // Each text is short enough to be shown, and all of them together are more than 8 MiB.
+    let batch = format!("{}\n", "x".repeat(4_000)).repeat(200);
+    for _ in 0..12 {
+        rig.write("main/shared/log/append", &batch).unwrap();
+    }
+    assert_eq!(rig.fs.read(slow, 0, 100), Err(Errno::ESTALE));
+    let main = rig.memory.root("main").unwrap();
+    assert_eq!(rig.memory.read_shared_events(main, 0, 100).unwrap_err().code(), "events_dropped");
+    rig.fs.release(slow);
+    let anew = rig.open("main/shared/events.jsonl", libc::O_RDONLY).unwrap();
+    assert!(rig.fs.read(anew, 0, 100).unwrap().starts_with(b"{"), "a whole line");
+    rig.fs.release(anew);
+}
