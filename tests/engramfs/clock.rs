@@ -150,6 +150,20 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
 }
 
 #[test]
+fn a_clock_is_ahead_from_a_day_on() {
+    const SECOND: i64 = 1_000_000_000;
+    for (wrong_by, told) in [(DAY - SECOND, "ok"), (DAY + SECOND, "ahead")] {
+        let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+        machine.set(wrong_by);
+        let memory = machine.open(&disk);
+        commit(&memory, "early").unwrap();
+        drop(memory);
+        machine.set(0);
+        assert_eq!(clock_of(&machine.open(&disk)), told, "{wrong_by}");
+    }
+}
+
+#[test]
 fn a_query_whose_time_is_over_fails_and_returns_nothing() {
     // Each look at a clock takes a millisecond. Somebody may set the clock back meanwhile.
     for clock_step in [1_000_000, -1_000_000] {
