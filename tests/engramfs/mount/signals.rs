@@ -146,6 +146,8 @@ fn a_signal_ends_with_its_time_its_session_or_its_lease() {
     let ends: Vec<(&str, &str)> =
         told.iter().filter_map(|line| Some((line["key"].as_str()?, line["reason"].as_str()?))).collect();
     assert_eq!(ends, [("short", "expired"), ("own", "session"), ("working", "lease")]);
+    mount.python("import os; os.setxattr('main/shared/signals/long', 'user.engramfs.ttl', b'300ms')");
+    eventually(|| !is_there(&mount, "long"));
 }
 
 #[test]
