@@ -236,3 +236,19 @@ pub(super) fn other_side(side: Side) -> Side {
         Side::Both => Side::Both,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merge::files::tests::contents;
+
+    #[test]
+    fn contents_merge_by_their_lines_up_to_64_mib_and_2097152_lines() {
+        let is_long = |child: &[u8], parent: &[u8]| is_too_long(&contents(Some(b"\n"), child, parent));
+        let lines = |count: usize| vec![b'\n'; count];
+        assert!(!is_long(&lines(1_048_576), &lines(1_048_575)) && is_long(&lines(1_048_576), &lines(1_048_576)));
+        let bytes = vec![b'x'; (64 << 20) + 1];
+        assert!(!is_long(&bytes[1..], b"p") && is_long(&bytes, b"p"));
+        assert_eq!(MERGED_BYTES_MAX, 512 << 20, "of all contents of a merge");
+    }
+}
