@@ -196,13 +196,18 @@ fn collect_hits(
         }
         (Some(vector), Some(text)) => {
             // Deeper than `k`: what is good in both lists may be among the best of neither.
-            let depth = query.k.saturating_mul(FUSED_PER_K).max(FUSED_MIN);
+            let depth = fused_depth(query.k);
             let (nearest, exact) = nearest_hits(vector, depth)?;
             let matching = text_hits(text, depth)?;
             Ok((make.fused(&nearest, &matching, vector)?, exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
+}
+
+/// Returns how many of each list's best are fused where `k` hits are wanted.
+fn fused_depth(k: usize) -> usize {
+    k.saturating_mul(FUSED_PER_K).max(FUSED_MIN)
 }
 
 /// Returns the metadata of an entry without what its log keeps there.
@@ -348,5 +353,15 @@ impl HitBuilder<'_> {
             });
         }
         Ok(hits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_list_the_best_100_are_fused_or_four_for_each_hit_wanted() {
+        assert_eq!([1, 10, 25, 26, 10_000].map(fused_depth), [100, 100, 100, 104, 40_000]);
     }
 }
