@@ -1,5 +1,6 @@
 //! The option `--embed`: what makes vectors of texts, and for which root branch.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::exit::Exit;
@@ -60,9 +61,12 @@ fn failure(error: &EmbedError, exit: Exit) -> CommandError {
 
 /// Returns where models are looked for by name, in this order: `ENGRAMFS_MODELS`, the user's folder, the system's.
 pub fn model_folders() -> Vec<PathBuf> {
-    let set = std::env::var_os(MODELS).map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/engramfs/models"));
-    set.into_iter().chain(home).chain([PathBuf::from("/usr/share/engramfs/models")]).collect()
+    list_model_folders(std::env::var_os(MODELS), std::env::var_os("HOME"))
+}
+
+fn list_model_folders(set: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
+    let home = home.map(|home| PathBuf::from(home).join(".local/share/engramfs/models"));
+    set.map(PathBuf::from).into_iter().chain(home).chain([PathBuf::from("/usr/share/engramfs/models")]).collect()
 }
 
 /// Returns the folders of models in all those places, sorted by path; a place that can't be listed has none.
@@ -90,6 +94,17 @@ mod tests {
         assert_eq!(parse("team=/models/a=b").unwrap(), (Some("team".to_owned()), "/models/a=b".to_owned()));
         let error = parse("no-such-model").unwrap_err();
         assert_eq!((error.exit, &*error.code), (Exit::Usage, "bad_embedder"));
+    }
+
+    #[test]
+    fn models_are_looked_for_in_the_places_of_the_page() {
+        let page = include_str!("../../docs/SEMANTICS.md");
+        let (_, places) = page.split_once("its name below `$ENGRAMFS_MODELS`").unwrap();
+        let (places, _) = places.split_once(" (").unwrap();
+        let places = places.split('`').skip(1).step_by(2).map(|place| PathBuf::from(place.replace('~', "/home/ann")));
+        let found = list_model_folders(Some("/set".into()), Some("/home/ann".into()));
+        assert_eq!(found, [PathBuf::from("/set")].into_iter().chain(places).collect::<Vec<_>>());
+        assert_eq!(found.len(), 3);
     }
 
     #[test]
