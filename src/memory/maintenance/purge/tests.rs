@@ -135,6 +135,20 @@ fn the_entry_of_a_purge_moves_out_of_the_lineage_once_that_is_finished() {
     memory.close().unwrap();
 }
 
+#[test]
+fn one_purge_runs_at_a_time() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    let refusal = || {
+        let error = memory.purge(&who(), main, &["none".into()], PurgeOptions::default()).unwrap_err();
+        (error.kind(), error.code())
+    };
+    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    assert_eq!(refusal(), (crate::memory::Kind::Busy, "purge_running"));
+    drop(running);
+    assert_eq!(refusal(), (crate::memory::Kind::NotFound, "nothing_to_purge"));
+}
+
 /// It reads every state that is kept, and any owner of a branch may ask for it.
 #[test]
 fn one_dry_run_is_worked_out_at_a_time() {
