@@ -110,6 +110,19 @@ fn words_match_by_their_stems_behind_the_words_themselves() {
     assert_eq!(memory.setting(&View::Branch(fork), Setting::Language).unwrap(), "none");
 }
 
+/// Words with a stem are looked up by the letters that it begins with.
+#[test]
+fn a_word_that_begins_otherwise_than_its_stem_is_found_as_it_is() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let texts = [("dying", "a dying heron"), ("dies", "a heron dies"), ("plural", "alte Häuser")];
+    memory.commit(&who(), main, texts.map(|(id, text)| put(id, None, Some(text))).into()).unwrap();
+    let asked = |text: &str| ids(&memory, main, &json!({ "text": text }));
+    assert_eq!((asked("dies"), asked("dying")), (vec!["dies".to_owned()], vec!["dying".to_owned(), "dies".to_owned()]));
+    memory.set(&who(), main, Setting::Language, "de").unwrap();
+    assert_eq!((asked("Haus"), asked("Häuser")), (vec![], vec!["plural".to_owned()]));
+}
+
 /// A sentence without spaces was one word, which no query contained.
 #[test]
 fn a_word_of_a_script_without_spaces_finds_its_records() {
