@@ -301,6 +301,10 @@ fn the_log_is_ranked_with_the_records_as_one() {
     assert!(found.iter().all(|(entry, id, _)| entry.is_none() && id.starts_with("right")), "{found:?}");
     let more = hits(&memory, main, r#"{"text":"solar panel inverter","k":20}"#);
     assert_eq!(more.iter().filter(|(entry, ..)| entry.is_some()).count(), 3);
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    let query = Query::parse(r#"{"text":"solar panel inverter","k":20}"#).unwrap();
+    let of_checkpoint = memory.ask(&View::Checkpoint(main, "v1".into()), &query).unwrap();
+    assert!(of_checkpoint.hits.len() == 10 && of_checkpoint.hits.iter().all(|hit| hit.entry_id.is_none()));
     let vector = r#"{"vector":[1,2],"mode":"vector"}"#;
     assert_eq!(hits(&memory, main, vector), [], "in mode vector only what has a vector is a hit");
     append(&memory, main, &[r#"{"text":"with numbers","vector":[1,2]}"#]);
