@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Make, RenameHow, ShowTarget, View, Viewer,
+    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Kind, Make, RenameHow, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -52,6 +52,18 @@ fn a_comparison_shows_the_text_of_ones_own_files_up_to_64_kib() {
     let expected = |texts: [Option<usize>; 2]| sizes.clone().into_iter().zip(texts).collect::<Vec<_>>();
     for (uid, text) in [(who().uid, Some(limit)), (0, Some(limit)), (4711, None)] {
         assert_eq!(shown(uid), expected([text, None]), "{uid}");
+    }
+}
+
+#[test]
+fn a_comparison_with_another_branch_asks_to_read_that() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    for (may_read_it, expected) in [(true, None), (false, Some(Kind::NotFound))] {
+        let viewer = Viewer { reads: &|branch| may_read_it || branch != main, reader: None, bytes_max: u64::MAX };
+        let compared = memory.compare(&who(), x, [Some("/main"), None], viewer);
+        assert_eq!(compared.err().map(|error| error.kind()), expected);
     }
 }
 
