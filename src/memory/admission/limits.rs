@@ -171,3 +171,33 @@ impl Memory {
         Ok(self.admission.budget.admit(bytes as u64 + COMMAND_BYTES)?)
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, OpenMode};
+
+    #[test]
+    fn callers_have_three_quarters_of_the_memory_and_one_of_several_a_fourth() {
+        let limit_bytes: u64 = 64 << 20;
+        for (several_users, share) in [(false, 48 << 20), (true, 16 << 20)] {
+            let environment = Environment::real(Actor { uid: 0, gid: 0, name: "root".into() });
+            let disk = Arc::new(ForgetfulDisk::new());
+            let memory = Memory::open_on(disk, OpenMode::Create, None, environment).unwrap();
+            assert_eq!(memory.limit_memory(limit_bytes, several_users, Box::new(|_| 0)), None);
+            let budget = &memory.admission.budget;
+            assert_eq!(budget.share(), share);
+            let free = (48 << 20) - budget.held();
+            let parts = [free / 3, free / 3, free - free / 3 * 2];
+            let held: Vec<Reservation> =
+                (1..).zip(parts).map(|(uid, bytes)| budget.reserve(uid, bytes).unwrap()).collect();
+            assert!(budget.reserve(4, 1).is_err_and(|over| over.shared), "{several_users}");
+            drop(held);
+            assert_eq!(memory.admission.files_held.kept_limit_bytes(), limit_bytes / 8, "of earlier states");
+        }
+    }
+}
