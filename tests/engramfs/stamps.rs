@@ -50,12 +50,15 @@ fn filters_find_versions_by_who_wrote_them_where_and_when() {
 }
 
 #[test]
-fn a_commit_of_1024_edits_has_the_time_at_which_it_began() {
+fn a_commit_of_1024_edits_or_4_mib_has_the_time_at_which_it_began() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
-    for (edits, is_begin) in [(1_023, false), (1_024, true)] {
+    let words = |count: usize| (0..count).map(|number| put(&format!("r{number}"), None, Some("word"))).collect();
+    let long = |bytes: usize| vec![put("r7", None, Some(&"x".repeat(bytes)))];
+    let commits: [(Vec<RecordEdit>, bool); 4] =
+        [(words(1_023), false), (words(1_024), true), (long((4 << 20) - 1_000), false), (long(4 << 20), true)];
+    for (edits, is_begin) in commits {
         let before = memory.now();
-        let edits = (0..edits).map(|number| put(&format!("r{number}"), None, Some("word"))).collect();
         memory.commit(&who(), main, edits).unwrap();
         let line: Value = serde_json::from_str(memory.lineage_lines(main, false).unwrap().last().unwrap()).unwrap();
         let modified = memory.snapshot(&View::Branch(main)).unwrap().get("r7").unwrap().unwrap().modified();
