@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::catalog::settings::Setting;
-    use crate::memory::{Environment, MergeOptions, OpenMode, RecordEdit, RecordInput, Side};
+    use crate::memory::{Environment, Kind, MergeOptions, OpenMode, RecordEdit, RecordInput, Side};
 
     /// Records of a branch: more than a merge works out under the lock.
     const COUNT: u64 = 2_000;
@@ -266,6 +266,22 @@ mod tests {
     fn put(text: &str, n: u64) -> RecordEdit {
         let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
         RecordEdit::Put { id: format!("a{n}").into(), input }
+    }
+
+    #[test]
+    fn a_merge_that_takes_longer_than_its_caller_waits_is_busy_and_its_plan_serves_the_next_try() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let (memory, _, child) = with_a_fork(&who);
+        let purpose = PlanKey { branch: child, merge: MergeKind::Merge, uid: who.uid };
+        let job = memory.merging.planner.add(purpose);
+        let merge = || {
+            let deadline = Some(Deadline::from_now(std::time::Duration::ZERO));
+            memory.merge_if(&who, child, MergeKind::Merge, MergeOptions { deadline, ..MergeOptions::default() })
+        };
+        let error = merge().map(drop).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Busy, "merge_too_long"));
+        job.finish(make_plan(&memory.weak_self, purpose, &who, None));
+        merge().unwrap();
     }
 
     /// It costs what the parent changed, and says the same as one that is made anew.
