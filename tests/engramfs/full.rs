@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Make, Memory,
-    MergeKind, OpenMode, Setting, View, XattrHow,
+    MergeKind, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrHow,
 };
 
 use crate::shrink::run_steps;
@@ -260,7 +260,10 @@ fn the_last_room_is_for_what_gives_some_back() {
     let child = memory.fork(&who(), main, "child", None).unwrap();
     memory.checkpoint(&who(), child, "with-file", None).unwrap();
     unlink(&memory, child, "file").unwrap();
+    memory.propose(&who(), child, "").unwrap();
     memory.checkpoint(&who(), main, "label", None).unwrap();
+    memory.append_log(&who(), main, &[SharedLogEntryInput::parse("an entry").unwrap()]).unwrap();
+    record(&memory, 0).unwrap();
     until_full(|number| write(&memory, main, &format!("f{number}"), &noise(number + 2, FILE)));
     until_full(|number| memory.set(&who(), main, Setting::Task, &number.to_string()));
     let refused = [
@@ -275,7 +278,11 @@ fn the_last_room_is_for_what_gives_some_back() {
     for (at, outcome) in refused.into_iter().enumerate() {
         assert_eq!(outcome.unwrap_err().kind(), Kind::Full, "{at}");
     }
+    memory.withdraw(&who(), child).unwrap();
+    memory.archive_log(&who(), main, 2).unwrap();
+    memory.commit(&who(), main, vec![delete("r0")]).unwrap();
     edit(FileOp::RemoveXattr { inode, name: b"user.a".to_vec() }).unwrap();
+    edit(FileOp::Range { inode, what: RangeOp::Punch, offset: 0, length: 64 << 10, keep_size: true }).unwrap();
     truncate(&memory, main, "file").unwrap();
     edit(FileOp::Rmdir { parent: FILES_ROOT, name: name("folder"), keep: false }).unwrap();
     memory.set(&who(), main, Setting::Keep, "1h").unwrap();
