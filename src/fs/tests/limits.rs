@@ -177,6 +177,8 @@ fn of_a_shared_log_1000_entries_are_read_at_once_and_none_behind_the_last() {
         (Ok((1, 1_005)), Ok((0, 0)), Err(Errno::ENOENT))
     );
     assert_eq!((ids("last/3"), ids("last/2000")), (Ok((3, 1_003)), Ok((1_005, 1))));
+    let size = |file: &str| rig.stat(&format!("main/shared/log/{file}")).unwrap().size;
+    assert_eq!(["append", "unread", "after/0", "last/3"].map(size), [0; 4]);
     assert_eq!(rig.write("main/shared/log/cursor", "1006"), Err(Errno::EINVAL));
     rig.write("main/shared/log/cursor", "1000").unwrap();
     assert_eq!((ids("unread"), rig.read("main/shared/log/cursor").unwrap().trim()), (Ok((5, 1_001)), "1000"));

@@ -44,6 +44,23 @@ fn signals_end_with_the_session_where_the_branch_says_so() {
     assert_eq!((before.ends_with_session, after.ends_with_session), (false, true));
 }
 
+#[test]
+fn a_signal_of_a_session_ends_with_another_session_and_with_its_branch() {
+    for ends_branch in [false, true] {
+        let (memory, main) = memory();
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        memory.set(&who(), child, Setting::SignalScope, SESSION_SCOPE).unwrap();
+        memory.claim_signal(&who(), child, &"k".into(), 0o644).unwrap();
+        assert!(memory.signal(main, "k").unwrap().is_some(), "a control");
+        if ends_branch {
+            memory.discard(&who(), child).unwrap();
+        } else {
+            memory.set(&who(), child, Setting::Session, "another").unwrap();
+        }
+        assert!(memory.signal(main, "k").unwrap().is_none(), "the branch ends: {ends_branch}");
+    }
+}
+
 /// Makes a signal that has ended and was not removed yet.
 fn ended_signal(memory: &Arc<Memory>, main: BranchId, key: &str) {
     memory.set(&who(), main, Setting::SignalTtl, LEASE).unwrap();
