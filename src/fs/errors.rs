@@ -151,5 +151,8 @@ mod tests {
         let text = log.text(ErrorReader::Owner);
         assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&text.len()), "{}", text.len());
         assert!(String::from_utf8(text).is_ok());
+        log.record(Time(0), None, &"p".repeat(3_000), &error(&"ä".repeat(3_000)));
+        let line = log.last(ErrorReader::Owner).unwrap();
+        assert_eq!(["path", "message"].map(|field| line[field].as_str().unwrap().len()), [2_048; 2]);
     }
 }
