@@ -76,6 +76,7 @@ fn a_signal_is_a_small_file_that_all_branches_see_and_that_outlives_the_server()
         (&"red\n".into(), &"planner".into(), &"main/a".into())
     );
     assert_eq!((&told[3]["bytes"], told[3].get("value")), (&2.into(), None), "not all may read it");
+    assert_eq!(told[5]["reason"], "renamed");
     let mount = mount.unmounted_and_again();
     assert_eq!(names(mount.at("main/shared/signals")), ["known", "light"]);
     assert_eq!(read(mount.at("main/shared/signals/light")), "green\n");
