@@ -1,6 +1,7 @@
 //! Files without a mount: rules, rollback, merging, and what is left of what lost.
 
 mod differences;
+mod entries;
 mod lifetimes;
 mod lost_lines;
 

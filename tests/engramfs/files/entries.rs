@@ -1,0 +1,48 @@
+//! When operations on files become an entry.
+
+use engramfs::disk::ForgetfulDisk;
+use engramfs::memory::{Actor, Memory, MergeKind, Setting};
+use serde_json::Value;
+
+use super::{try_write, write};
+use crate::support::{main_of, open, put, who};
+
+/// Operation and uid of the entries of files, settings and merges of the root branch; of equal ones in a row the first, since
+/// what takes more than a second has several.
+fn entries(memory: &Memory) -> Vec<(String, u64)> {
+    let lines = memory.lineage_lines(main_of(memory), false).unwrap();
+    let entry = |line: &String| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        (entry["op"].as_str().unwrap().to_owned(), entry["uid"].as_u64().unwrap())
+    };
+    let mut found: Vec<_> = lines.iter().map(entry).collect();
+    found.retain(|(op, _)| ["files", "config", "merge"].contains(&op.as_str()));
+    found.dedup();
+    found
+}
+
+#[test]
+fn operations_on_files_get_an_entry_before_a_command_another_uid_and_the_close() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let bob = Actor { uid: 1001, gid: 1001, name: "bob".into() };
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.commit(&who(), child, vec![put("r", None, Some("text"))]).unwrap();
+    let all = [("files", 1000), ("config", 1000), ("files", 1000), ("files", 1001), ("files", 1000), ("merge", 1000)];
+    let mut expected: Vec<_> = all.map(|(op, uid)| (op.to_owned(), uid)).into();
+    write(&memory, main, "a", "before a command");
+    memory.set(&who(), main, Setting::Task, "tidy").unwrap();
+    assert_eq!(entries(&memory), expected[..2]);
+    write(&memory, main, "b", "before another uid");
+    try_write(&memory, &bob, main, "c", "by that").unwrap();
+    assert_eq!(entries(&memory)[..3], expected[..3]);
+    write(&memory, main, "d", "before a merge into the branch");
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    assert_eq!(entries(&memory), expected);
+    try_write(&memory, &bob, main, "e", "before the close").unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    expected.push(("files".to_owned(), 1001));
+    assert_eq!(entries(&open(&disk).unwrap()), expected);
+}
