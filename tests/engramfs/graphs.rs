@@ -1,7 +1,7 @@
 //! Queries that walk graphs: what is true of scans is true of them, but for proven exactness.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
@@ -29,9 +29,18 @@ fn note(number: usize, chance: &mut Chance) -> RecordEdit {
     RecordEdit::Put { id: format!("r{number:05}").into(), input }
 }
 
-/// A store of 8,000 records with their graph, and a fork of it.
+/// A store of 8,000 records with their graph, and a fork of it. The graph is built once for all tests.
 fn indexed() -> (ForgetfulDisk, Arc<Memory>, View) {
-    indexed_with(64)
+    static STORE: OnceLock<ForgetfulDisk> = OnceLock::new();
+    let disk = STORE.get_or_init(|| {
+        let (disk, memory, _) = indexed_with(64);
+        memory.close().unwrap();
+        disk
+    });
+    let disk = disk.power_cut_keep_all();
+    let memory = open(&disk);
+    let fork = memory.resolve("main/fork").unwrap();
+    (disk, memory, View::Branch(fork))
 }
 
 fn indexed_with(graph_rows: u32) -> (ForgetfulDisk, Arc<Memory>, View) {
