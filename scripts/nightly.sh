@@ -19,9 +19,9 @@ done
 logs=${ENGRAMFS_LOGS:-$(mktemp -d)} failed=0
 mkdir -p "$logs"
 
-# A round of that test kills thirty servers at work.
+# A round of that test kills ten servers at work.
 kill_servers() {
-  ENGRAMFS_ROUNDS=$(((kills + 29) / 30)) cargo test --locked --test engramfs -- --exact \
+  ENGRAMFS_ROUNDS=$(((kills + 9) / 10)) cargo test --locked --test engramfs -- --exact \
     mount::lifecycle::what_was_acknowledged_outlives_the_process_whenever_it_is_killed
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{Error, Hash, Kind, Memory, MergeKind, OpenMode, Setting, VerifyOptions, View, verify_on};
 
-use crate::support::{Chance, close_unsealed, delete, environment, main_of, open, open_on, put, rounds, verify, who};
+use crate::support::{Chance, close_unsealed, delete, environment, main_of, open, open_on, put, stride, verify, who};
 
 /// Bytes of a frame without payload: what stands behind the last frame and is shorter may always be
 /// the beginning of a frame whose writer was killed.
@@ -144,7 +144,7 @@ fn no_flipped_bit_makes_a_read_return_a_wrong_byte() {
     let (disk, _) = store();
     let right = right_content(&disk);
     let mut chance = Chance(78);
-    let stride = (9 / rounds(1)).max(1);
+    let stride = stride(9);
     for (path, length) in files(&disk) {
         for at in (chance.below(stride) as u64..length).step_by(stride) {
             let bit = 1 << chance.below(8);

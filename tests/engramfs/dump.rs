@@ -157,7 +157,7 @@ fn tree(folder: &Path, at: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
 
 #[test]
 fn a_dump_becomes_a_store_with_the_same_heads_bases_settings_and_files() {
-    for seed in 0..rounds(4) as u64 {
+    for seed in 0..rounds(2) as u64 {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let memory = open(&at("store"), OpenMode::Create);

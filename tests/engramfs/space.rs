@@ -8,7 +8,7 @@ use engramfs::memory::{
 };
 
 use crate::files::{read, write};
-use crate::support::{Chance, environment, main_of, open, open_on, rounds, verify, who};
+use crate::support::{Chance, environment, main_of, open, open_on, rounds, stride, verify, who};
 
 const ALL: &[DiskCall] = &[
     DiskCall::Create,
@@ -174,7 +174,7 @@ fn every_call_that_fails_while_packs_are_thinned_loses_nothing() {
     for (errno, sticky) in [(libc::EIO, false), (libc::ENOSPC, false), (libc::EIO, true)] {
         let mut nth = 1;
         while fail_one(&template, &files, Fault { nth, kinds: ALL, errno, short_write: false, sticky }) {
-            nth += 1;
+            nth += stride(3) as u64;
         }
         assert!(nth > 20, "a collection makes {nth} calls");
     }

