@@ -217,6 +217,28 @@ mod tests {
         Ok((texts, replayed))
     }
 
+    /// An opening removes a last file without a header, so the header must be durable before a frame can follow it.
+    #[test]
+    fn a_new_file_has_its_header_on_the_device_before_its_name_is_synced() {
+        let (forgetful, _) = disk();
+        let faulty = FaultyDisk::new(forgetful.clone());
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        // The file can't be removed either, so it stays as it was when its name was to be synced.
+        let kinds = &[DiskCall::SyncDir, DiskCall::Remove];
+        faulty.plan(Fault { sticky: true, ..Fault::once(1, kinds, libc::EIO) });
+        assert!(Journal::create(&disk, &SALT).is_err());
+        let path = Journal::file_path(1);
+        let (header, mut found) = (forgetful.bytes(&path).unwrap(), 0);
+        assert_eq!(header.len() as u64, FILE_HEADER_BYTES);
+        for seed in 0..32 {
+            if let Ok(bytes) = forgetful.power_cut(seed).bytes(&path) {
+                assert_eq!(bytes, header, "seed {seed}");
+                found += 1;
+            }
+        }
+        assert!(found > 0, "no cut left the name, so nothing was tested");
+    }
+
     #[test]
     fn what_follows_a_lost_tail_goes_with_it_if_it_was_never_flushed() {
         let (forgetful, disk) = disk();
