@@ -225,7 +225,7 @@ impl Drop for TempBlob<'_> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::disk::ForgetfulDisk;
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 
     const NONE: fn() -> HashSet<Hash> = HashSet::new;
 
@@ -295,5 +295,29 @@ mod tests {
             .unwrap();
         assert_eq!(again, Some(old));
         blobs.open(&old).unwrap();
+    }
+
+    /// If the rename came before the sync, a power cut between them could leave the name with part of the content.
+    #[test]
+    fn a_file_that_a_power_cut_leaves_under_its_name_is_whole() {
+        const FAILING: [&[DiskCall]; 2] = [&[DiskCall::Sync], &[DiskCall::SyncDir]];
+        let (name, mut found) = (Hash([1; 32]), 0);
+        for kinds in FAILING {
+            let forgetful = ForgetfulDisk::new();
+            let faulty = FaultyDisk::new(forgetful.clone());
+            let blobs = BlobStore::new(Arc::new(faulty.clone()), "segments").unwrap();
+            forgetful.sync_dir("").unwrap();
+            let blob = blobs.create().unwrap();
+            blob.write_at(b"content", 0).unwrap();
+            faulty.plan(Fault::once(1, kinds, libc::EIO));
+            blob.persist(&name).unwrap_err();
+            for seed in 0..32 {
+                if let Ok(bytes) = forgetful.power_cut(seed).bytes(&blobs.path(&name)) {
+                    assert_eq!(bytes, b"content", "{kinds:?} failed, seed {seed}");
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 0, "no cut left the name, so nothing was tested");
     }
 }
