@@ -66,7 +66,7 @@ impl OpenError {
                 "take it over with engramfs 0.1.0, branch by branch: `engramfs export STORE:main main.jsonl` for the records, and \
                  `cp -a MNT/main/files DEST` from its mount for the files; then `engramfs import` and cp -a into a new store",
             ),
-            OpenError::NewerFormat => Advice::new(Kind::Unsupported, "newer_format", "use that version"),
+            OpenError::NewerFormat => Advice::new(Kind::Unsupported, "newer_format", "use the newest engramfs"),
         }
     }
 }
