@@ -64,7 +64,7 @@ impl Errno {
             Errno::EFBIG => ("the file would be too large", "split it, or keep it outside"),
             Errno::EBUSY => ("another merge or write changes the same files", "try again"),
             Errno::EINVAL => ("a name or value is malformed", "the branch's README.md shows each verb"),
-            // A verb meets no other number; it is told with its name all the same.
+            // `Errno` holds any number, so the compiler asks for this arm. A number that no verb meets today is told by its name alone.
             _ => (
                 "the files of the branch refuse it",
                 "errno(3) explains the number's name, and the mount's log may say more",
