@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::users::{program, shared};
-use super::{Mounted, command, lines, output, read};
+use super::{Mounted, command, lines, names, output, read};
 
 /// Returns the command that runs a script as user 3801 in a branch below main, by the program at a place that this user reaches.
 fn sandboxed(mount: &Mounted, branch: &str, more: &[&str], script: &str) -> Command {
@@ -89,6 +89,17 @@ fn a_command_that_fails_leaves_its_branch_for_a_while_or_not_at_all() {
         (code, mount.has("main/branches/eve"), read(mount.at("main/files/note")).as_str()),
         (0, false, "whole\n")
     );
+}
+
+#[test]
+fn a_branch_whose_command_succeeds_is_proposed_if_that_is_asked_for() {
+    let Some(mount) = shared() else { return };
+    let (code, out, err) = run(&mount, "ann", &["--on-success", "propose"], "echo mine > files/note");
+    assert_eq!((code, &lines(&out)[0]["outcome"]), (0, &Value::from("proposed")), "{err}");
+    assert_eq!(names(mount.at("main/proposals")), ["ann"]);
+    assert_eq!(read(mount.at("main/proposals/ann/files/note")), "mine\n");
+    assert!(!mount.has("main/files/note"));
+    assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "", "it waits for its approvers");
 }
 
 #[test]
