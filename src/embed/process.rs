@@ -385,4 +385,10 @@ mod tests {
         drop(asked("warm", 1_000));
         assert_eq!(asked("warm", 20_000), Ok(vec![vec![1.0, 2.0]]));
     }
+
+    #[test]
+    fn the_limit_of_a_hanging_command_is_that_of_the_page() {
+        let said = format!("waits in vain {} s later", HANG_LIMIT.as_secs());
+        assert!(include_str!("../../docs/SEMANTICS.md").contains(&said), "docs/SEMANTICS.md does not say: {said}");
+    }
 }

@@ -94,3 +94,15 @@ impl BatchEmbedder<'_> {
         Ok(batch.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_a_text_is_that_of_the_page() {
+        let said = format!("({} s) or ends, stays without a vector", DOCUMENTS_LIMIT.as_secs());
+        let page = include_str!("../../../../docs/SEMANTICS.md");
+        assert!(page.contains(&said), "docs/SEMANTICS.md does not say: {said}");
+    }
+}
