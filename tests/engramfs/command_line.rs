@@ -68,6 +68,7 @@ fn a_backup_is_checked_and_becomes_a_store() {
     let (code, restored) = json(&["restore", &copy, &back]);
     assert_eq!((code, &restored["branches"], &restored["tip"]), (0, &Value::from(2), &backup["tip"]));
     assert_eq!(restored["entries"], backup["entries"]);
+    assert_eq!((&restored["bytes"], restored["bytes"].as_u64() > Some(0)), (&backup["bytes"], true));
     assert_eq!(run(&["fork", &format!("{back}:main/x"), "y"]).0, 0);
     let (code, error) = json(&["restore", &copy, &back]);
     assert_eq!((code, &error["code"]), (1, &Value::from("exists")));
