@@ -10,7 +10,7 @@ use engramfs::memory::{
 };
 
 use crate::files::{read, write};
-use crate::support::{environment, main_of, open, verify, who};
+use crate::support::{environment, main_of, open, put, verify, who};
 
 /// A branch whose file and the parent's contradict under `manual`.
 fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
@@ -233,6 +233,22 @@ fn a_write_below_a_directory_does_not_resolve_what_contradicts_of_the_directory(
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "child\n");
     assert!(is_refused(&memory, fork));
+}
+
+#[test]
+fn a_write_of_a_record_does_not_resolve_its_conflict() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let put_tea = |branch, text| memory.commit(&who(), branch, vec![put("tea", None, Some(text))]).unwrap();
+    put_tea(main, "of the parent");
+    put_tea(fork, "of the child");
+    assert!(is_refused(&memory, fork));
+    put_tea(fork, "of both");
+    assert!(is_refused(&memory, fork));
+    memory.resolve_conflict(&who(), fork, "tea", Side::Child).unwrap();
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
 }
 
 #[test]
