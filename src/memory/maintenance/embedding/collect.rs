@@ -63,7 +63,7 @@ impl Memory {
         goal: &EmbeddingGoal,
         states: &[Arc<BranchVersion>],
     ) -> Result<Vec<(Hash, String)>, Error> {
-        let vectors = slot.vectors(&goal.record);
+        let vectors = slot.derived_vectors(&goal.record);
         let (mut texts, mut seen, mut found) = (Vec::new(), HashSet::new(), Vec::new());
         for version in states.iter().flat_map(|state| state.unsealed().values()) {
             let (Some(hash), Some(text)) = (version.derivable(), version.derivable_text()) else { continue };
@@ -93,7 +93,7 @@ impl Memory {
         segment: Arc<Segment>,
         seen: &Visible,
     ) -> Result<Option<EmbeddingTask>, Error> {
-        let (set, vectors) = (goal.record.set(), slot.vectors(&goal.record));
+        let (set, vectors) = (goal.record.set(), slot.derived_vectors(&goal.record));
         let file = segment.derived().get(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;

@@ -35,7 +35,7 @@ impl Memory {
         slot: &EmbedderSlot,
         goal: &EmbeddingGoal,
     ) -> Result<Option<EmbeddingTask>, Error> {
-        let vectors = slot.vectors(&goal.record);
+        let vectors = slot.derived_vectors(&goal.record);
         if let Some(segment) = self.unwritten_passages(&vectors, UNWRITTEN_MIN)? {
             return Ok(Some(EmbeddingTask::WritePassages(segment)));
         }
@@ -53,7 +53,7 @@ impl Memory {
             Err(_) if self.storage.file_index.drop_broken() => return Ok(None),
             Err(error) => return Err(error),
         }
-        Ok(self.unwritten_passages(&slot.vectors(&goal.record), 1)?.map(EmbeddingTask::WritePassages))
+        Ok(self.unwritten_passages(&slot.derived_vectors(&goal.record), 1)?.map(EmbeddingTask::WritePassages))
     }
 
     fn search_passages(
@@ -142,7 +142,7 @@ impl Memory {
         goal: &EmbeddingGoal,
         segment: &Arc<IndexSegment>,
     ) -> Result<(), Error> {
-        self.install_passages(segment, &slot.vectors(&goal.record), |bytes| self.take_room(bytes))?;
+        self.install_passages(segment, &slot.derived_vectors(&goal.record), |bytes| self.take_room(bytes))?;
         self.forget_passages(slot, segment)?;
         self.maintenance.embedding.note_step();
         Ok(())

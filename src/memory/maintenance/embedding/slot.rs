@@ -72,7 +72,7 @@ impl EmbedderSlot {
         self.lock().stop
     }
 
-    /// Tells whether something was written since [`EmbedderSlot::begin_look`].
+    /// Tells whether something was written since [`EmbedderSlot::clear_has_work`].
     pub(super) fn is_woken(&self) -> bool {
         self.lock().has_work
     }
@@ -88,7 +88,7 @@ impl EmbedderSlot {
     }
 
     /// Forgets that something was written, before looking at all.
-    pub(super) fn begin_look(&self) {
+    pub(super) fn clear_has_work(&self) {
         self.lock().has_work = false;
     }
 
@@ -122,7 +122,7 @@ impl EmbedderSlot {
     }
 
     /// Notes what it is. Whether it still is what entries say has to be compared again.
-    pub(super) fn mark_reached(&self, identity: EmbedderIdentity) {
+    pub(super) fn set_identity(&self, identity: EmbedderIdentity) {
         self.change(|state| {
             (state.identity, state.embed_error) = (Some(Arc::new(identity)), None);
             state.agrees.clear();
@@ -165,7 +165,7 @@ impl EmbedderSlot {
     }
 
     /// Returns the vectors of a set, with none in memory where it has none.
-    pub(in crate::memory) fn vectors(&self, record: &EmbedderRecord) -> DerivedVectors {
+    pub(in crate::memory) fn derived_vectors(&self, record: &EmbedderRecord) -> DerivedVectors {
         let set = record.set();
         let known = self.lock().sets.get(&set).cloned();
         known.unwrap_or_else(|| DerivedVectors { embedder: set, dim: record.dim, recent: Default::default() })

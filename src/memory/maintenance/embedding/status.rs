@@ -96,7 +96,7 @@ impl Memory {
         let obstacle = obstacle(slot.as_deref(), record.as_ref(), root.settings.dim());
         let fits = |record: &&EmbedderRecord| root.settings.dim().is_none_or(|dim| dim == record.dim);
         let vectors = record.as_ref().filter(fits).map(|record| match &slot {
-            Some(slot) => slot.vectors(record),
+            Some(slot) => slot.derived_vectors(record),
             None => DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() },
         });
         Ok(EmbeddingStatus { slot, record, vectors, obstacle, rebuilding })

@@ -102,10 +102,10 @@ impl EmbeddingWorker {
         if self.slot.identity().is_err() {
             let identity =
                 EmbedderIdentity::probe(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
-            self.slot.mark_reached(identity);
+            self.slot.set_identity(identity);
         }
         loop {
-            self.slot.begin_look();
+            self.slot.clear_has_work();
             let Some(memory) = self.memory.upgrade() else { return Ok(()) };
             let goals = memory.embedding_goals(&self.slot)?;
             memory.maintenance.embedding.note_step();
@@ -143,7 +143,7 @@ impl EmbeddingWorker {
                 Some(EmbeddingTask::Embed(texts, segment)) => {
                     drop(memory);
                     // Forgotten before the work: what is written from now on interrupts it.
-                    self.slot.begin_look();
+                    self.slot.clear_has_work();
                     let count = self.embed(goal, &texts)?;
                     if let Some(segment) = segment {
                         self.count_unwritten(goal, &segment, count)?;

@@ -23,7 +23,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let mut hashes = HashSet::new();
         let texts = DerivableTexts::read(segment, |_, hash, _| _ = hashes.insert(hash))?;
-        let vectors = slot.vectors(&goal.record);
+        let vectors = slot.derived_vectors(&goal.record);
         let room = self.take_room(derived_bytes(segment, &vectors))?;
         self.install_derived(&texts, segment, &vectors, room)?;
         // Unsealed versions find their vectors in memory alone, so those of their texts stay there.
