@@ -22,7 +22,7 @@ use engramfs::record::DerivedVector;
 use engramfs::segment::{Blocks, Container, DerivableTexts, FOLDER, Segment};
 use engramfs::text::PostingsWriter;
 use engramfs::vector::Metric;
-use engramfs::workspace::{Attrs, NoPacks, RangeOp, RenameHow, Tree, XattrHow};
+use engramfs::workspace::{Attrs, NoPacks, RangeOp, RenameMode, Tree, XattrMode};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -341,7 +341,7 @@ fn trees(corpus: &Corpus) -> Outcome {
         create(1, "p", Make::Fifo),
         create(1, "c", Make::CharDevice(259)),
         FileOp::Link { inode: 3, parent: 1, name: name("g") },
-        FileOp::SetXattr { inode: 3, name: b"user.a".to_vec(), value: b"v".to_vec(), how: XattrHow::Any },
+        FileOp::SetXattr { inode: 3, name: b"user.a".to_vec(), value: b"v".to_vec(), how: XattrMode::Any },
         FileOp::Range { inode: 3, what: RangeOp::Allocate, offset: 0, length: 1 << 20, keep_size: false },
         FileOp::Range { inode: 3, what: RangeOp::Punch, offset: 70_000, length: 200_000, keep_size: true },
         create(1, "h", Make::File),
@@ -352,7 +352,7 @@ fn trees(corpus: &Corpus) -> Outcome {
             name: name("g"),
             new_parent: 2,
             new_name: name("z"),
-            how: RenameHow::NoReplace,
+            how: RenameMode::NoReplace,
             keep: false,
         },
         FileOp::Rename {
@@ -360,7 +360,7 @@ fn trees(corpus: &Corpus) -> Outcome {
             name: name("h"),
             new_parent: 1,
             new_name: name("l"),
-            how: RenameHow::Exchange,
+            how: RenameMode::Exchange,
             keep: false,
         },
         FileOp::Unlink { parent: 1, name: name("p"), keep: true },

@@ -8,7 +8,7 @@ use super::control::ControlDirectory;
 use super::errno::{Errno, Failure};
 use super::mount_context::Caller;
 use super::node::FsNode;
-use crate::memory::{Make, XattrHow};
+use crate::memory::{Make, XattrMode};
 
 impl Filesystem {
     /// Tells whether opening a node, and removing or renaming what is in it, may take more than a
@@ -207,9 +207,9 @@ impl Filesystem {
     /// EOPNOTSUPP for what is generated and for names in `system.` or in no namespace.
     pub fn setxattr(&self, caller: Caller, ino: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
         let how = match flags {
-            0 => XattrHow::Any,
-            libc::XATTR_CREATE => XattrHow::Create,
-            libc::XATTR_REPLACE => XattrHow::Replace,
+            0 => XattrMode::Any,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
         let node = self.nodes.node(ino)?;

@@ -18,7 +18,7 @@ use super::listing::{EntrySink, NameSink};
 use super::mount_context::Caller;
 use super::node::FsNode;
 use super::refusal::ShapeRefusal;
-use crate::memory::{Make, XattrHow};
+use crate::memory::{Make, XattrMode};
 
 /// A name in a directory; whether something has it is not looked at.
 pub(super) type ParentAndName<'a> = (&'a FsNode, &'a OsStr);
@@ -130,7 +130,7 @@ pub(super) trait NodeOperations {
     }
 
     /// Sets an extended attribute; EOPNOTSUPP where there are none.
-    fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _how: XattrHow) -> Result<(), Failure> {
+    fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _how: XattrMode) -> Result<(), Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
 

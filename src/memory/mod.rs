@@ -91,7 +91,7 @@ pub use crate::search::{Answer, Query};
 // Given out again here: `fs` and `fuse` take trees from this layer alone, and know none below it.
 pub use crate::workspace::{
     Attrs, ChangedNode, Directory, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX,
-    ROOT as FILES_ROOT, RangeOp, RenameHow, Tree, TreeError, XattrHow, unshared_bytes,
+    ROOT as FILES_ROOT, RangeOp, RenameMode, Tree, TreeError, XattrMode, unshared_bytes,
 };
 
 use crate::disk::{Disk, DiskSpace, Lock};

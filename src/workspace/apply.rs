@@ -2,7 +2,7 @@
 //! that fails leaves the tree as it was.
 
 use super::node::{Body, Directory, FileNode};
-use super::op::{FileOp, FileOutcome, Make, RenameHow};
+use super::op::{FileOp, FileOutcome, Make, RenameMode};
 use super::pack::Packs;
 use super::{FileContent, FileKind, FileName, Tree, TreeError};
 use crate::object::Time;
@@ -27,16 +27,16 @@ impl Tree {
             FileOp::Link { inode, parent, name } => self.link(*inode, *parent, name, time).map(|()| done(*inode)),
             FileOp::Unlink { parent, name, keep } => self.unlink(*parent, name, *keep, time),
             FileOp::Rmdir { parent, name, keep } => self.rmdir(*parent, name, *keep, time),
-            FileOp::Rename { parent, name, new_parent, new_name, how: RenameHow::Exchange, keep: _ } => {
+            FileOp::Rename { parent, name, new_parent, new_name, how: RenameMode::Exchange, keep: _ } => {
                 self.exchange((*parent, name), (*new_parent, new_name), time).map(done)
             }
             FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
-                let replace = *how == RenameHow::Plain;
+                let replace = *how == RenameMode::Plain;
                 self.rename((*parent, name), (*new_parent, new_name), replace, *keep, time)
             }
             FileOp::Drop { inode } => {
                 if self.orphans.remove(inode).is_some() {
-                    self.forget(*inode);
+                    self.remove_nameless(*inode);
                 }
                 Ok(done(*inode))
             }
@@ -131,7 +131,7 @@ impl Tree {
         if is_last && keep {
             self.orphans.insert(inode);
         } else if is_last {
-            self.forget(inode);
+            self.remove_nameless(inode);
         }
         Ok(FileOutcome { inode, unlinked: is_last.then_some(inode) })
     }

@@ -3,7 +3,7 @@
 
 use super::content::FILE_BYTES_MAX;
 use super::node::{Body, FileNode, Xattrs};
-use super::op::{Attrs, FileOp, RangeOp, XattrHow};
+use super::op::{Attrs, FileOp, RangeOp, XattrMode};
 use super::pack::Packs;
 use super::{FileContent, Tree, TreeError, TreeTotals};
 use crate::object::Time;
@@ -170,7 +170,14 @@ impl Tree {
         })
     }
 
-    fn set_xattr(&mut self, inode: u64, name: &[u8], value: &[u8], how: XattrHow, time: Time) -> Result<(), TreeError> {
+    fn set_xattr(
+        &mut self,
+        inode: u64,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+        time: Time,
+    ) -> Result<(), TreeError> {
         let node = self.node(inode)?;
         if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX {
             return Err(TreeError::AttributeName);
@@ -179,8 +186,8 @@ impl Tree {
             return Err(TreeError::AttributeTooLarge);
         }
         match (how, node.xattr(name)) {
-            (XattrHow::Create, Some(_)) => return Err(TreeError::Exists),
-            (XattrHow::Replace, None) => return Err(TreeError::NoAttribute),
+            (XattrMode::Create, Some(_)) => return Err(TreeError::Exists),
+            (XattrMode::Replace, None) => return Err(TreeError::NoAttribute),
             _ => {}
         }
         // Without the value that is replaced, or a full inode could not even have one of its values made shorter.

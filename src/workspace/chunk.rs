@@ -70,14 +70,14 @@ impl PartialEq for Chunk {
 }
 
 /// Returns the bytes without the zeros at their end.
-pub(super) fn trim_zeros(bytes: &[u8]) -> &[u8] {
+pub(super) fn trim_trailing_zeros(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
 /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
 pub(super) fn chunk_hash(bytes: &[u8]) -> Option<Hash> {
-    match trim_zeros(bytes) {
+    match trim_trailing_zeros(bytes) {
         [] => None,
         bytes => Some(Hash::digest(&CHUNK_CONTEXT, bytes)),
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::chunk::{Chunk, trim_zeros};
+use super::chunk::{Chunk, trim_trailing_zeros};
 use super::chunks::Piece;
 use super::node::{Body, Directory, FileNode};
 use super::nodes::ChangedNode;
@@ -37,7 +37,7 @@ pub(super) mod code {
     /// Zeros that take up space.
     pub const ZEROS: u8 = 1;
     /// Unsealed: the bytes themselves follow, without zeros at their end.
-    pub const LOOSE: u8 = 2;
+    pub const UNSEALED: u8 = 2;
     /// In a pack that the delta names.
     pub const SEALED: u8 = 3;
     /// Whole chunks of zeros that take up space, one after the other.
@@ -212,16 +212,16 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
     match chunk {
         Chunk::Zeros(length) => out.byte(code::ZEROS).number((*length).into()),
         Chunk::Unsealed(unsealed) => {
-            out.byte(code::LOOSE).number(unsealed.length().into());
+            out.byte(code::UNSEALED).number(unsealed.length().into());
             unsealed.with_bytes(|bytes| {
-                out.bytes(trim_zeros(bytes));
+                out.bytes(trim_trailing_zeros(bytes));
             });
             out
         }
         Chunk::Written(written) => {
             // The bytes themselves, since the file that they were written down in may be gone when the delta is read.
             let bytes = written.read()?;
-            out.byte(code::LOOSE).number(bytes.len() as u64).bytes(trim_zeros(&bytes))
+            out.byte(code::UNSEALED).number(bytes.len() as u64).bytes(trim_trailing_zeros(&bytes))
         }
         Chunk::Sealed(sealed) => {
             let table = match names {

@@ -30,13 +30,13 @@ impl TreeDifference {
 
     /// Returns the hashes of both nodes: of kind, mode, content and user attributes, not of what is in a directory.
     pub fn hashes(&self) -> [Option<Hash>; 2] {
-        [&self.old, &self.new].map(|there| there.as_ref().map(|(_, node)| node.own_hash()))
+        [&self.old, &self.new].map(|there| there.as_ref().map(|(_, node)| node.hash_without_entries()))
     }
 
     /// Returns whether a third tree has at the path what the newer one has there.
     pub fn is_new_in(&self, tree: &Tree) -> bool {
         let there = tree.resolve(&self.path).ok().and_then(|inode| tree.node(inode).ok());
-        there.map(|node| node.own_hash()) == self.new.as_ref().map(|(_, node)| node.own_hash())
+        there.map(|node| node.hash_without_entries()) == self.new.as_ref().map(|(_, node)| node.hash_without_entries())
     }
 
     /// Returns whether a directory is at the path, or was where nothing is now.
@@ -125,7 +125,7 @@ impl Tree {
     /// Returns at how many paths a newer tree differs where this one holds nothing, without a look at each. None where it
     /// holds something.
     pub fn differences_from_empty(&self, newer: &Tree) -> Option<u64> {
-        let root = |tree: &Tree| tree.node(ROOT).ok().map(|node| node.own_hash());
+        let root = |tree: &Tree| tree.node(ROOT).ok().map(|node| node.hash_without_entries());
         let TreeTotals { files, directories, hard_links, .. } = newer.totals();
         let differs = u64::from(root(self) != root(newer));
         (self.totals() == TreeTotals::default()).then(|| files + directories + hard_links + differs)
@@ -160,7 +160,7 @@ impl Tree {
         // A directory's hash covers all that is in it, so below equal ones nothing has to be looked at.
         let goes_on = hash(self, old_below) != hash(newer, new_below);
         let pair = goes_on.then(|| TreePair { path: path.clone(), old: old_below, new: new_below });
-        if before.map(|node| node.own_hash()) != after.map(|node| node.own_hash()) {
+        if before.map(|node| node.hash_without_entries()) != after.map(|node| node.hash_without_entries()) {
             let place = |inode: Option<u64>, node: Option<&Arc<FileNode>>| inode.zip(node.cloned());
             found.push(TreeDifference { path, old: place(old, before), new: place(new, after) });
         }

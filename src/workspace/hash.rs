@@ -156,7 +156,7 @@ fn find_group(groups: &[Group], name: &FileName) -> usize {
 
 fn directory_hash(node: &FileNode, groups: &[Group]) -> Hash {
     let mut bytes = Vec::with_capacity(32 * (groups.len() + 1));
-    bytes.extend_from_slice(&node.own_hash().0);
+    bytes.extend_from_slice(&node.hash_without_entries().0);
     groups.iter().for_each(|group| bytes.extend_from_slice(&group.hash.0));
     Hash::digest(&DIRECTORY_CONTEXT, &bytes)
 }

@@ -275,7 +275,7 @@ fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Re
     // The fields of each kind are read in the order in which `write_chunk` writes them.
     Ok(match code {
         code::ZEROS => Chunk::Zeros(length),
-        code::LOOSE => {
+        code::UNSEALED => {
             let bytes = input.bytes()?;
             if bytes.len() > length as usize {
                 return Err(TreeError::Stored("a chunk has more bytes than its length"));

@@ -76,7 +76,7 @@ pub use held::HeldChunks;
 pub use name::{FileName, NAME_BYTES_MAX};
 pub use node::{Body, Directory, FileKind, FileNode};
 pub use nodes::ChangedNode;
-pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameHow, XattrHow};
+pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameMode, XattrMode};
 pub use owners::Transfers;
 pub use pack::{NoPacks, Pack, Packs};
 pub use patch::{TreeChange, TreePatch};

@@ -116,7 +116,7 @@ pub struct FileNode {
     pub(super) xattrs: Xattrs,
     /// What only this kind of inode has.
     pub(super) body: Body,
-    /// That of [`FileNode::own_hash`], once asked for.
+    /// That of [`FileNode::hash_without_entries`], once asked for.
     pub(super) hash: OnceLock<Hash>,
 }
 
@@ -242,11 +242,11 @@ impl FileNode {
     /// Returns the hash of kind, mode, content, target, device number and user attributes; none for a
     /// directory, whose hash is its tree's to know.
     pub fn hash(&self) -> Option<Hash> {
-        if let Body::Directory(_) = self.body { None } else { Some(self.own_hash()) }
+        if let Body::Directory(_) = self.body { None } else { Some(self.hash_without_entries()) }
     }
 
     /// The same, also for a directory, whose entries are not in it.
-    pub(super) fn own_hash(&self) -> Hash {
+    pub(super) fn hash_without_entries(&self) -> Hash {
         *self.hash.get_or_init(|| {
             let mut hasher = Hasher::new(&NODE_CONTEXT);
             hasher.update(&[self.kind() as u8]);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::op::{Attrs, FileOp, Make, RangeOp, RenameHow, XattrHow};
+use super::op::{Attrs, FileOp, Make, RangeOp, RenameMode, XattrMode};
 use super::{FileName, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
 
@@ -120,7 +120,7 @@ impl FileOp<'_> {
                 name: read_name(input)?,
                 new_parent: input.number()?,
                 new_name: read_name(input)?,
-                how: read_variant(&[RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange], input)?,
+                how: read_variant(&[RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange], input)?,
                 keep: read_bool(input)?,
             },
             code::SET_ATTR => FileOp::SetAttr { inode, attrs: read_attrs(input)? },
@@ -143,7 +143,7 @@ impl FileOp<'_> {
                 inode,
                 name: input.bytes()?.to_vec(),
                 value: input.bytes()?.to_vec(),
-                how: read_variant(&[XattrHow::Any, XattrHow::Create, XattrHow::Replace], input)?,
+                how: read_variant(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace], input)?,
             },
             code::REMOVE_XATTR => FileOp::RemoveXattr { inode, name: input.bytes()?.to_vec() },
             code::DROP => FileOp::Drop { inode },

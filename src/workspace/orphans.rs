@@ -13,7 +13,7 @@ impl Tree {
     /// Removes all orphans: at load, and from a clone that outlives the handles.
     pub fn drop_orphans(&mut self) {
         for inode in std::mem::take(&mut self.orphans) {
-            self.forget(inode);
+            self.remove_nameless(inode);
         }
     }
 
@@ -23,7 +23,7 @@ impl Tree {
         let is_open = |inode: &u64| open.contains(inode);
         let (stay, go) = self.orphans.iter().copied().partition::<Vec<u64>, _>(is_open);
         self.orphans = stay.into_iter().collect();
-        go.into_iter().for_each(|inode| self.forget(inode));
+        go.into_iter().for_each(|inode| self.remove_nameless(inode));
         for inode in open.iter().copied().filter(|inode| !self.nodes.contains(*inode)).collect::<Vec<u64>>() {
             if let Ok(node) = old.node(inode) {
                 self.adopt(inode, old.detached(node));

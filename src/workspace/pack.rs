@@ -173,7 +173,7 @@ pub(super) fn write_pack(
         chunk.read(0, &mut bytes, packs)?;
         // Without zeros at the end, which is what the hash covers, so that equal chunks of other lengths are stored
         // once.
-        let bytes = super::chunk::trim_zeros(&bytes);
+        let bytes = super::chunk::trim_trailing_zeros(&bytes);
         out.write(bytes)?;
         end += bytes.len() as u64;
         ends.push(end);

@@ -90,7 +90,7 @@ impl Tree {
                 tree.remove_name(parent, name, inode, time)?;
             }
             tree.orphans.remove(&inode);
-            tree.forget(inode);
+            tree.remove_nameless(inode);
         }
         Ok(Some(tree))
     }

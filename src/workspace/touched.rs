@@ -50,7 +50,7 @@ impl TouchedNames {
         if old.links != new.links || old.kind() != new.kind() {
             self.touch_node(inode, old);
             self.touch_node(inode, new);
-        } else if old.own_hash() != new.own_hash() {
+        } else if old.hash_without_entries() != new.hash_without_entries() {
             self.touch_node(inode, new);
         }
     }

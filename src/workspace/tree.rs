@@ -249,7 +249,7 @@ impl Tree {
     }
 
     /// Removes a node without a name, which no totals count.
-    pub(super) fn forget(&mut self, inode: u64) {
+    pub(super) fn remove_nameless(&mut self, inode: u64) {
         self.invalidate_hashes();
         self.nodes.remove(inode);
         self.unsealed.remove(&inode);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit,
-    Setting, SharedLogEntryInput, View, XattrHow,
+    Setting, SharedLogEntryInput, View, XattrMode,
 };
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ impl Past {
             edit(FileOp::Write { inode, offset: 1 << 21, bytes: bytes.into() }).unwrap();
             edit(FileOp::Link { inode, parent: FILES_ROOT, name: name(format!("link{number}").as_bytes()) }).unwrap();
             let value = vec![0xff, number as u8];
-            edit(FileOp::SetXattr { inode, name: b"user.tag".to_vec(), value, how: XattrHow::Any }).unwrap();
+            edit(FileOp::SetXattr { inode, name: b"user.tag".to_vec(), value, how: XattrMode::Any }).unwrap();
         }
         if is_folder {
             let odd = name(b"odd \xff name");

@@ -94,7 +94,7 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
 
 pub fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp<'static> {
     let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
-    let how = engramfs::memory::RenameHow::Plain;
+    let how = engramfs::memory::RenameMode::Plain;
     FileOp::Rename { parent: from.0, name: name(from.1), new_parent: to.0, new_name: name(to.1), how, keep: false }
 }
 
@@ -181,7 +181,7 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
             name: name(),
             new_parent: FILES_ROOT,
             new_name: name(),
-            how: engramfs::memory::RenameHow::Plain,
+            how: engramfs::memory::RenameMode::Plain,
             keep: false,
         },
     ];

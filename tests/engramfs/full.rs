@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Make, Memory,
-    MergeKind, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrHow,
+    MergeKind, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrMode,
 };
 
 use crate::shrink::run_steps;
@@ -256,7 +256,7 @@ fn the_last_room_is_for_what_gives_some_back() {
     make("folder", Make::Directory).unwrap();
     write(&memory, main, "file", &noise(1, FILE)).unwrap();
     let inode = inode_of(&memory, main, "file").unwrap();
-    edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrHow::Any }).unwrap();
+    edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrMode::Any }).unwrap();
     let child = memory.fork(&who(), main, "child", None).unwrap();
     memory.checkpoint(&who(), child, "with-file", None).unwrap();
     unlink(&memory, child, "file").unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, RenameHow, Setting, Time, View,
+    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, RenameMode, Setting, Time, View,
 };
 
 use crate::shrink::run_steps;
@@ -38,7 +38,7 @@ fn edit(memory: &Memory, branch: BranchId, chance: &mut Chance) {
             name: one,
             new_parent: FILES_ROOT,
             new_name: other,
-            how: RenameHow::Plain,
+            how: RenameMode::Plain,
             keep: false,
         },
         (Some(inode), 2) => FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } },

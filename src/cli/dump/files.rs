@@ -16,7 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::memory::{
     Actor, Attrs, BranchId, EditError, FILES_ROOT, FileKind, FileName, FileOp, Make, Memory, Tree, TreeError, View,
-    XattrHow,
+    XattrMode,
 };
 
 /// Bytes that are read and written at a time.
@@ -267,7 +267,7 @@ impl FileMaker<'_> {
             if entry.link_to.is_none() {
                 for (name, value) in &entry.xattrs {
                     let (name, value) = (name.bytes()?, value.bytes()?);
-                    self.edit(FileOp::SetXattr { inode, name, value, how: XattrHow::Any })?;
+                    self.edit(FileOp::SetXattr { inode, name, value, how: XattrMode::Any })?;
                 }
             }
             inodes.insert(path, inode);

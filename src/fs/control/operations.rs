@@ -16,7 +16,7 @@ use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, ParentAndName, fixed};
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{FileKind, SignalId, XattrHow};
+use crate::memory::{FileKind, SignalId, XattrMode};
 use crate::sync::{Mutex, Rank};
 
 impl NodeOperations for ControlNodeOps<'_> {
@@ -217,7 +217,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         Ok(if let FsNode::Signal(..) = self.node { signals::xattr_names() } else { Vec::new() })
     }
 
-    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], _how: XattrHow) -> Result<(), Failure> {
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], _how: XattrMode) -> Result<(), Failure> {
         match self.node {
             FsNode::Signal(view, key, created) => signals::set_xattr(
                 &self.fs.mount.open_context(view, caller)?,
@@ -232,7 +232,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn remove_xattr(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
         match self.node {
             // No lifetime is one without a limit.
-            FsNode::Signal(..) => self.set_xattr(caller, name, b"", XattrHow::Any),
+            FsNode::Signal(..) => self.set_xattr(caller, name, b"", XattrMode::Any),
             _ => Err(Errno::ENODATA.into()),
         }
     }

@@ -7,7 +7,7 @@ use super::opened::UnlinkGuard;
 use super::{FileOps, parse_name};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
-use crate::memory::{FileName, FileOp, Make, RenameHow, Tree, TreeError};
+use crate::memory::{FileName, FileOp, Make, RenameMode, Tree, TreeError};
 
 /// How often a name is looked up anew that leads to another file whenever it is to be taken away.
 const ATTEMPTS_MAX: usize = 10;
@@ -43,15 +43,15 @@ impl FileOps<'_> {
         flags: u32,
     ) -> Result<(), Failure> {
         let how = match flags {
-            0 => RenameHow::Plain,
-            libc::RENAME_NOREPLACE => RenameHow::NoReplace,
-            libc::RENAME_EXCHANGE => RenameHow::Exchange,
+            0 => RenameMode::Plain,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::EINVAL.into()),
         };
         let (name, new_name, parent) = (parse_name(name)?, parse_name(new_name)?, self.inode);
         let replaced = |tree: &Tree| match how {
-            RenameHow::Plain => target(tree, new_parent, &new_name),
-            RenameHow::NoReplace | RenameHow::Exchange => Ok(None),
+            RenameMode::Plain => target(tree, new_parent, &new_name),
+            RenameMode::NoReplace | RenameMode::Exchange => Ok(None),
         };
         self.without_name(caller, replaced, |keep| FileOp::Rename {
             parent,

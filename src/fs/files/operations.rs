@@ -19,7 +19,7 @@ use crate::fs::node::{FsNode, NAME_BYTES_MAX};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, ParentAndName, check_whiteout, fixed};
 use crate::fs::refusal::InputRefusal;
-use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrHow};
+use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrMode};
 use crate::sync::{Mutex, Rank};
 
 impl NodeOperations for FileOps<'_> {
@@ -252,7 +252,7 @@ impl NodeOperations for FileOps<'_> {
         Ok(seen.flat_map(|name| [name, b"\0"].concat()).collect())
     }
 
-    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrHow) -> Result<(), Failure> {
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrMode) -> Result<(), Failure> {
         let (inode, name) = (self.inode, supported(name)?.to_vec());
         self.edit(caller, FileOp::SetXattr { inode, name, value: value.to_vec(), how }).map(drop)
     }

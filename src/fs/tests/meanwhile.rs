@@ -3,7 +3,7 @@
 use super::rig::{ANN, ROOT, Rig};
 use crate::fs::errno::Errno;
 use crate::fs::{AttrChanges, Caller};
-use crate::memory::{Actor, FILES_ROOT, FileName, FileOp, RenameHow};
+use crate::memory::{Actor, FILES_ROOT, FileName, FileOp, RenameMode};
 use crate::sync::without_waiting;
 
 /// Looks at the clock that a request makes at most.
@@ -141,7 +141,7 @@ fn a_file_that_is_open_and_takes_a_name_that_is_being_removed_stays_for_its_hand
                 name: name("b"),
                 new_parent: FILES_ROOT,
                 new_name: name("a"),
-                how: RenameHow::Plain,
+                how: RenameMode::Plain,
                 keep: false,
             };
             let mut renamed = false;

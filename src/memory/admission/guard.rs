@@ -3,7 +3,7 @@
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, RuleRefusal};
 use crate::merge::files::{Rule, Rules};
-use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameHow, Tree, TreeDifference};
+use crate::workspace::{FileNode, FileOp, Packs, RangeOp, RenameMode, Tree, TreeDifference};
 
 /// Refuses an operation that a rule of the branch forbids; only where its settings have binding rules does any.
 ///
@@ -45,7 +45,7 @@ impl TouchedPaths<'_> {
                 // Both the old and the new path bind, with all that is below: a move could else carry a file out of its
                 // rule.
                 let mut paths = self.moved_paths(&from, &to);
-                if *how == RenameHow::Exchange {
+                if *how == RenameMode::Exchange {
                     paths.extend(self.moved_paths(&to, &from));
                 }
                 paths

@@ -174,7 +174,7 @@ mod tests {
     use crate::memory::{
         Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, View,
     };
-    use crate::workspace::XattrHow;
+    use crate::workspace::XattrMode;
 
     #[test]
     fn a_user_holds_the_names_and_attributes_that_a_branch_has_beyond_its_base() {
@@ -238,7 +238,7 @@ mod tests {
                 let inode = memory.edit(&ann, branch, make)?.inode;
                 for number in 0..17 {
                     let (name, value) = (format!("user.{number}").into_bytes(), vec![1; 60_000]);
-                    memory.edit(&ann, branch, FileOp::SetXattr { inode, name, value, how: XattrHow::Any })?;
+                    memory.edit(&ann, branch, FileOp::SetXattr { inode, name, value, how: XattrMode::Any })?;
                 }
                 let name_of = format!("it-{number}");
                 if forks {
@@ -255,7 +255,7 @@ mod tests {
             // It breaks no rule, so the lineage says nothing of it.
             let (before, tree) = (memory.version(), memory.files(&View::Branch(branch)).unwrap());
             let (inode, name) = (tree.resolve(b"file").unwrap(), b"user.more".to_vec());
-            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrHow::Any };
+            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrMode::Any };
             let refused = memory.edit(&ann, branch, set).unwrap_err();
             let EditError::Refused(refused) = refused else { panic!("{refused:?}") };
             assert_eq!(refused.code(), "memory_share");

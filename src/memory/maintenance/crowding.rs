@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
-    use crate::workspace::XattrHow;
+    use crate::workspace::XattrMode;
 
     /// Attributes of this many bytes in each fork.
     const FORK_BYTES: usize = 1 << 20;
@@ -112,7 +112,7 @@ mod tests {
         let inode = memory.edit(who, fork, make).unwrap().inode;
         for number in 0..FORK_BYTES / 60_000 {
             let name = format!("user.{number}").into_bytes();
-            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrHow::Any };
+            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrMode::Any };
             memory.edit(who, fork, set).unwrap();
         }
         memory.seal_and_reclaim().unwrap();

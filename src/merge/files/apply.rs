@@ -10,8 +10,8 @@ use super::resolver::Resolver;
 use super::{FileMerge, Loser, NewOwner, Side};
 use crate::object::Time;
 use crate::workspace::{
-    Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameHow, Tree, TreeChange, TreeError, TreePatch,
-    XattrHow,
+    Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameMode, Tree, TreeChange, TreeError, TreePatch,
+    XattrMode,
 };
 
 /// The merged tree while changes are applied to it.
@@ -138,7 +138,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             name: from.1.clone(),
             new_parent: to.0,
             new_name: to.1.clone(),
-            how: RenameHow::NoReplace,
+            how: RenameMode::NoReplace,
             keep: true,
         })
     }
@@ -370,7 +370,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             self.apply(FileOp::RemoveXattr { inode, name: name.to_vec() })?;
         }
         for (name, value) in wanted.iter().filter(|(name, value)| node.xattr(name) != Some(value)) {
-            let (name, value, how) = (name.clone(), value.clone(), XattrHow::Any);
+            let (name, value, how) = (name.clone(), value.clone(), XattrMode::Any);
             self.apply(FileOp::SetXattr { inode, name, value, how })?;
         }
         Ok(())

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use crate::object::Time;
-use crate::workspace::{Attrs, FileKind, FileName, FileOp, Make, NoPacks, ROOT, RenameHow, Tree, TreeError, XattrHow};
+use crate::workspace::{
+    Attrs, FileKind, FileName, FileOp, Make, NoPacks, ROOT, RenameMode, Tree, TreeError, XattrMode,
+};
 
 /// A tree that is changed by paths, each time a second later.
 #[derive(Clone)]
@@ -55,17 +57,17 @@ impl TestFiles {
     /// Writes as editors do: a new file, renamed over the old one.
     pub(super) fn save(&mut self, path: &str, text: &str) -> &mut TestFiles {
         self.write("temporary", text);
-        self.rename("temporary", path, RenameHow::Plain).unwrap();
+        self.rename("temporary", path, RenameMode::Plain).unwrap();
         self
     }
 
-    pub(super) fn rename(&mut self, from: &str, to: &str, how: RenameHow) -> Result<u64, TreeError> {
+    pub(super) fn rename(&mut self, from: &str, to: &str, how: RenameMode) -> Result<u64, TreeError> {
         let ((parent, name), (new_parent, new_name)) = (self.place(from)?, self.place(to)?);
         self.apply(FileOp::Rename { parent, name, new_parent, new_name, how, keep: false })
     }
 
     pub(super) fn mv(&mut self, from: &str, to: &str) -> &mut TestFiles {
-        self.rename(from, to, RenameHow::Plain).unwrap();
+        self.rename(from, to, RenameMode::Plain).unwrap();
         self
     }
 
@@ -97,7 +99,7 @@ impl TestFiles {
     pub(super) fn tag(&mut self, path: &str, name: &str, value: &str) -> &mut TestFiles {
         let inode = self.tree.resolve(path.as_bytes()).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        self.apply(FileOp::SetXattr { inode, name, value, how: XattrHow::Any }).unwrap();
+        self.apply(FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
         self
     }
 }

@@ -6,7 +6,7 @@ use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::{FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, Side, Strategy, plan_files};
 use crate::object::{Reader, Time, Writer};
-use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameHow, Tree, TreePatch};
+use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameMode, Tree, TreePatch};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
@@ -377,8 +377,8 @@ fn shake(files: &mut TestFiles, chance: &mut Chance) {
         let _ = match chance.below(8) {
             0 => files.make(path, Make::Directory, 0o755),
             1 | 2 => files.make(path, Make::File, 0o644),
-            3 => files.rename(path, other, RenameHow::Plain),
-            4 => files.rename(path, other, RenameHow::Exchange),
+            3 => files.rename(path, other, RenameMode::Plain),
+            4 => files.rename(path, other, RenameMode::Exchange),
             5 => files.place(path).and_then(|(parent, name)| files.apply(FileOp::Unlink { parent, name, keep: false })),
             6 => files.place(path).and_then(|(parent, name)| files.apply(FileOp::Rmdir { parent, name, keep: false })),
             _ => files

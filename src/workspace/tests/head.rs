@@ -1,6 +1,6 @@
 //! What the head covers and what not.
 
-use super::super::{Attrs, FileOp, NoPacks, ROOT, RangeOp, Tree, XattrHow};
+use super::super::{Attrs, FileOp, NoPacks, ROOT, RangeOp, Tree, XattrMode};
 use super::{create, mkdir, name, write};
 use crate::object::{Hash, Time};
 
@@ -31,7 +31,7 @@ fn a_large_directory_has_the_same_head_whatever_its_history() {
     let passing = mkdir(&mut backward, ROOT, b"passing");
     for text in names.iter().rev() {
         create(&mut backward, passing, text);
-        let (new_name, how) = (name(text), super::super::RenameHow::Plain);
+        let (new_name, how) = (name(text), super::super::RenameMode::Plain);
         let op = FileOp::Rename { parent: passing, name: name(text), new_parent: ROOT, new_name, how, keep: false };
         backward.apply(&op, Time(3), &NoPacks).unwrap();
         if text.ends_with(b"9") {
@@ -102,7 +102,7 @@ fn mode_content_size_and_user_attributes_count() {
     set(&mut tree, file, Attrs { size: Some(70_002), ..Attrs::default() });
     differs(&tree);
     let xattr =
-        |name: &[u8]| FileOp::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), how: XattrHow::Any };
+        |name: &[u8]| FileOp::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), how: XattrMode::Any };
     tree.apply(&xattr(b"user.a"), Time(1), &NoPacks).unwrap();
     differs(&tree);
     let head: Hash = tree.hash();

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::{
-    Attrs, FileName, FileOp, Make, Pack, Packs, ROOT, RangeOp, RenameHow, Tree, TreeError, TreeTotals, XattrHow,
+    Attrs, FileName, FileOp, Make, Pack, Packs, ROOT, RangeOp, RenameMode, Tree, TreeError, TreeTotals, XattrMode,
 };
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Hash, Time};
@@ -130,7 +130,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
             name: short(random),
             new_parent: inode(random),
             new_name: short(random),
-            how: [RenameHow::Plain, RenameHow::Plain, RenameHow::NoReplace, RenameHow::Exchange][random.below(4)],
+            how: [RenameMode::Plain, RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange][random.below(4)],
             keep: random.chance(2),
         },
         11..=16 => {
@@ -141,7 +141,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
             inode: inode(random),
             name: attribute(random),
             value: random.bytes(20),
-            how: [XattrHow::Any, XattrHow::Create, XattrHow::Replace][random.below(3)],
+            how: [XattrMode::Any, XattrMode::Create, XattrMode::Replace][random.below(3)],
         },
         18 => FileOp::RemoveXattr { inode: inode(random), name: attribute(random) },
         _ => FileOp::Drop { inode: inode(random) },

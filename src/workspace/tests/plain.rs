@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{FileKind, FileOp, Make, RangeOp, RenameHow, Tree, XattrHow};
+use super::super::{FileKind, FileOp, Make, RangeOp, RenameMode, Tree, XattrMode};
 use crate::object::Time;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -152,21 +152,21 @@ impl Plain {
         Ok(())
     }
 
-    fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), how: RenameHow, keep: bool, time: i64) -> Done {
+    fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), how: RenameMode, keep: bool, time: i64) -> Done {
         let inode = self.child(from.0, from.1)?.ok_or("NotFound")?;
         let target = self.child(to.0, to.1)?;
         let is_directory = |plain: &Plain, inode: u64| plain.nodes[&inode].kind == FileKind::Directory;
         match (how, target) {
-            (RenameHow::NoReplace, Some(_)) => return Err("Exists"),
-            (RenameHow::Exchange, None) => return Err("NotFound"),
-            (RenameHow::Plain, Some(target)) if target == inode => return Ok(()),
+            (RenameMode::NoReplace, Some(_)) => return Err("Exists"),
+            (RenameMode::Exchange, None) => return Err("NotFound"),
+            (RenameMode::Plain, Some(target)) if target == inode => return Ok(()),
             _ => {}
         }
         if is_directory(self, inode) && self.is_below(to.0, inode) {
             return Err("Invalid");
         }
         match (how, target) {
-            (RenameHow::Exchange, Some(other)) => {
+            (RenameMode::Exchange, Some(other)) => {
                 if is_directory(self, other) && self.is_below(from.0, other) {
                     return Err("Invalid");
                 }
@@ -188,7 +188,7 @@ impl Plain {
             }
             _ => {}
         }
-        if how != RenameHow::Exchange {
+        if how != RenameMode::Exchange {
             self.touch(from.0, time).entries.remove(from.1);
             self.touch(to.0, time).entries.insert(to.1.to_vec(), inode);
         }
@@ -278,8 +278,8 @@ impl Plain {
             FileOp::SetXattr { inode, name, value, how } => {
                 let node = self.nodes.get_mut(inode).ok_or("Stale")?;
                 match (how, node.xattrs.contains_key(name)) {
-                    (XattrHow::Create, true) => return Err("Exists"),
-                    (XattrHow::Replace, false) => return Err("NoAttribute"),
+                    (XattrMode::Create, true) => return Err("Exists"),
+                    (XattrMode::Replace, false) => return Err("NoAttribute"),
                     _ => {}
                 }
                 node.xattrs.insert(name.clone(), value.clone());

@@ -1,7 +1,7 @@
 //! Single rules of POSIX and of the module, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
-use super::super::{Attrs, FILE_BYTES_MAX, FileOp, Make, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrHow};
+use super::super::{Attrs, FILE_BYTES_MAX, FileOp, Make, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrMode};
 use super::{create, made, mkdir, name, variant, write};
 use crate::object::Time;
 
@@ -54,7 +54,7 @@ fn sizes_targets_and_attributes_have_their_limits() {
         inode: file,
         name: name.to_vec(),
         value: vec![0; bytes],
-        how: XattrHow::Any,
+        how: XattrMode::Any,
     };
     assert_eq!(fails(&mut tree, &xattr(b"user.a", 65_537)), "AttributeTooLarge");
     assert_eq!(fails(&mut tree, &xattr(&[b'u'; 256], 1)), "AttributeName");

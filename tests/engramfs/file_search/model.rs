@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::file_index::{Syntax, split_passages};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, FILES_ROOT, FileKind, FileName, FileOp, FileReader, Memory, MergeKind, Query, RenameHow,
+    Actor, Attrs, BranchId, FILES_ROOT, FileKind, FileName, FileOp, FileReader, Memory, MergeKind, Query, RenameMode,
     Setting, Tree, View,
 };
 use engramfs::text::{Collection, Frequencies, Language, QueryTerms, STEM_WEIGHT, Scorer, TermGroup};
@@ -152,12 +152,12 @@ impl World {
                     return;
                 };
                 let (name, new_name) = (name(from.1), name(to.1));
-                let how = RenameHow::Plain;
+                let how = RenameMode::Plain;
                 self.edit(branch, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false });
             }
             Step::MoveFolder { branch } => {
                 let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
-                let (name, new_name, how) = (name("a"), name("b"), RenameHow::Exchange);
+                let (name, new_name, how) = (name("a"), name("b"), RenameMode::Exchange);
                 let (parent, new_parent) = (FILES_ROOT, FILES_ROOT);
                 let op = FileOp::Rename { parent, name, new_parent, new_name, how, keep: false };
                 self.edit(self.branch(*branch), op);

@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Kind, Make, RenameHow, ShowTarget, View, Viewer,
+    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Kind, Make, RenameMode, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
     let x = memory.fork(&who(), main, "x", None).unwrap();
     let named = |bytes: &[u8]| FileName::new(bytes).unwrap();
     let (name, new_name) = (named(b"old"), named(b"new"));
-    let (parent, new_parent, how) = (FILES_ROOT, FILES_ROOT, RenameHow::Plain);
+    let (parent, new_parent, how) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
     memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false }).unwrap();
     write(&memory, x, "stays/inside", "changed");
     folders(&memory, x, "made");
