@@ -78,7 +78,7 @@ impl MountContext {
 
     /// Returns EROFS where nothing may change: in a read-only mount, or after a failed flush.
     pub fn check_writable(&self) -> Result<(), Failure> {
-        self.check_mount()?;
+        self.check_not_read_only()?;
         if !self.memory.is_read_only() {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl MountContext {
     }
 
     /// Returns EROFS in a read-only mount.
-    pub fn check_mount(&self) -> Result<(), Failure> {
+    pub fn check_not_read_only(&self) -> Result<(), Failure> {
         if !self.options.read_only {
             return Ok(());
         }

@@ -35,7 +35,7 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
             signal.map(|signal| FsNode::Signal(view.clone(), name.into(), signal.created))
         }
         FsNode::Shared(view, shared) => {
-            find_shared(mount, view, shared, name)?.map(|found| FsNode::Shared(view.clone(), found))
+            find_in_shared(mount, view, shared, name)?.map(|found| FsNode::Shared(view.clone(), found))
         }
         FsNode::Control(..)
         | FsNode::Record(..)
@@ -87,7 +87,7 @@ fn find_inside(
 }
 
 /// Returns the node at a name in a directory of `shared/`.
-fn find_shared(
+fn find_in_shared(
     mount: &MountContext,
     view: &View,
     directory: &SharedNode,

@@ -50,7 +50,7 @@ impl FileOps<'_> {
         };
         let (name, new_name, parent) = (parse_name(name)?, parse_name(new_name)?, self.inode);
         let replaced = |tree: &Tree| match how {
-            RenameMode::Plain => target(tree, new_parent, &new_name),
+            RenameMode::Plain => find_inode(tree, new_parent, &new_name),
             RenameMode::NoReplace | RenameMode::Exchange => Ok(None),
         };
         self.without_name(caller, replaced, |keep| FileOp::Rename {
@@ -112,7 +112,7 @@ impl FileOps<'_> {
 }
 
 /// Returns the inode that has a name, if any.
-fn target(tree: &Tree, directory: u64, name: &FileName) -> Result<Option<u64>, Failure> {
+fn find_inode(tree: &Tree, directory: u64, name: &FileName) -> Result<Option<u64>, Failure> {
     match tree.lookup(directory, name) {
         Ok(inode) => Ok(Some(inode)),
         Err(TreeError::NotFound) => Ok(None),

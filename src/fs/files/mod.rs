@@ -179,7 +179,7 @@ impl MountContext {
     ) -> Result<Option<FileOutcome>, Failure> {
         // Before the mount is asked, so that a checkpoint is refused for what it is in a read-only mount, too.
         check_changeable(&tree_id.view)?;
-        self.check_mount()?;
+        self.check_not_read_only()?;
         if tree_id.area == Area::Scratch {
             // A name in RAM changes by requests of the kernel alone, of which it sends one at a time for a directory.
             return self.edit_scratch(tree_id, &op).map(Some);

@@ -24,7 +24,7 @@ impl FileOps<'_> {
         let (tree_id, inode) = (self.files, self.inode);
         if flags.write || flags.truncate {
             check_changeable(&tree_id.view)?;
-            self.fs.mount.check_mount()?;
+            self.fs.mount.check_not_read_only()?;
             // At the open, because stores of a mapping arrive with no caller that could be told of a refusal.
             self.check_writer(caller)?;
         }
