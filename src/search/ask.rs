@@ -211,7 +211,7 @@ fn fused_depth(k: usize) -> usize {
 }
 
 /// Returns the metadata of an entry without what its log keeps there.
-fn without_own_keys(metadata: &str) -> Arc<str> {
+fn without_log_keys(metadata: &str) -> Arc<str> {
     let mut keys: serde_json::Map<String, Value> = serde_json::from_str(metadata).unwrap_or_default();
     keys.retain(|key, _| !key.starts_with('@'));
     Value::Object(keys).to_string().into()
@@ -304,7 +304,7 @@ impl HitBuilder<'_> {
         // The id of a log's entry is its number with leading zeros, which only keeps entries in order; the number
         // itself is shown instead.
         let (id, entry_id, metadata) = match is_log {
-            true => ("".into(), id.parse().ok(), without_own_keys(&metadata)),
+            true => ("".into(), id.parse().ok(), without_log_keys(&metadata)),
             false => (id, None, metadata),
         };
         Ok(Hit {

@@ -127,11 +127,11 @@ pub fn nearest(
         pool.begin(number);
         exact &= scan.collect_candidates(query, effort, &mut pool, &mut floor)?;
     }
-    Ok(VectorSearch { hits: ranked(scans, query, pool)?, exact })
+    Ok(VectorSearch { hits: rescore(scans, query, pool)?, exact })
 }
 
 /// Scores what the bounds leave in doubt, the likeliest first.
-fn ranked(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Result<Vec<Scored<f32>>, SearchError> {
+fn rescore(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Result<Vec<Scored<f32>>, SearchError> {
     let mut top: Top<f32, (Arc<str>, usize), Row> = Top::new(pool.k());
     let candidates = pool.into_candidates();
     for (number, candidate) in candidates.iter().enumerate() {
@@ -210,7 +210,7 @@ impl Scan<'_> {
                 self.scan_layer(layer, query, pool)?;
             }
         }
-        self.scan_loose(query, pool)?;
+        self.scan_unsealed(query, pool)?;
         self.scan_recent(query, pool)?;
         Ok(exact)
     }
@@ -261,7 +261,7 @@ impl Scan<'_> {
 
     /// Pools the versions that are in no segment. They come last: what was pooled before spares
     /// most of them a look at their metadata.
-    fn scan_loose(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
+    fn scan_unsealed(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let place = |version: &Arc<Version>| {
             let counts = !self.is_stale(version) && self.passes_filter(version.filterable());
             counts.then(|| RowLocation::Unsealed(version.clone()))
