@@ -14,10 +14,10 @@ pub(in crate::memory) fn check(rules: &Rules, tree: &Tree, who: &Actor, op: &Fil
     for path in touched.paths() {
         let rule = rules.rule_for(&path);
         if !rule.allows(who.uid, &[who.gid]) {
-            return Err(not_yours(&path, rule, who).into());
+            return Err(writer_refusal(&path, rule, who).into());
         }
         if rule.append && !touched.only_appends(&path) {
-            return Err(only_append(&path, rule).into());
+            return Err(append_refusal(&path, rule).into());
         }
     }
     Ok(())
@@ -129,12 +129,12 @@ pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Resul
     for difference in &merge.differences {
         let rule = merge.rules.rule_for(&difference.path);
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
-            return Err(not_yours(&difference.path, rule, who).into());
+            return Err(writer_refusal(&difference.path, rule, who).into());
         }
         // The owner of the rules may pass over `write=` but not over `append`, which is about the bytes and not about
         // who.
         if rule.append && !is_append(difference, merge.packs)? {
-            return Err(only_append(&difference.path, rule).into());
+            return Err(append_refusal(&difference.path, rule).into());
         }
     }
     Ok(())
@@ -153,11 +153,11 @@ fn is_append(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Err
     }
 }
 
-fn not_yours(path: &[u8], rule: &Rule, who: &Actor) -> RuleRefusal {
+fn writer_refusal(path: &[u8], rule: &Rule, who: &Actor) -> RuleRefusal {
     RuleRefusal::Writer { uid: who.uid, path: text(path), pattern: rule.pattern.to_string() }
 }
 
-fn only_append(path: &[u8], rule: &Rule) -> RuleRefusal {
+fn append_refusal(path: &[u8], rule: &Rule) -> RuleRefusal {
     RuleRefusal::Append { path: text(path), pattern: rule.pattern.to_string() }
 }
 
