@@ -121,7 +121,7 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the number that the base has for a file of a side, if it has this very file.
-    fn origin(&self, side: &Tree, inode: u64) -> Option<u64> {
+    fn find_in_base(&self, side: &Tree, inode: u64) -> Option<u64> {
         if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).side_to_base.get(&inode).copied() }
     }
 
@@ -150,7 +150,7 @@ impl<'a> NodeMap<'a> {
     /// Returns the inode of a name if the base does not have it.
     fn added(&self, side: &Tree, directory: u64, name: &[u8]) -> Option<u64> {
         let inode = side.lookup(directory, name).ok()?;
-        self.origin(side, inode).is_none().then_some(inode)
+        self.find_in_base(side, inode).is_none().then_some(inode)
     }
 
     /// Returns the id of an inode of the base. Always some, so that it can stand beside [`NodeMap::id_in_child`].
@@ -160,7 +160,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what an inode of the child is: a file of the base, by birth or by place, or a new one.
     pub(super) fn id_in_child(&self, inode: u64) -> Option<Id> {
-        if let Some(origin) = self.origin(self.child, inode) {
+        if let Some(origin) = self.find_in_base(self.child, inode) {
             return Some(Id::Base(origin));
         }
         let path = self.child.path(inode)?;
@@ -175,7 +175,7 @@ impl<'a> NodeMap<'a> {
     /// Returns what an inode of the parent is: a file of the base, one that the child added at the same place, or a new
     /// one.
     pub(super) fn id_in_parent(&self, inode: u64) -> Option<Id> {
-        if let Some(origin) = self.origin(self.parent, inode) {
+        if let Some(origin) = self.find_in_base(self.parent, inode) {
             return Some(Id::Base(origin));
         }
         let path = self.parent.path(inode)?;
@@ -190,7 +190,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what an inode is that a side has at a place, where the base had it.
     fn successor_id(&self, side: &Tree, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
-        if let Some(origin) = self.origin(side, inode) {
+        if let Some(origin) = self.find_in_base(side, inode) {
             return Some(Id::Base(origin));
         }
         let Id::Base(directory) = directory else { return None };
