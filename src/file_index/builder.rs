@@ -44,7 +44,7 @@ impl SegmentBuilder {
 }
 
 /// What [`index_contents`] came to: a content that can't be read keeps no other from being indexed.
-pub struct Indexed {
+pub struct IndexOutcome {
     /// Their segment; none where no content could be read.
     pub segment: Option<Arc<IndexSegment>>,
     /// Those that could not be read, and why.
@@ -52,7 +52,7 @@ pub struct Indexed {
 }
 
 /// Indexes contents, each key once. Memory holds one text at a time, and the segment.
-pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) -> Indexed {
+pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) -> IndexOutcome {
     contents.sort_unstable_by_key(|content| content.key);
     contents.dedup_by_key(|content| content.key);
     let (mut builder, mut postings, mut failed) = (SegmentBuilder::default(), PostingsWriter::new(), Vec::new());
@@ -76,7 +76,7 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
         }
     }
     let segment = (!builder.keys.is_empty()).then(|| builder.finish(postings));
-    Indexed { segment, failed }
+    IndexOutcome { segment, failed }
 }
 
 /// Makes one segment of several, without contents that `keep` does not want; none where nothing is left. Words are

@@ -35,7 +35,7 @@ mod visible;
 mod tests;
 
 pub use access::FileReader;
-pub use builder::{Indexed, index_contents, merge_segments};
+pub use builder::{IndexOutcome, index_contents, merge_segments};
 pub use content::{INDEXED_BYTES_MAX, IndexKey, IndexableContent};
 pub use index_segment::{IndexSegment, PassagePlace};
 pub use passage::{PASSAGE_BYTES_MAX, Passage, PassageKey, Syntax, split_passages};

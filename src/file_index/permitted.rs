@@ -117,7 +117,7 @@ impl PermittedFiles {
 
     /// Returns number and length of the passages, each counted once for every file that shows it: what BM25 weighs
     /// against.
-    pub fn collection(&self) -> Collection {
+    pub fn passage_totals(&self) -> Collection {
         self.permitted.sums
     }
 

@@ -64,7 +64,7 @@ pub fn best(
     k: usize,
 ) -> Result<Vec<WordHit>, SearchError> {
     let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
-    let mut collection = files.map_or_else(Collection::default, |files| files.files.collection());
+    let mut collection = files.map_or_else(Collection::default, |files| files.files.passage_totals());
     // A term weighs by how rare it is in all sources together. With counts of each source alone, scores of different
     // sources could not be compared.
     for totals in scans.iter().map(|scan| scan.state.totals()) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::file_index::{IndexKey, IndexSegment, IndexableContent, Indexed, SegmentSet};
+use crate::file_index::{IndexKey, IndexOutcome, IndexSegment, IndexableContent, SegmentSet};
 use crate::memory::{Error, Kind};
 use crate::object::{BlobStore, Hash};
 use crate::segment::{DerivedFile, container_kind};
@@ -178,7 +178,7 @@ impl FileIndex {
     }
 
     /// Adds what was made of a claim, unless a purge came in between. Contents that could not be read are not tried again.
-    pub fn publish(&self, claim: IndexClaim<'_>, indexed: Indexed) {
+    pub fn publish(&self, claim: IndexClaim<'_>, indexed: IndexOutcome) {
         let mut state = self.state.lock();
         // Compared under the lock that changes the set: a purge in between has looked through the segments that were
         // there.
