@@ -73,7 +73,7 @@ fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Res
     let options = options(arguments);
     let result = match arguments.is_set(&DRY_RUN) {
         true => memory.dry_run(actor, branch, kind, options.plan)?,
-        false => memory.merge_if(actor, branch, kind, options)?,
+        false => memory.merge_with(actor, branch, kind, options)?,
     };
     Ok(VerbAnswer::Line(result.to_json()))
 }

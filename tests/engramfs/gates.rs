@@ -165,7 +165,7 @@ impl Attack {
         let expected = self.passes();
         let uid = [self.child.1, OWNER, 0][self.chance.below(3)];
         let kind = if self.chance.one_in(2) { MergeKind::Promote } else { MergeKind::Merge };
-        let done = self.memory.merge_if(&user(uid), self.child.0, kind, MergeOptions::default());
+        let done = self.memory.merge_with(&user(uid), self.child.0, kind, MergeOptions::default());
         self.attempts += 1;
         assert_eq!(done.is_ok(), expected, "{done:?} by {uid} at attempt {}", self.attempts);
         match done {
@@ -237,7 +237,7 @@ fn a_summary_that_was_written_before_the_base_opens_no_gate() {
     let child = memory.fork(&author, main, "x", None).unwrap();
     let promote = |text: &str| {
         memory.commit(&author, child, vec![put("a", None, Some(text))]).unwrap();
-        let done = memory.merge_if(&author, child, MergeKind::Promote, MergeOptions::default());
+        let done = memory.merge_with(&author, child, MergeKind::Promote, MergeOptions::default());
         done.map(drop).map_err(|error| error.code())
     };
     let tell = |text: &str| memory.append_log(&author, child, &[SharedLogEntryInput::parse(text).unwrap()]).unwrap();
@@ -263,7 +263,7 @@ fn the_word_of_who_is_no_approver_any_more_opens_no_gate() {
     memory.propose(&author, child, "").unwrap();
     let plan = memory.dry_run(&author, child, MergeKind::Merge, None).unwrap().plan;
     memory.review(&user(10), main, ReviewRequest { name: "x", plan, approves: true, text: "" }).unwrap();
-    let merge = || memory.merge_if(&author, child, MergeKind::Merge, MergeOptions::default());
+    let merge = || memory.merge_with(&author, child, MergeKind::Merge, MergeOptions::default());
     approvers("uid:11");
     assert_eq!(merge().map(drop).map_err(|error| error.code()), Err("gate_pending"));
     approvers("uid:10 uid:11");

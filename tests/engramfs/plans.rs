@@ -104,7 +104,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
         memory.commit(&who(), main, vec![put("a", None, Some(&format!("of main {merge:?}")))]).unwrap();
         let entries = memory.lineage_lines(fork, false).unwrap().len();
         let terms = MergeOptions { plan: Some(plan), ..MergeOptions::default() };
-        let error = memory.merge_if(&who(), fork, merge, terms).unwrap_err();
+        let error = memory.merge_with(&who(), fork, merge, terms).unwrap_err();
         assert_eq!((error.kind(), error.code()), (Kind::Busy, "plan_changed"));
         assert_eq!(memory.lineage_lines(fork, false).unwrap().len(), entries, "nothing was done");
         let blocked = memory.dry_run(&who(), fork, merge, Some(plan)).unwrap();
@@ -112,7 +112,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
         let plan = Some(blocked.plan);
         memory.commit(&who(), main, vec![put("elsewhere", None, Some("main goes on"))]).unwrap();
         let plan = if merge == MergeKind::Pull { Some(dry(&memory, fork, merge).plan) } else { plan };
-        let done = memory.merge_if(&who(), fork, merge, MergeOptions { plan, ..MergeOptions::default() }).unwrap();
+        let done = memory.merge_with(&who(), fork, merge, MergeOptions { plan, ..MergeOptions::default() }).unwrap();
         assert_eq!(Some(done.plan), plan);
     }
 }

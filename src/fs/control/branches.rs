@@ -80,7 +80,7 @@ pub(super) fn rename(
 fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
     check_no_uncommitted(handles, branch)?;
     let terms = MergeOptions { deadline: Some(Deadline::from_now(MERGE_TIME)), ..MergeOptions::default() };
-    let outcome = mount.memory.merge_if(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
+    let outcome = mount.memory.merge_with(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
     mount.states.forget(branch.id);
     Ok(outcome.to_json())
 }

@@ -142,7 +142,7 @@ impl Memory {
             search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
             let catalog = self.catalog().clone();
             search.scan_catalog(self, &catalog, branch)?;
-            let left = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
+            let left = Purge::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
             drop(catalog);
             if left.holders.is_empty() && !search.has_rows() {
                 return Ok(report.to_json(false));
@@ -165,7 +165,7 @@ impl Memory {
     fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
-        let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).apply(&catalog)?;
+        let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
             return Err(nothing_found(&search.not_found()));
         }
@@ -189,7 +189,7 @@ impl Memory {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
         let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
-        let purged = purge.apply(&catalog)?;
+        let purged = purge.find_affected(&catalog)?;
         self.check_owner(who, &catalog, &purged.holders)?;
         let mark = search.mark(self, &purged.versions)?;
         if purged.holders.is_empty() && search.found_nothing(&mark) {
@@ -230,7 +230,7 @@ impl Memory {
         let _kept = StatesKept::begin(self)?;
         self.seal_alone(stored, &Compaction::Small)?;
         // Worked out again before the writer lock is taken: the seal has put other states in place of those before.
-        purge.apply(&self.catalog_now())?;
+        purge.find_affected(&self.catalog_now())?;
         let mut holders = BTreeSet::new();
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
@@ -238,7 +238,7 @@ impl Memory {
             let planned = purge.time_until(time);
             let log_record = LogRecord { time, planned, uid: who.uid, command: Box::new(purge.command()) };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
-                let after = purge.apply(catalog)?;
+                let after = purge.find_affected(catalog)?;
                 // Again, under the writer lock: another branch may have got something of it since.
                 self.check_owner(who, catalog, &after.holders)?;
                 report.versions.extend(after.versions);

@@ -46,7 +46,7 @@ impl PurgeReport {
         // A copy is told of only where the caller may look; its existence elsewhere is nobody else's business.
         let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
         let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
-        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).apply(&seen)?.versions;
+        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).find_affected(&seen)?.versions;
         self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
         Ok(())
     }

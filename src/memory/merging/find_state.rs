@@ -151,7 +151,7 @@ impl<'a> StateSearch<'a> {
             return Ok(StateOutcome::Dropped);
         }
         let signed = self.reader.entry(seq)?;
-        if !self.changes_content(&signed.entry) {
+        if !self.involves_branch(&signed.entry) {
             return Ok(StateOutcome::NeverWas);
         }
         // A checkpoint holds its state for as long as it is there, so it is found whatever `config/keep` has let go of.
@@ -199,7 +199,7 @@ impl<'a> StateSearch<'a> {
 
     /// Returns the entry that gave the branch the state that it has behind an entry; none where that was moved out.
     fn last_change(&self, signed: Arc<SignedEntry>) -> Result<Option<u64>, Error> {
-        if self.changes(&signed.entry) {
+        if self.changes_state(&signed.entry) {
             return Ok(Some(signed.entry.seq));
         }
         Ok(self.change_before(signed.entry.seq)?.map(|change| change.entry.seq))
@@ -215,7 +215,7 @@ impl<'a> StateSearch<'a> {
             let first = self.branch.id.0.max(self.reader.first());
             let Some(step) = before.filter(|step| step.seq >= first) else { return Ok(None) };
             let signed = self.reader.entry(step.seq)?;
-            if self.changes(&signed.entry) {
+            if self.changes_state(&signed.entry) {
                 return Ok(Some(signed));
             }
             at = step.seq;
@@ -223,12 +223,12 @@ impl<'a> StateSearch<'a> {
     }
 
     /// Tells whether an entry is one of the branch's own, or a merge or promote of a child into it.
-    fn changes_content(&self, entry: &Entry) -> bool {
+    fn involves_branch(&self, entry: &Entry) -> bool {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.reaches_parent())
     }
 
     /// Tells whether an entry gave the branch another state, by its operation: a merge does so to the parent alone.
-    pub fn changes(&self, entry: &Entry) -> bool {
+    pub fn changes_state(&self, entry: &Entry) -> bool {
         let is_own = entry.branch_id == self.branch.id.0;
         // That of a child into this branch, and not of any branch into any other.
         let is_from_child = entry.parent_id == self.branch.id.0;

@@ -71,14 +71,14 @@ impl Memory {
         if dry_run {
             self.dry_run(who, branch, merge, None)
         } else {
-            self.merge_if(who, branch, merge, MergeOptions::default())
+            self.merge_with(who, branch, merge, MergeOptions::default())
         }
     }
 
     /// Like [`Memory::merge`], with options. Kind `Busy`, code `merge_too_long`, where it is not worked out until the deadline:
     /// that goes on in the background, for the next try. Kind `Busy`, code `plan_changed`, and nothing happens, where
     /// the plan is another one than was asked for.
-    pub fn merge_if(
+    pub fn merge_with(
         &self,
         who: &Actor,
         branch: BranchId,

@@ -244,7 +244,7 @@ mod tests {
             !planned.is_current(&memory.catalog(), memory.now()),
             "the control: rows that the plan took have moved"
         );
-        memory.merge_if(&who, child, MergeKind::Merge, MergeOptions::default()).unwrap();
+        memory.merge_with(&who, child, MergeKind::Merge, MergeOptions::default()).unwrap();
         memory.close().unwrap();
         let again =
             Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who))
@@ -276,7 +276,7 @@ mod tests {
         let job = memory.merging.planner.add(purpose);
         let merge = || {
             let deadline = Some(Deadline::from_now(std::time::Duration::ZERO));
-            memory.merge_if(&who, child, MergeKind::Merge, MergeOptions { deadline, ..MergeOptions::default() })
+            memory.merge_with(&who, child, MergeKind::Merge, MergeOptions { deadline, ..MergeOptions::default() })
         };
         let error = merge().map(drop).unwrap_err();
         assert_eq!((error.kind(), error.code()), (Kind::Busy, "merge_too_long"));

@@ -154,7 +154,7 @@ impl Purge {
 
     /// Works out all branches that have something of it, as the catalog has them. Fails with `Error::Gone` where the
     /// branch is not in the catalog, and where a state can't be read.
-    pub fn apply(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
+    pub fn find_affected(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
         let root = catalog.branch(self.branch)?.root;
         if self.rewrites != catalog.rewrites {
             // A compaction moves what a file of states refers to and leaves the file its name, so what was read before
@@ -184,9 +184,9 @@ impl Purge {
     }
 
     /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
-    /// Fails as [`Purge::apply`] does.
+    /// Fails as [`Purge::find_affected`] does.
     pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let mut purged = self.apply(catalog)?;
+        let mut purged = self.find_affected(catalog)?;
         let branch = catalog.branch(self.branch)?;
         let after = purged.branches.iter().find(|after| after.id == branch.id).map_or(branch, |after| &**after);
         let mut prepared = prepare_on_branch(catalog, log_record, after, EntryOp::Purge);

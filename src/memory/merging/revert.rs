@@ -124,10 +124,10 @@ impl RevertTarget {
 
 impl Memory {
     /// Takes back what an entry did to a branch, and keeps what came later, as one new entry; with `dry_run` nothing is done, and
-    /// what prevents it is in the outcome. Conflicts and options are as in [`Memory::merge_if`].
+    /// what prevents it is in the outcome. Conflicts and options are as in [`Memory::merge_with`].
     ///
     /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
-    /// it or after it is past `config/keep`. Else it fails as [`Memory::merge_if`] does.
+    /// it or after it is past `config/keep`. Else it fails as [`Memory::merge_with`] does.
     pub fn revert(
         &self,
         who: &Actor,
@@ -140,7 +140,7 @@ impl Memory {
         self.revert_entries(who, branch, &target, options, dry_run)
     }
 
-    /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_if` and `Memory::dry_run` do.
+    /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_with` and `Memory::dry_run` do.
     pub(super) fn revert_entries(
         &self,
         who: &Actor,
@@ -152,7 +152,7 @@ impl Memory {
         let merge = MergeKind::Revert(target.entries);
         let result = match dry_run {
             true => self.dry_run(who, branch, merge, options.plan)?,
-            false => self.merge_if(who, branch, merge, options)?,
+            false => self.merge_with(who, branch, merge, options)?,
         };
         Ok(MergeResult { reverted: vec![target.summary()], ..result })
     }
@@ -170,7 +170,7 @@ impl Memory {
         };
         // There is no state before the entry that made the branch.
         let makes = matches!(signed.entry.op, EntryOp::Root | EntryOp::Fork);
-        if makes || signed.entry.seq < search.branch.id.0 || !search.changes(&signed.entry) {
+        if makes || signed.entry.seq < search.branch.id.0 || !search.changes_state(&signed.entry) {
             return Err(not_revertible());
         }
         let seq = signed.entry.seq;

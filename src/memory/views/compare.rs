@@ -54,7 +54,7 @@ impl Memory {
             ShowTarget::Entry(seq) => Some(search.reader.entry(seq)?),
             ShowTarget::Hash(hash) => search.reader.entry_with(&hash)?,
         };
-        let signed = signed.filter(|signed| search.changes(&signed.entry) && signed.entry.seq >= branch.0);
+        let signed = signed.filter(|signed| search.changes_state(&signed.entry) && signed.entry.seq >= branch.0);
         let signed = signed.ok_or_else(|| MergeError::NotRevertible(wanted.to_string()))?;
         let source = |seq: u64| search.catalog.source_state(&search.branch, &StateSource::Entry(seq));
         let after = source(signed.entry.seq)?.state;

@@ -222,7 +222,7 @@ fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     memory.merge(&who(), child, MergeKind::Pull, false).unwrap();
     memory.commit(&who(), child, vec![record("r6", 82)]).unwrap();
     let terms = MergeOptions { note: "half of it".into(), ..MergeOptions::default() };
-    memory.merge_if(&who(), child, MergeKind::Promote, terms).unwrap();
+    memory.merge_with(&who(), child, MergeKind::Promote, terms).unwrap();
     memory.commit(&who(), child, vec![record("r2", 83)]).unwrap();
     memory.commit(&who(), main, vec![record("r2", 92)]).unwrap();
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();

@@ -41,7 +41,7 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
     let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
-    let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
+    let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
     mark.save(&disk).unwrap();
     memory.seal().unwrap();
@@ -66,7 +66,7 @@ fn take_out(memory: &Memory, disk: &ForgetfulDisk, main: BranchId, item: &str) {
     let (mut search, catalog) = (PurgeSearch::new([item.into()].into(), false), memory.catalog().clone());
     search.scan_catalog(memory, &catalog, main).unwrap();
     let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
-    search.mark(memory, &purge.apply(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
+    search.mark(memory, &purge.find_affected(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
     memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
 }
 
@@ -186,7 +186,7 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     let (mut search, catalog) = (PurgeSearch::new(["a".into()].into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
     let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
-    let mark = search.mark(&memory, &purge.apply(&catalog).unwrap().versions).unwrap();
+    let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     drop(catalog);
     let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
     let rewrite_set = RewriteSet { segments, ..RewriteSet::default() };
