@@ -56,7 +56,7 @@ enum LineRefusal {
 impl Ingest {
     /// Begins a batch of no lines; whether the caller may write there was checked.
     pub fn new(context: OpenContext) -> Ingest {
-        let batch = Mutex::ranked(Rank::Handle, PendingLines::new(&context));
+        let batch = Mutex::with_rank(Rank::Handle, PendingLines::new(&context));
         Ingest { context, batch, is_pending: AtomicBool::new(false) }
     }
 

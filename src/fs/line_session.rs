@@ -104,7 +104,7 @@ impl<S: LineProtocol> LineSession<S> {
             last_answer: None,
             refused: None,
         };
-        LineSession { context, protocol, state: Mutex::ranked(Rank::Handle, state), is_busy: AtomicBool::new(false) }
+        LineSession { context, protocol, state: Mutex::with_rank(Rank::Handle, state), is_busy: AtomicBool::new(false) }
     }
 
     /// Refuses what goes on with a line that was refused.

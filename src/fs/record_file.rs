@@ -50,7 +50,7 @@ impl RecordFile {
         let record = context.memory().snapshot(&context.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
         let (is_pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
-        let buffer = Mutex::ranked(Rank::Handle, Buffer::new(context.count_buffer(bytes)?));
+        let buffer = Mutex::with_rank(Rank::Handle, Buffer::new(context.count_buffer(bytes)?));
         Ok(RecordFile { context, id: id.clone(), append, buffer, is_pending, length })
     }
 

@@ -167,7 +167,7 @@ impl CursorFile {
     pub fn open(context: OpenContext) -> Result<CursorFile, Failure> {
         context.check_writable()?;
         context.check_owner()?;
-        Ok(CursorFile { context, written: Mutex::ranked(Rank::Handle, None), is_pending: AtomicBool::new(false) })
+        Ok(CursorFile { context, written: Mutex::with_rank(Rank::Handle, None), is_pending: AtomicBool::new(false) })
     }
 
     /// Takes what was written, which a commit holds.

@@ -29,7 +29,7 @@ impl SignalFile {
         context.check_writable()?;
         let value = context.signal(key, created)?.value.to_vec();
         let length = AtomicU64::new(value.len() as u64);
-        let buffer = Mutex::ranked(Rank::Handle, context.count_buffer(value)?);
+        let buffer = Mutex::with_rank(Rank::Handle, context.count_buffer(value)?);
         Ok(SignalFile {
             context,
             key: key.clone(),

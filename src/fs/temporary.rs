@@ -60,7 +60,7 @@ pub(super) struct TemporaryStat {
 
 impl Default for Temporaries {
     fn default() -> Temporaries {
-        let names = Mutex::ranked(Rank::Temporaries, BTreeMap::new());
+        let names = Mutex::with_rank(Rank::Temporaries, BTreeMap::new());
         Temporaries { names, numbers: Mutex::default(), last_number: AtomicU64::default(), used_bytes: Arc::default() }
     }
 }

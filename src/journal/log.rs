@@ -164,11 +164,11 @@ impl Journal {
             path,
             file,
             header,
-            tail: Mutex::ranked(
+            tail: Mutex::with_rank(
                 Rank::JournalTail,
                 UnflushedTail { length, data_end: length, append_error: None, is_writing: false, is_finished: false },
             ),
-            flush: Mutex::ranked(Rank::JournalFlush, Flush { flushed_to: header.frames_start, ..Flush::default() }),
+            flush: Mutex::with_rank(Rank::JournalFlush, Flush { flushed_to: header.frames_start, ..Flush::default() }),
             flushed: Condvar::default(),
             previous: Mutex::default(),
             has_failed: AtomicBool::new(false),

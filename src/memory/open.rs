@@ -125,10 +125,10 @@ impl Memory {
             read_only: !is_read_write,
             warnings,
             writer: WriterLock::new(log_tail),
-            catalog: RwLock::ranked(Rank::Catalog, loaded.catalog),
+            catalog: RwLock::with_rank(Rank::Catalog, loaded.catalog),
             history: loaded.history,
             storage: Storage {
-                manifest: Mutex::ranked(Rank::Flush, loaded.stored),
+                manifest: Mutex::with_rank(Rank::Flush, loaded.stored),
                 segments,
                 trees,
                 file_index,

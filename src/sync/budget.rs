@@ -70,7 +70,7 @@ impl Default for Budget {
         Budget {
             limit_bytes: unlimited(),
             user_limit_bytes: unlimited(),
-            held: Mutex::ranked(Rank::Budget, Held::default()),
+            held: Mutex::with_rank(Rank::Budget, Held::default()),
             gauge: OnceLock::new(),
         }
     }

@@ -25,11 +25,11 @@ pub struct MutexGuard<'a, T: ?Sized> {
 impl<T> Mutex<T> {
     /// Makes a mutex under which nothing else is taken.
     pub const fn new(value: T) -> Mutex<T> {
-        Mutex::ranked(Rank::Leaf, value)
+        Mutex::with_rank(Rank::Leaf, value)
     }
 
     /// Makes a mutex of that rank, which no thread takes while it holds one of the same or a later rank.
-    pub const fn ranked(rank: Rank, value: T) -> Mutex<T> {
+    pub const fn with_rank(rank: Rank, value: T) -> Mutex<T> {
         Mutex { rank, inner: sync::Mutex::new(value) }
     }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn locks_are_taken_in_ascending_rank_and_may_be_dropped_in_any_order() {
-        let (outer, inner) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Catalog, 2));
+        let (outer, inner) = (Mutex::with_rank(Rank::Writer, 1), Mutex::with_rank(Rank::Catalog, 2));
         let (first, second) = (outer.lock(), inner.lock());
         drop(first);
         assert_eq!(*second, 2);
@@ -103,7 +103,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "a lock of rank Writer is taken under one of Some(Catalog)")]
     fn the_wrong_order_is_found() {
-        let (outer, inner) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Catalog, 2));
+        let (outer, inner) = (Mutex::with_rank(Rank::Writer, 1), Mutex::with_rank(Rank::Catalog, 2));
         let _inner = inner.lock();
         drop(outer.lock());
     }

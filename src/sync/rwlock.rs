@@ -27,7 +27,7 @@ pub struct WriteGuard<'a, T> {
 
 impl<T> RwLock<T> {
     /// Makes a lock of that rank, which no thread takes while it holds one of the same or a later rank.
-    pub const fn ranked(rank: Rank, value: T) -> RwLock<T> {
+    pub const fn with_rank(rank: Rank, value: T) -> RwLock<T> {
         RwLock { rank, inner: sync::RwLock::new(value) }
     }
 
@@ -51,7 +51,7 @@ impl<T> RwLock<T> {
 
 impl<T: Default> Default for RwLock<T> {
     fn default() -> RwLock<T> {
-        RwLock::ranked(Rank::Leaf, T::default())
+        RwLock::with_rank(Rank::Leaf, T::default())
     }
 }
 

@@ -88,7 +88,7 @@ impl UnsealedChunk {
     pub fn new(bytes: Vec<u8>) -> UnsealedChunk {
         let length = bytes.len() as u32;
         UnsealedChunk {
-            buffer: Arc::new(RwLock::ranked(Rank::Leaf, bytes)),
+            buffer: Arc::new(RwLock::with_rank(Rank::Leaf, bytes)),
             filled: length,
             length,
             hash: OnceLock::new(),
@@ -125,7 +125,7 @@ impl UnsealedChunk {
             // What lies between the old end and `at` becomes zeros, as in any file that is written beyond its end.
             own.resize(end.max(filled), 0);
             own[at..end].copy_from_slice(bytes);
-            self.buffer = Arc::new(RwLock::ranked(Rank::Leaf, own));
+            self.buffer = Arc::new(RwLock::with_rank(Rank::Leaf, own));
         }
         self.filled = self.filled.max(end as u32);
         self.length = self.length.max(self.filled);

@@ -126,7 +126,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         let (fs, node) = (self.fs, self.node.clone());
         let context = self.open_context(caller)?;
         context.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
-        let open = Open::Directory(Box::new(Mutex::ranked(Rank::Handle, tree::list(&fs.mount, &node)?)));
+        let open = Open::Directory(Box::new(Mutex::with_rank(Rank::Handle, tree::list(&fs.mount, &node)?)));
         let path = node.path();
         Ok(fs.handles.add(Handle { node, number: ino, path, caller, context, open }))
     }

@@ -71,7 +71,7 @@ impl FileNumbers {
             next_slot: MOUNT_SLOTS,
             reclaim_at: 0,
         };
-        FileNumbers { branch_number, known: RwLock::ranked(Rank::Leaf, known) }
+        FileNumbers { branch_number, known: RwLock::with_rank(Rank::Leaf, known) }
     }
 
     /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.

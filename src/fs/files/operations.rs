@@ -154,7 +154,7 @@ impl NodeOperations for FileOps<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        Ok(self.add_handle(caller, Open::Directory(Box::new(Mutex::ranked(Rank::Handle, listing)))))
+        Ok(self.add_handle(caller, Open::Directory(Box::new(Mutex::with_rank(Rank::Handle, listing)))))
     }
 
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {

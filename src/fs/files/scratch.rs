@@ -28,7 +28,7 @@ pub(in crate::fs) struct Scratch {
 
 impl Default for Scratch {
     fn default() -> Scratch {
-        Scratch { held: Mutex::ranked(Rank::ScratchTrees, HashMap::new()) }
+        Scratch { held: Mutex::with_rank(Rank::ScratchTrees, HashMap::new()) }
     }
 }
 
@@ -44,7 +44,7 @@ struct ScratchHeld {
 impl ScratchHeld {
     fn new(session: Arc<str>, since: Time, reservation: Reservation) -> Arc<ScratchHeld> {
         let content = ScratchFilled { tree: Tree::default(), reservation };
-        Arc::new(ScratchHeld { session, since, content: Mutex::ranked(Rank::Scratch, content) })
+        Arc::new(ScratchHeld { session, since, content: Mutex::with_rank(Rank::Scratch, content) })
     }
 }
 

@@ -49,7 +49,7 @@ pub(in crate::memory) struct Quotas(Mutex<KnownUsage>);
 
 impl Default for Quotas {
     fn default() -> Quotas {
-        Quotas(Mutex::ranked(Rank::Quotas, KnownUsage::default()))
+        Quotas(Mutex::with_rank(Rank::Quotas, KnownUsage::default()))
     }
 }
 

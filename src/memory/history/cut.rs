@@ -72,7 +72,7 @@ pub(in crate::memory) fn without_first(
     let start = LineageStart { first: begin, ..LineageStart::default() };
     let last = archives.last().map_or(0, |archive| archive.last());
     let facts_before = archives[0].load_first_facts(blobs)?;
-    let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(last + 1));
+    let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(last + 1));
     let reader = HistoryReader::new(blobs, Arc::new(HistorySnapshot { start, archives, tail }));
     let mut facts_before = facts_behind(&reader, facts_before, first - 1)?;
     let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };

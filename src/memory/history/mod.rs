@@ -77,8 +77,8 @@ impl History {
                 Arc::new(archive)
             })
             .collect();
-        let tail = RwLock::ranked(Rank::Leaf, HistoryTail::new(first));
-        History(RwLock::ranked(Rank::History, Arc::new(HistorySnapshot { start, archives, tail })))
+        let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(first));
+        History(RwLock::with_rank(Rank::History, Arc::new(HistorySnapshot { start, archives, tail })))
     }
 
     /// Returns archives and entries as they are now. Later entries appear in it as well, until a seal installs another one.
@@ -150,7 +150,7 @@ impl History {
         let old = self.snapshot();
         let sealed = archives.last().map_or(start.first - 1, |archive| archive.last());
         let tail = HistoryTail::after_seal(&old.tail.read(), sealed);
-        let snapshot = Arc::new(HistorySnapshot { start, archives, tail: RwLock::ranked(Rank::Leaf, tail) });
+        let snapshot = Arc::new(HistorySnapshot { start, archives, tail: RwLock::with_rank(Rank::Leaf, tail) });
         std::mem::replace(&mut *self.0.write(), snapshot)
     }
 }

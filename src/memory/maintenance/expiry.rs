@@ -57,7 +57,7 @@ pub(in crate::memory) struct Expiry {
 impl Default for Expiry {
     fn default() -> Expiry {
         Expiry {
-            open_files: Mutex::ranked(Rank::OpenFiles, None),
+            open_files: Mutex::with_rank(Rank::OpenFiles, None),
             last_checks: Mutex::default(),
             last_sweep: Mutex::default(),
         }

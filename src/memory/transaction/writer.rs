@@ -71,7 +71,7 @@ impl WriterLock {
             written_bytes: AtomicU64::new(log_tail.written_bytes),
             closed: AtomicBool::new(false),
         };
-        WriterLock { log_tail: Mutex::ranked(Rank::Writer, log_tail), published }
+        WriterLock { log_tail: Mutex::with_rank(Rank::Writer, log_tail), published }
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, LogTail>> {
