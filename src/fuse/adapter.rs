@@ -21,7 +21,7 @@ use super::dispatch::{Call, Dispatcher};
 use super::kernel;
 use super::reply::{
     answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space, answer_written,
-    answer_xattr, caller, file_attr, guard, kind, open_flags, time_set,
+    answer_xattr, caller, file_attr, file_type, guard, open_flags, time_set,
 };
 use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
 
@@ -332,7 +332,7 @@ impl fuser::Filesystem for Adapter {
 
     fn readdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
         let read = move |fs: &Filesystem, reply: &mut ReplyDirectory| {
-            let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, kind(what), name);
+            let mut sink = |ino, next, what, name: &OsStr| reply.add(INodeNo(ino), next, file_type(what), name);
             fs.readdir(handle.0, offset, &mut sink)
         };
         self.fill(Call::new("readdir", request), reply, read, |reply, outcome| match outcome {

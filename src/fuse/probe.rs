@@ -69,7 +69,7 @@ pub(super) enum ProbeAnswer {
 /// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection
 /// alive. No answer within `limit` is `ProbeAnswer::Silent`. Fails where no child can be started, or `path` holds a
 /// NUL.
-pub(super) fn ask(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
+pub(super) fn probe(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let (mut verdict, writer) = io::pipe()?;
     // SAFETY: between fork and _exit the child makes system calls only; no allocation, no lock, no Rust destructor.
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_living_directory_answers_and_a_missing_one_says_why() {
-        assert_eq!(ask(Path::new("/"), Duration::from_secs(5)).unwrap(), ProbeAnswer::Alive);
-        let missing = ask(Path::new("/no/such/place"), Duration::from_secs(5)).unwrap();
+        assert_eq!(probe(Path::new("/"), Duration::from_secs(5)).unwrap(), ProbeAnswer::Alive);
+        let missing = probe(Path::new("/no/such/place"), Duration::from_secs(5)).unwrap();
         assert_eq!(missing, ProbeAnswer::Failed(libc::ENOENT));
     }
 

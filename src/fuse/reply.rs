@@ -59,7 +59,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
         mtime: time(attr.modified),
         ctime: time(attr.changed),
         crtime: UNIX_EPOCH,
-        kind: kind(attr.kind),
+        kind: file_type(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
         nlink: attr.links,
         uid: attr.uid,
@@ -71,7 +71,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
 }
 
 /// Returns the kind in fuser's words, of which there is one for each.
-pub(super) fn kind(kind: FileKind) -> FileType {
+pub(super) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::File => FileType::RegularFile,
         FileKind::Directory => FileType::Directory,

@@ -23,7 +23,7 @@ use super::dispatch::session_threads;
 use super::error::MountError;
 use super::mount::{MountOptions, OwnMount};
 use super::notices::NoticeChannel;
-use super::probe::{ProbeAnswer, ask};
+use super::probe::{ProbeAnswer, probe};
 use super::signals::Watcher;
 
 /// How long a new mount may take until its root answers.
@@ -153,8 +153,8 @@ impl<C: Send + 'static> Service<'_, C> {
     /// On a thread of its own, since this one has to hear of signals meanwhile.
     fn ask_root(&self, mount: &OwnMount) -> Result<(), MountError> {
         let (path, events) = (mount.path.clone(), self.events.clone());
-        let probe = move || drop(events.send(Event::Answered(ask(&path, START_LIMIT))));
-        let thread = std::thread::Builder::new().name("engramfs-probe".into()).spawn(probe);
+        let asking = move || drop(events.send(Event::Answered(probe(&path, START_LIMIT))));
+        let thread = std::thread::Builder::new().name("engramfs-probe".into()).spawn(asking);
         thread.map(drop).map_err(|source| self.session_error(source))
     }
 

@@ -11,7 +11,7 @@ use super::fusermount;
 use super::holders;
 use super::mount::{detach_pinned, is_root};
 use super::mountinfo::{MountEntry, absolute_path, source_name, topmost_at};
-use super::probe::{ProbeAnswer, ask, identity, open_path_only};
+use super::probe::{ProbeAnswer, identity, open_path_only, probe};
 
 /// How long a process that has closed the connection is waited for: it may serve other mounts.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -56,7 +56,8 @@ pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> 
     let ours = source_name(fsname);
     let mut cleared = false;
     while let Some(entry) = mount_at(&path)?.filter(MountEntry::is_fuse) {
-        let answer = ask(&path, ASK_LIMIT).map_err(|source| MountError::System { what: "asking the mount", source })?;
+        let answer =
+            probe(&path, ASK_LIMIT).map_err(|source| MountError::System { what: "asking the mount", source })?;
         match answer {
             ProbeAnswer::Dead if entry.source == *ours => detach_dead(&path, entry.minor)?,
             ProbeAnswer::Dead => {

@@ -57,7 +57,7 @@ pub fn examine(mountpoint: Option<&Path>) -> Vec<Finding> {
         filesystem(),
         kernel(),
         rights::privilege(&status),
-        rights::helper(&status),
+        rights::check_fusermount(&status),
         rights::allow_other(),
         rights::container(&status),
     ];

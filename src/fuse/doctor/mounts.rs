@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Finding;
 use crate::fuse::connection;
 use crate::fuse::mountinfo::{MountEntry, absolute_path, entries, topmost_at};
-use crate::fuse::probe::{ProbeAnswer, ask};
+use crate::fuse::probe::{ProbeAnswer, probe};
 
 const ASK_LIMIT: Duration = Duration::from_secs(3);
 
@@ -49,7 +49,7 @@ fn check_mount_entry(path: &Path, entry: &MountEntry) -> Vec<Finding> {
     } else {
         format!("fusermount3 -u -z {shown}")
     };
-    let state = match ask(path, ASK_LIMIT) {
+    let state = match probe(path, ASK_LIMIT) {
         Ok(ProbeAnswer::Alive) => Finding::pass("mountpoint", format!("{what} is mounted at {shown} and answers")),
         Ok(ProbeAnswer::Dead) => {
             Finding::fail("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)

@@ -25,7 +25,7 @@ pub(super) fn privilege(status: &str) -> Finding {
 }
 
 /// Tells whether fusermount3 is there and can gain root's rights.
-pub(super) fn helper(status: &str) -> Finding {
+pub(super) fn check_fusermount(status: &str) -> Finding {
     const NAME: &str = "fusermount3";
     const INSTALL: &str = "apt-get install fuse3, or run as root";
     let Some(path) = fusermount::find() else {
