@@ -48,7 +48,7 @@ fn a_store_that_is_opened_again_has_its_index_and_forks_share_it() {
     let main = main_of(&memory);
     (0..50)
         .for_each(|n| write(&memory, main, &format!("d{}/n{n}.md", n % 5), &format!("# Note {n}\n\nheron number{n}")));
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     memory.seal().unwrap();
     let files = index_files(&disk);
     assert_eq!(files.len(), 1);
@@ -60,7 +60,7 @@ fn a_store_that_is_opened_again_has_its_index_and_forks_share_it() {
     assert_eq!(index_files(&disk), files, "forks add nothing");
     memory.close().unwrap();
     let memory = open(&disk).unwrap();
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     assert_eq!(found(&memory, main, "number7"), ["d2/n7.md"]);
     memory.close().unwrap();
     assert_eq!(index_files(&disk), files, "nothing was indexed again");
@@ -77,7 +77,7 @@ fn what_is_killed_before_a_seal_is_found_after_the_next_opening() {
     let disk = disk.power_cut_keep_nothing();
     drop(memory);
     let memory = open(&disk).unwrap();
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     assert_eq!(found(&memory, main, "number399"), ["n399.txt"]);
 }
 
@@ -88,7 +88,7 @@ fn a_damaged_or_missing_index_is_made_again_and_never_in_the_way() {
         let memory = open(&disk).unwrap();
         let main = main_of(&memory);
         (0..300).for_each(|n| write(&memory, main, &format!("n{n}.txt"), &format!("a word and number{n}")));
-        memory.wait_files_indexed();
+        memory.wait_until_files_indexed();
         memory.close().unwrap();
         let [path] = &index_files(&disk)[..] else { panic!("one file") };
         let bytes = disk.bytes(path).unwrap();
@@ -106,7 +106,7 @@ fn a_damaged_or_missing_index_is_made_again_and_never_in_the_way() {
             }
             assert!(verify(&disk).is_err(), "{harm} at {at}");
             let memory = open(&disk).unwrap();
-            memory.wait_files_indexed();
+            memory.wait_until_files_indexed();
             for n in [0, 150, 299] {
                 assert_eq!(found(&memory, main, &format!("number{n}")), [format!("n{n}.txt")], "{harm} at {at}");
             }
@@ -166,7 +166,7 @@ fn what_nothing_has_any_longer_leaves_the_index() {
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Keep, "0s").unwrap();
     (0..40).for_each(|n| write(&memory, main, &format!("n{n}.md"), &format!("stone{n} {}", "filler ".repeat(100))));
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     memory.seal().unwrap();
     let size =
         |disk: &ForgetfulDisk| index_files(disk).iter().map(|path| disk.bytes(path).unwrap().len()).sum::<usize>();
@@ -240,7 +240,7 @@ fn a_file_that_is_cut_at_the_limit_is_found_up_to_there() {
     // The limit lies within a character.
     let text = format!("early {}late", "é line\n".repeat((4 << 20) / 8));
     write(&memory, main, "big.txt", &text);
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     assert_eq!(found(&memory, main, "early"), ["big.txt"]);
     assert_eq!(found(&memory, main, "late"), [""; 0]);
 }
@@ -270,7 +270,7 @@ fn a_zero_byte_in_the_first_64_kib_makes_a_file_no_text_and_its_name_is_not_sear
         write(&memory, main, name, &format!("{text}\0"));
     }
     write(&memory, main, "database.db", "SQLite format 3\0 a heron");
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     let mut paths = found(&memory, main, "heron");
     paths.dedup();
     assert_eq!(paths, ["behind"]);
@@ -288,7 +288,7 @@ fn an_index_of_more_than_16_mib_goes_to_a_file_without_a_seal() {
     for (n, files) in [0, 0, 0, 1].into_iter().enumerate() {
         let words: String = (0..180_000).map(|_| format!("{:x} ", chance.next() >> 20)).collect();
         write(&memory, main, &format!("n{n}"), &words);
-        memory.wait_files_indexed();
+        memory.wait_until_files_indexed();
         assert_eq!(index_files(&disk).len(), files, "with {} files of 2 MiB of words", n + 1);
     }
 }

@@ -134,7 +134,7 @@ impl Memory {
     }
 
     /// Waits until the files that were written so far are indexed, or the thread was told to end.
-    pub fn wait_files_indexed(&self) {
+    pub fn wait_until_files_indexed(&self) {
         self.maintenance.file_indexer.wait_until_idle();
     }
 

@@ -12,7 +12,7 @@ const BEVERAGE: &str = r#"{"text":"a beverage","mode":"vector","k":1}"#;
 
 /// Waits until all files are indexed and embedded, and asks; returns paths of files and ids of records.
 fn found(memory: &Memory, branch: BranchId, line: &str) -> Vec<String> {
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     memory.wait_embedded();
     names(&ask(memory, &View::Branch(branch), line))
 }
@@ -61,7 +61,7 @@ fn files_are_found_by_what_they_mean_in_one_ranking_with_records() {
     let before = embedded();
     write(&memory, main, "copy.md", "# Notes\n\ngreen tea at four");
     let fork = memory.fork(&who(), main, "fork", None).unwrap();
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     memory.wait_embedded();
     assert_eq!(embedded(), before);
     write(&memory, fork, "more.md", "the drink beverage tea machine");
@@ -190,14 +190,14 @@ fn a_passage_that_is_not_embedded_yet_is_found_by_its_words_and_noindex_is_never
     memory.set(&who(), main, Setting::Rules, "hidden.md text noindex\n** text").unwrap();
     let before = told.texts.load(Ordering::SeqCst);
     write(&memory, main, "hidden.md", "tea");
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     memory.wait_embedded();
     assert_eq!(told.texts.load(Ordering::SeqCst), before, "nothing of it is embedded");
     memory.commit(&who(), main, vec![put("a", None, Some("a drink"))]).unwrap();
     memory.wait_embedded();
     told.is_slow.store(true, Ordering::SeqCst);
     write(&memory, main, "brew.md", "green tea at four");
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     let answer = ask(&memory, &view, "tea");
     told.is_slow.store(false, Ordering::SeqCst);
     assert!(names(&answer).contains(&"files/brew.md".to_owned()), "{:?}", names(&answer));

@@ -246,10 +246,10 @@ fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     let memory = open(&disk, &root(), OpenMode::Create).unwrap();
     let main = memory.root("main").unwrap();
     write_file(&memory, main, "before.txt", b"green tea".to_vec());
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     let Rotated { manifest, .. } = memory.rotate().unwrap();
     write_file(&memory, main, "after.txt", b"black coffee".to_vec());
-    memory.wait_files_indexed();
+    memory.wait_until_files_indexed();
     let counts = || memory.visible_files(&View::Branch(main)).unwrap().unwrap().counts();
     assert_eq!(counts(), (2, 0), "a control");
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
