@@ -72,7 +72,7 @@ impl<'a> DirectWrite<'a> {
         })?;
         // The bytes are hashed again: they come from a journal that may be damaged, and these hashes are all that
         // vouches.
-        DirectWrite::new(offset, bytes).filter(|stretch| stretch.chunk_hashes() == chunk_hashes)
+        DirectWrite::new(offset, bytes).filter(|direct| direct.chunk_hashes() == chunk_hashes)
     }
 
     /// Returns the bytes of the whole write, ends and whole chunks.
@@ -127,33 +127,33 @@ impl Tree {
         self.node(inode)?.file().map(|_| ())
     }
 
-    /// Writes the bytes before and behind the whole chunks of a stretch: the half of a long write that can fail, so
+    /// Writes the bytes before and behind the whole chunks of a direct write: the half of a long write that can fail, so
     /// it comes first. After an error some of it may be written: work on a clone. Fails as [`Tree::check_write`] does,
     /// and where a chunk that is kept in part can't be read.
     pub fn write_partial_chunks(
         &mut self,
         inode: u64,
-        stretch: &DirectWrite<'_>,
+        direct: &DirectWrite<'_>,
         time: Time,
         packs: &dyn Packs,
     ) -> Result<(), TreeError> {
-        self.check_write(inode, stretch.offset, stretch.bytes.len() as u64)?;
-        stretch.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
+        self.check_write(inode, direct.offset, direct.bytes.len() as u64)?;
+        direct.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
     }
 
-    /// Puts the whole chunks of a stretch, which begins at `at` in a file, in the place of those that were there.
+    /// Puts the whole chunks of a direct write, which begins at `at` in a file, in the place of those that were there.
     /// That they are there is checked when they are read. `TreeError::Stale` where there is none of that number,
     /// `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file.
     pub fn place_chunks(
         &mut self,
         inode: u64,
-        stretch: &DirectWrite<'_>,
+        direct: &DirectWrite<'_>,
         (file, at): (&Arc<dyn DiskFile>, u64),
         time: Time,
     ) -> Result<(), TreeError> {
         self.edit(inode, time, |content| {
-            stretch.chunks(file, at).for_each(|(number, chunk)| content.put(number, Some(chunk)));
-            content.grow(stretch.offset + stretch.bytes.len() as u64);
+            direct.chunks(file, at).for_each(|(number, chunk)| content.put(number, Some(chunk)));
+            content.grow(direct.offset + direct.bytes.len() as u64);
             Ok(())
         })
     }

@@ -55,8 +55,8 @@ fn mac_input<'a>(head: &'a [u8], length: &'a [u8; 8], chunk_hashes: &'a [u8]) ->
     [head, length, chunk_hashes]
 }
 
-fn length_bytes(stretch: &DirectWrite<'_>) -> [u8; 8] {
-    (stretch.bytes().len() as u64).to_le_bytes()
+fn length_bytes(direct: &DirectWrite<'_>) -> [u8; 8] {
+    (direct.bytes().len() as u64).to_le_bytes()
 }
 
 impl LogTail {
@@ -68,31 +68,31 @@ impl LogTail {
         memory: &Memory,
         journal: &Journal,
         edit: &FileOpRecord<'_>,
-        stretch: &DirectWrite<'_>,
+        direct: &DirectWrite<'_>,
         files: FilesBefore,
     ) -> Result<Tree, EditError> {
         let FileOp::Write { inode, offset, bytes } = &edit.op else { return Ok(files.tree) };
         let time = edit.author.time;
         let mut after = files.tree.clone();
         // The half that can fail comes before the append: once the frame is written, the write has happened.
-        after.write_partial_chunks(*inode, stretch, time, memory.packs())?;
+        after.write_partial_chunks(*inode, direct, time, memory.packs())?;
         let (head, chunk_hashes) =
-            (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), stretch.chunk_hashes());
+            (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), direct.chunk_hashes());
         // Past this the write may have happened, so it can be given to no other thread, and this one may block.
         allow_waiting();
-        let code = self.code(FrameKind::Content, &mac_input(&head, &length_bytes(stretch), &chunk_hashes));
+        let code = self.code(FrameKind::Content, &mac_input(&head, &length_bytes(direct), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         // Only after the append: no later operation may be bound to a frame that was not written.
         self.link = code;
-        after.place_chunks(*inode, stretch, (journal.file(), at), time)?;
-        self.note_content(edit.author, files, stretch);
+        after.place_chunks(*inode, direct, (journal.file(), at), time)?;
+        self.note_content(edit.author, files, direct);
         Ok(after)
     }
 
-    fn note_content(&mut self, author: Author, files: FilesBefore, stretch: &DirectWrite<'_>) {
-        self.written_bytes += stretch.bytes().len() as u64;
-        let unsealed_bytes = stretch.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
+    fn note_content(&mut self, author: Author, files: FilesBefore, direct: &DirectWrite<'_>) {
+        self.written_bytes += direct.bytes().len() as u64;
+        let unsealed_bytes = direct.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
         self.note(author, files, unsealed_bytes);
     }
 
@@ -111,23 +111,23 @@ impl LogTail {
         let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         // Checked before the code: a content that is not whole may be a torn tail, which the caller judges, and no
         // forgery.
-        let Some(stretch) = DirectWrite::from_verified(head.offset, rest) else { return Ok(false) };
+        let Some(direct) = DirectWrite::from_verified(head.offset, rest) else { return Ok(false) };
         // The code comes before the tree is touched, so that bytes that nobody of this store wrote change nothing.
         self.verify_and_advance(
             FrameKind::Content,
             &code,
-            &mac_input(bytes, &length_bytes(&stretch), &stretch.chunk_hashes()),
+            &mac_input(bytes, &length_bytes(&direct), &direct.chunk_hashes()),
         )?;
         let files = FilesBefore::from_catalog(catalog, head.author.branch)?;
         let (mut after, time) = (files.tree.clone(), head.author.time);
-        let placed = after.write_partial_chunks(head.inode, &stretch, time, packs);
-        let placed = placed.and_then(|()| after.place_chunks(head.inode, &stretch, (frame.file, at), time));
+        let placed = after.write_partial_chunks(head.inode, &direct, time, packs);
+        let placed = placed.and_then(|()| after.place_chunks(head.inode, &direct, (frame.file, at), time));
         match placed {
             Ok(()) => {}
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(&format!("does what can't be done: {error}"))),
         }
-        self.note_content(head.author, files, &stretch);
+        self.note_content(head.author, files, &direct);
         catalog.edit(head.author.branch, after, time);
         Ok(true)
     }

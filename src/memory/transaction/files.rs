@@ -256,7 +256,7 @@ impl Memory {
     ) -> Result<FileOutcome, EditError> {
         let mut edit = FileOpRecord { author: Author { branch, time: self.now(), uid: who.uid }, op };
         // The hashes of a long write are worked out without the lock.
-        let stretch = match &edit.op {
+        let direct = match &edit.op {
             FileOp::Write { offset, bytes, .. } => DirectWrite::new(*offset, bytes),
             _ => None,
         };
@@ -264,7 +264,7 @@ impl Memory {
             true => self.give_room().map(|()| None)?,
             false => {
                 let bytes = content_bytes(&edit.op);
-                Some(self.take_room(if stretch.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
+                Some(self.take_room(if direct.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
             }
         };
         let (outcome, _before) = {
@@ -282,7 +282,7 @@ impl Memory {
             // Under the lock, so that no rule changes any more, and before the frame: a replay does not ask again.
             still(&catalog, &edit.op)?;
             drop(catalog);
-            let (after, outcome) = self.write_down(&mut writer, &journal, &edit, stretch.as_ref(), files)?;
+            let (after, outcome) = self.write_down(&mut writer, &journal, &edit, direct.as_ref(), files)?;
             self.catalog.write().edit(branch, after, edit.author.time);
             // The files before are dropped after the lock: freeing what nobody else has takes time.
             (outcome, before)
@@ -309,12 +309,12 @@ impl Memory {
         log_tail: &mut LogTail,
         journal: &Journal,
         edit: &FileOpRecord<'_>,
-        stretch: Option<&DirectWrite<'_>>,
+        direct: Option<&DirectWrite<'_>>,
         files: FilesBefore,
     ) -> Result<(Tree, FileOutcome), EditError> {
         let is_replayable = is_replayable(&files.tree, &edit.op)?;
-        if let (FileOp::Write { inode, .. }, Some(stretch), true) = (&edit.op, stretch, is_replayable) {
-            let after = log_tail.write_content(self, journal, edit, stretch, files)?;
+        if let (FileOp::Write { inode, .. }, Some(direct), true) = (&edit.op, direct, is_replayable) {
+            let after = log_tail.write_content(self, journal, edit, direct, files)?;
             return Ok((after, FileOutcome { inode: *inode, unlinked: None }));
         }
         let mut after = files.tree.clone();

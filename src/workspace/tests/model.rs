@@ -114,12 +114,12 @@ impl Stays {
         pack_store: &PackStore,
     ) -> Option<Result<(), TreeError>> {
         let FileOp::Write { inode, offset, bytes } = op else { return None };
-        let stretch = DirectWrite::new(*offset, bytes)?;
-        let mut content = [bytes, &stretch.chunk_hashes()[..]].concat();
+        let direct = DirectWrite::new(*offset, bytes)?;
+        let mut content = [bytes, &direct.chunk_hashes()[..]].concat();
         assert_eq!(DirectWrite::from_verified(*offset, &content).unwrap().bytes(), &bytes[..]);
         self.file.write_all_at(&content, self.length).unwrap();
-        let ends = tree.write_partial_chunks(*inode, &stretch, Time(time), pack_store);
-        let done = ends.and_then(|()| tree.place_chunks(*inode, &stretch, (&self.file, self.length), Time(time)));
+        let ends = tree.write_partial_chunks(*inode, &direct, Time(time), pack_store);
+        let done = ends.and_then(|()| tree.place_chunks(*inode, &direct, (&self.file, self.length), Time(time)));
         self.length += content.len() as u64;
         let zeros = bytes.iter().all(|byte| *byte == 0);
         assert!(zeros || DirectWrite::from_verified(offset + 1, &content).is_none(), "it begins elsewhere");
