@@ -29,7 +29,7 @@ pub fn connect(fs: &Filesystem, channel: NoticeChannel) {
 
 impl NoticeChannel {
     /// Makes the kernel forget a node's attributes, and its pages from `offset` on.
-    fn forget(&self, ino: u64, offset: i64) {
+    fn invalidate(&self, ino: u64, offset: i64) {
         if let Err(error) = self.notifier.inval_inode(INodeNo(ino), offset, 0) {
             log::debug!("the kernel did not take a notice: {error}");
         }
@@ -48,11 +48,11 @@ impl NoticeChannel {
 impl Kernel for NoticeChannel {
     fn forget_attributes(&self, ino: u64) {
         // From a negative offset no page is looked at, so nothing is waited for.
-        self.forget(ino, -1);
+        self.invalidate(ino, -1);
     }
 
     fn forget_content(&self, ino: u64) {
-        self.forget(ino, 0);
+        self.invalidate(ino, 0);
     }
 
     fn forget_names(&self) {

@@ -23,7 +23,7 @@ impl MountContext {
             branch,
             Box::new(move |kernel| {
                 if numbers.may_be_known_to_kernel(&tree_id) {
-                    forget(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
+                    forget_changed(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
                     forget_owners(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
                 }
             }),
@@ -89,7 +89,7 @@ fn forget_owners(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, befor
 }
 
 /// A file keeps its number wherever it is moved, so inodes are compared and not paths.
-fn forget(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
+fn forget_changed(kernel: &dyn Kernel, number: impl Fn(u64) -> Option<u64>, before: &Tree, after: &Tree) {
     let mut names_changed = false;
     for ChangedNode { inode, old, new } in before.changed_nodes(after) {
         names_changed |= [old, new].into_iter().flatten().any(|node| node.directory().is_some());

@@ -214,7 +214,7 @@ impl Memory {
     fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
         // Expiry is not a user's write, so it resolves no conflict.
         let path = before.path(file.inode).unwrap_or_default();
-        self.merging.acks.forget(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
+        self.merging.acks.remove(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
         let Expired { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
         // Asked under the writer lock, since the file may have been written or replaced after it was found.

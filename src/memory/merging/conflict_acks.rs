@@ -111,7 +111,7 @@ impl ConflictAcks {
     }
 
     /// Forgets a conflict: what is written after that resolves nothing.
-    pub(in crate::memory) fn forget(&self, branch: BranchId, id: &str) {
+    pub(in crate::memory) fn remove(&self, branch: BranchId, id: &str) {
         self.with_acks(|all| {
             if let Some(acks) = all.get_mut(&branch) {
                 acks.shown.remove(id);

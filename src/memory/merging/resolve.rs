@@ -68,7 +68,7 @@ impl Memory {
     /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
         // Words replace what a write would have said: one that came before them must not resolve it otherwise later.
-        self.merging.acks.forget(branch, id);
+        self.merging.acks.remove(branch, id);
         let catalog = {
             // Taken for its effect and let go of: pending writes become entries, so the versions resolved are those of
             // the heads.

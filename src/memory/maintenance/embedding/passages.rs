@@ -186,7 +186,7 @@ impl Memory {
         let keys = segment.vector_keys()?;
         for file in segment.derived().list() {
             let is_stored = |key: &&Hash| !needed.contains(*key) && matches!(file.find(key), Ok(Some(_)));
-            slot.forget(&file.embedder(), keys.iter().filter(is_stored).copied());
+            slot.remove_written(&file.embedder(), keys.iter().filter(is_stored).copied());
         }
         Ok(())
     }

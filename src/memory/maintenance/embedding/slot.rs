@@ -183,7 +183,7 @@ impl EmbedderSlot {
     }
 
     /// Lets go of vectors that are in files.
-    pub(super) fn forget(&self, set: &Hash, texts: impl Iterator<Item = Hash>) {
+    pub(super) fn remove_written(&self, set: &Hash, texts: impl Iterator<Item = Hash>) {
         let mut state = self.lock();
         if let Some(vectors) = state.sets.get_mut(set) {
             texts.for_each(|text| _ = vectors.recent.remove(&text));

@@ -31,7 +31,7 @@ impl Memory {
         let file = segment.derived().get(&goal.record.set());
         let is_stored = |hash: &Hash| file.as_ref().is_some_and(|file| matches!(file.find(hash), Ok(Some(_))));
         let stored = hashes.into_iter().filter(|hash| !unsealed.contains(hash) && is_stored(hash));
-        slot.forget(&goal.record.set(), stored);
+        slot.remove_written(&goal.record.set(), stored);
         self.maintenance.embedding.note_step();
         Ok(())
     }
