@@ -136,7 +136,7 @@ fn begin(target: &Target) -> Result<String, CommandError> {
         let mut tries = 0;
         loop {
             let label = format!("{GUARD_PREFIX}{}", unique::tag(8));
-            match ask(branch, &format!("checkpoint {label}")) {
+            match run_line(branch, &format!("checkpoint {label}")) {
                 Ok(()) => return Ok(label),
                 Err(error) if error.code == "exists" && tries < LABELS_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
@@ -152,13 +152,13 @@ fn end(target: &Target, label: &str, outcome: StepOutcome) -> Result<(), Command
     }
     target.with_branch(Access::Write, |branch| {
         if outcome == StepOutcome::Failed {
-            ask(branch, &format!("rollback {label}"))?;
+            run_line(branch, &format!("rollback {label}"))?;
         }
         branch.delete_checkpoint(label)
     })
 }
 
-fn ask(branch: &dyn BranchAccess, line: &str) -> Result<(), CommandError> {
+fn run_line(branch: &dyn BranchAccess, line: &str) -> Result<(), CommandError> {
     let unfit = || CommandError::usage(format!("`{line}` is no verb"), "give the label as it was printed");
     branch.run(&Verb::parse(line).ok_or_else(unfit)?).map(drop)
 }

@@ -30,7 +30,7 @@ impl Exploration<'_> {
         let mut supervisor = pool.start().map_err(|error| {
             CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
         })?;
-        let ended = self.ask(&mut supervisor, &name, explored.number, self.run);
+        let ended = self.supervise(&mut supervisor, &name, explored.number, self.run);
         if let Some((outcome, detail)) = command_failure(ended.as_ref(), Outcome::Failed) {
             (explored.outcome, explored.detail) = (outcome, detail);
             return Ok(());
@@ -39,7 +39,7 @@ impl Exploration<'_> {
         explored.branch = Some(frozen);
         drop(lease);
         let _lease = Mounted::new(&directory).lease()?;
-        let ended = self.ask(&mut supervisor, &name, explored.number, self.score);
+        let ended = self.supervise(&mut supervisor, &name, explored.number, self.score);
         (explored.outcome, explored.detail) = match command_failure(ended.as_ref(), Outcome::NoScore) {
             Some(out) => out,
             None => self.evaluate(explored, &ended.map(|ended| ended.output).unwrap_or_default()),
@@ -70,7 +70,13 @@ impl Exploration<'_> {
         }
     }
 
-    fn ask(&self, supervisor: &mut Supervised<'_>, name: &str, number: usize, command: &str) -> Option<SupervisedEnd> {
+    fn supervise(
+        &self,
+        supervisor: &mut Supervised<'_>,
+        name: &str,
+        number: usize,
+        command: &str,
+    ) -> Option<SupervisedEnd> {
         supervisor.run(&SupervisedCommand {
             command: command.to_owned(),
             directory: self.directory(name),

@@ -31,7 +31,7 @@ impl BatchEmbedder<'_> {
     /// Where the batch fails and the embedder still embeds something else, each of its texts is asked for alone, so that one at
     /// which an embedder hangs or ends costs the others a time limit and not their vectors. Fails where it embeds nothing else.
     pub(super) fn embed(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
-        match self.ask(batch) {
+        match self.embed_texts(batch) {
             Ok(count) => Ok(count),
             Err(error) => {
                 self.check_alive(error)?;
@@ -45,7 +45,7 @@ impl BatchEmbedder<'_> {
     fn embed_singly(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
         let (mut count, mut failed) = (0, Vec::new());
         for text in batch {
-            match self.ask(std::slice::from_ref(text)) {
+            match self.embed_texts(std::slice::from_ref(text)) {
                 Ok(one) => count += one,
                 Err(error) => {
                     self.check_alive(error)?;
@@ -57,7 +57,7 @@ impl BatchEmbedder<'_> {
             }
         }
         for text in failed {
-            match self.ask(std::slice::from_ref(text)) {
+            match self.embed_texts(std::slice::from_ref(text)) {
                 Ok(one) => count += one,
                 Err(error) => {
                     self.check_alive(error.clone())?;
@@ -80,7 +80,7 @@ impl BatchEmbedder<'_> {
         self.slot.note_refused(*hash);
     }
 
-    fn ask(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
+    fn embed_texts(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
         let vectors = self.slot.embedder.embed(TextKind::Document, &texts, DOCUMENTS_LIMIT)?;
         let (dim, found) = (self.record.dim, vectors.first().map_or(self.record.dim, Vec::len));
