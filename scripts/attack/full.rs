@@ -129,12 +129,12 @@ pub fn run(quick: bool) {
     }
 }
 
-/// Runs lines of a shell as ANN in her branch.
+/// Runs lines of a shell as ANN in their branch.
 fn shell(mount: &Mount, lines: &str) -> Output {
     let temporary = mount.beside("tmp");
     fs::create_dir_all(&temporary).unwrap();
     std::os::unix::fs::chown(&temporary, Some(ANN), Some(ANN)).unwrap();
-    // The build's folder may be closed to her.
+    // The build's folder may be closed to ANN.
     let program = mount.beside("engramfs");
     if !program.exists() {
         fs::copy(binary(), &program).unwrap();

@@ -131,7 +131,7 @@ fn measure(long: &Long, size: Size) {
 
 fn nothing(_: &Mount, _: Size) {}
 
-/// Runs a script of ANN's in her branch.
+/// Runs a script of ANN's in their branch.
 fn ann(mount: &Mount, script: &str) {
     let status = as_user(ANN, "sh").args(["-ec", script]).current_dir(mount.at("main/branches/loud")).status().unwrap();
     assert!(status.success(), "{script}");

@@ -46,7 +46,7 @@ pub struct FilePath {
 
 impl VisibleFiles {
     /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment with passages of a file that he may not read
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment with passages of a file that they may not read
     /// can't be read or is damaged.
     pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
         let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());

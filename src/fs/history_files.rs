@@ -84,7 +84,7 @@ impl File for EventsFile {
         true
     }
 
-    /// The kernel asks for the length by handle when somebody seeks to the end. He has then seen
+    /// The kernel asks for the length by handle when somebody seeks to the end. They have then seen
     /// what is before it, and a poll(2) that called that readable would never block.
     fn length(&self) -> Option<u64> {
         let length = self.end().ok()?;

@@ -113,7 +113,7 @@ impl MountContext {
         })
     }
 
-    /// Returns the caller as the lineage names him.
+    /// Returns the caller as the lineage names them.
     pub fn actor(&self, caller: Caller) -> Actor {
         Actor { uid: caller.uid, gid: caller.gid, name: self.user(caller.uid).name.into() }
     }
@@ -211,7 +211,7 @@ impl MountContext {
     }
 }
 
-/// The view of an open file, and who opened it: what is written is written in his name.
+/// The view of an open file, and who opened it: what is written is written in their name.
 #[derive(Clone)]
 pub(super) struct OpenContext {
     /// The mount that the file was opened through.
@@ -253,7 +253,7 @@ impl OpenContext {
         CountedBuffer::from_bytes(self.memory().budget(), self.caller.uid, bytes)
     }
 
-    /// Returns who opened the file, as the lineage names him.
+    /// Returns who opened the file, as the lineage names them.
     pub fn actor(&self) -> Actor {
         self.mount.actor(self.caller)
     }

@@ -27,7 +27,7 @@ pub fn is_asked_for(arguments: &[OsString]) -> bool {
 
 /// Does one job after another, until nobody is left to ask.
 pub fn supervise() -> ExitCode {
-    // Ctrl-C is for the one who asked. A group of processes alone would not do: it is orphaned by his death, and where something in
+    // Ctrl-C is for the one who asked. A group of processes alone would not do: it is orphaned by their death, and where something in
     // it is stopped just then, the kernel ends it by SIGHUP, and us with it.
     let _ = setsid();
     // Where this fails a job would leave behind what it put into a session of its own.

@@ -196,7 +196,7 @@ fn signals_count_in_their_owners_share_of_memory() {
     assert_eq!(write(refused), Ok(()));
 }
 
-/// Who has used up his memory is told so by what answers alone, and not by what was done all the same.
+/// Whoever has used up their memory is told so by what answers alone, and not by what was done all the same.
 #[test]
 fn what_was_done_is_not_refused_because_its_answer_finds_no_room() {
     let rig = Rig::new();

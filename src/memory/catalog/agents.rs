@@ -49,23 +49,23 @@ fn numbered(uid: u32) -> Arc<str> {
 }
 
 impl Catalog {
-    /// Returns the name under which a user acts through a branch: that of `config/agent`, or his own; `uid:N` where it is
+    /// Returns the name under which a user acts through a branch: that of `config/agent`, or their own; `uid:N` where it is
     /// another's or barred.
     pub fn agent(&self, branch: &Branch, uid: u32) -> Arc<str> {
         let set = branch.settings.get(Setting::Agent);
         let (name, uid) = if set.is_empty() { (self.user(uid), uid) } else { (set.clone(), branch.uid) };
         let Some(root) = self.branches.get(&branch.root).filter(|root| !root.agents.is_empty()) else { return name };
-        let is_his = match root.agents.get(&name) {
+        let is_own = match root.agents.get(&name) {
             Some(AgentHolder::User(holder)) => *holder == uid,
             Some(AgentHolder::Barred) => false,
             None => true,
         };
         let numbered = numbered(uid);
-        if is_his && root.agents.get(&numbered) != Some(&AgentHolder::Barred) { name } else { numbered }
+        if is_own && root.agents.get(&numbered) != Some(&AgentHolder::Barred) { name } else { numbered }
     }
 
     /// Refuses a name of `config/agent` that the branch's owner may not use. `Barred`, `Taken` by another user,
-    /// `TooMany` where he has all that one user may have.
+    /// `TooMany` where the owner has all that one user may have.
     pub fn check_agent(&self, branch: &Branch, name: &str) -> Result<(), AgentError> {
         let (root, uid) = (&self.branches[&branch.root], branch.uid);
         let numbered = numbered(uid);

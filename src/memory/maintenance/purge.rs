@@ -206,7 +206,7 @@ impl Memory {
     /// Makes the entry that takes it out of every state; the bytes are still on the disk afterwards.
     fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
-        // Gives a user who is new an entry with his name; below only the store's owner gets one.
+        // Gives a new user an entry with their name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
         let (holders, change) = self.make_purge_entry(&mut self.storage.manifest.lock(), who, purge, report)?;
         self.notify(change);

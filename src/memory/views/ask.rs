@@ -16,7 +16,7 @@ const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 const ATTEMPTS_MAX: usize = 3;
 
 impl Memory {
-    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of his other
+    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of their other
     /// groups may read are not found. Fails as [`Memory::ask_for`] does.
     pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;

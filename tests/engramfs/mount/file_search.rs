@@ -57,7 +57,7 @@ fn a_directory_of_notes_that_is_copied_in_is_found_without_another_step() {
 }
 
 #[test]
-fn nobody_is_shown_what_he_could_not_read() {
+fn nobody_is_shown_what_they_could_not_read() {
     let Some(mount) = shared() else { return };
     mount.sh(
         "cd main/files; mkdir open shut; echo 'tern open' > open/a.txt; echo 'tern shut' > shut/b.txt; echo 'tern own' > c.txt
@@ -79,7 +79,7 @@ fn nobody_is_shown_what_he_could_not_read() {
     };
     assert_eq!(with_groups("--groups=77,5"), "d.txt:1 group/e.txt:1 open/a.txt:1");
     assert_eq!(with_groups("--groups=78"), "open/a.txt:1", "the folder shuts its group out");
-    // What he can't read does not count for what he is told, either: k answers come, with scores as if it were not there.
+    // What a user can't read does not count for what that user is told, either: k answers come, with scores as if it were not there.
     let alone = act(&mount, 1001, "echo '{\"text\":\"tern\",\"k\":2}' > main/query; cat main/query").unwrap();
     mount.sh("rm -r main/files/shut main/files/c.txt main/files/d.txt");
     let without = act(&mount, 1001, "echo '{\"text\":\"tern\",\"k\":2}' > main/query; cat main/query").unwrap();

@@ -80,7 +80,7 @@ impl Agent {
 }
 
 #[test]
-fn who_attacks_a_closed_branch_on_any_way_learns_nothing_and_its_owner_reads_what_he_wrote() {
+fn who_attacks_a_closed_branch_on_any_way_learns_nothing_and_its_owner_reads_what_they_wrote() {
     let Some(mount) = shared() else { return };
     let mut chance = Chance(22);
     let mut agents: Vec<Agent> = (0..AGENTS)

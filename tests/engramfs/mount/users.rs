@@ -76,7 +76,7 @@ fn others_read_ask_and_fork_a_root_branch_and_change_nothing() {
 }
 
 #[test]
-fn a_child_branch_is_its_makers_alone_until_he_opens_it() {
+fn a_child_branch_is_its_makers_alone_until_they_open_it() {
     let Some(mount) = shared() else { return };
     act(&mount, 1001, "mkdir main/branches/ann; echo '{\"text\":\"mine\"}' > main/branches/ann/vectors/m.json")
         .unwrap();

@@ -39,8 +39,8 @@ pub(super) struct Propose {
 #[derive(Debug)]
 pub(super) struct Withdraw(pub BranchId);
 
-/// Somebody says what a branch should do with what a branch below it proposes, in place of what he said before. Whether
-/// he may is asked before.
+/// Somebody says what a branch should do with what a branch below it proposes, in place of what they said before. Whether
+/// they may is checked before.
 #[derive(Debug)]
 pub(super) struct ReviewProposal {
     /// The branch that would receive the merge.
