@@ -20,7 +20,8 @@ impl Anchor {
         self.start.take().is_some()
     }
 
-    /// Returns the place in the answer that a read at `offset` means.
+    /// Returns the place in the answer that a read at `offset` means. The first read after a write fixes the offset at which
+    /// the answer begins: its own where it reads on from that write, else 0.
     pub fn position(&mut self, offset: u64) -> u64 {
         let start = match self.start {
             Some(start) if offset >= start => start,

@@ -53,8 +53,8 @@ impl Filesystem {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::writes_directly))
     }
 
-    /// Takes setuid and setgid away from an open file, where they are rights: before a write by
-    /// somebody who may not keep them. EBADF where the handle is closed, ESTALE where the file has gone.
+    /// Takes setuid away from an open file, and setgid where the group may run it (else setgid gives no right): before a
+    /// write by somebody who may not keep them. EBADF where the handle is closed, ESTALE where the file has gone.
     pub fn drop_rights(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |_, file| file.drop_rights())
     }

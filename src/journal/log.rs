@@ -283,9 +283,9 @@ impl Journal {
     /// After a failed flush every later append and sync fails: the kernel may have dropped the bytes and would report
     /// success the next time. Who flushed gets the disk's error then, and all others [`JournalError::Poisoned`].
     pub fn sync(&self, end: u64) -> Result<(), JournalError> {
-        // Nobody waits for a mark, or each sync would leave the next one something to do.
-        let told = self.tail().data_end;
-        if self.flush_up_to(end.min(told))? {
+        // No caller waits for a mark: each sync writes one behind the frames, which would be unflushed data to the next sync.
+        let data_end = self.tail().data_end;
+        if self.flush_up_to(end.min(data_end))? {
             self.mark();
         }
         Ok(())

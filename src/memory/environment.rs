@@ -67,7 +67,7 @@ impl Environment {
                 match getrandom(&mut *buffer, GetRandomFlags::empty()) {
                     Ok(filled) => buffer = &mut buffer[filled..],
                     Err(Errno::INTR) => {}
-                    // It needs no descriptor and no memory, and every kernel since 3.17 has it.
+                    // getrandom(2) needs no descriptor and no memory, and every kernel since 3.17 has it.
                     Err(error) => unreachable!("getrandom(2) fails: {error}"),
                 }
             }

@@ -115,7 +115,7 @@ impl OpenInodes {
         }
     }
 
-    /// Tells whether any handle does that.
+    /// Tells whether any handle holds the inode open with this intent.
     pub fn is_open_for(&self, key: &InodeKey, intent: OpenIntent) -> bool {
         self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }

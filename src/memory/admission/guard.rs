@@ -100,7 +100,7 @@ impl TouchedPaths<'_> {
             FileOp::SetAttr { inode, attrs } => attrs.size.is_none_or(|wanted| wanted >= size(*inode)),
             FileOp::Copy { to, to_offset, .. } => *to_offset >= size(*to),
             FileOp::Range { what, .. } => matches!(what, RangeOp::Allocate),
-            // The entry there may neither go nor be replaced.
+            // The file at that name may neither go nor be replaced.
             FileOp::Unlink { .. } | FileOp::Rename { .. } => !there().is_some_and(|node| is_file(node)),
             FileOp::Create { .. }
             | FileOp::Link { .. }

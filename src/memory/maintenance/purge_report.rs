@@ -33,7 +33,7 @@ impl PurgeReport {
     }
 
     /// Notes what says the same under other names, in branches that the caller may look into. Fails with `Gone` where
-    /// the branch has ended, and where a state can't be read.
+    /// the branch has ended, and with kind `Io` or `Damaged` where a state can't be read.
     pub fn look_for_copies(
         &mut self,
         memory: &Memory,

@@ -152,8 +152,9 @@ impl Purge {
         self.time
     }
 
-    /// Works out all branches that have something of it, as the catalog has them. Fails with `Error::Gone` where the
-    /// branch is not in the catalog, and where a state can't be read.
+    /// Finds all branches that have something of it, and returns them as they are without it; the catalog stays as it is.
+    /// Fails with `Error::Gone` where the branch is not in the catalog, and with kind `Io` or `Damaged` where a state
+    /// can't be read.
     pub fn find_affected(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
         let root = catalog.branch(self.branch)?.root;
         if self.rewrites != catalog.rewrites {

@@ -72,7 +72,7 @@ impl Memory {
             };
             match planned {
                 Ok(planned) if !planned.is_shrinking() && room.is_none() => {
-                    // Room is found with no lock held; under it what was worked out is checked again.
+                    // Room is found with no lock held; under the writer lock the plan is checked again.
                     drop(writer);
                     room = Some(self.take_room(disk_cost(0, 0))?);
                     earlier = Some(planned);

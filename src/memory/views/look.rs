@@ -335,7 +335,7 @@ impl Memory {
         if state.head() == *hash {
             return Ok(Some(shown_head(state)));
         }
-        // Only what `before` has not, which is looked at by itself.
+        // Only what `before` has not: the caller searches `before` itself.
         let mut found = None;
         state.for_each_added(before, |row| {
             if found.is_none() && row.hash().is_ok_and(|it| it == *hash) {

@@ -14,6 +14,9 @@ impl Memory {
     /// Asks for all vectors below a branch's root branch to be made anew by the embedder that is set. Those before count
     /// until all are there; then an entry says that the new ones do.
     ///
+    /// Returns an object with `reembed` (`started`), `root`, the `embedder`'s name, its `dim`, and how many `records` the
+    /// branch has.
+    ///
     /// Kind `Unsupported` where no embedder is set, `Busy` where it does not answer, `Invalid` where its vectors are of
     /// another length than those that were written.
     pub fn reembed(&self, branch: BranchId) -> Result<Value, Error> {

@@ -125,7 +125,6 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
         );
         return Some(Obstacle { code: "embedder_changed", text });
     }
-    // Its vectors have the right length by now; what is left is whether they are those that entries name.
     let changed = |name: &str| {
         let text = format!(
             "the vectors here were made by {name}, and {} makes others; run engramfs reembed, or set the one before",
