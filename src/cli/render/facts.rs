@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::first_words;
 
-/// The keys of `status` in the order of interest; others follow after them.
-const ORDER: [&str; 28] = [
+/// The keys of `status` in the order of interest, and `conflicts`, which results of merges have. Other keys follow after them.
+const ORDER: [&str; 37] = [
     "path",
     "name",
     "parent",
@@ -34,6 +34,15 @@ const ORDER: [&str; 28] = [
     "unread",
     "log_bytes",
     "index",
+    "embedder",
+    "scrub",
+    "reserve",
+    "lease",
+    "temporaries",
+    "last_error",
+    "kept_since",
+    "bytes_kept",
+    "clock",
 ];
 
 /// Objects of which every figure is a number of bytes, whatever its key.
@@ -100,9 +109,21 @@ mod tests {
     }
 
     #[test]
+    fn each_key_of_status_has_its_place() {
+        let page = include_str!("../../../docs/SEMANTICS.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("Status\n")).unwrap_or_default();
+        let cells = section.lines().filter(|line| line.starts_with("| `")).filter_map(|row| row.split('|').nth(1));
+        let keys: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        assert_eq!(keys.first(), Some(&"name"), "the section Status of docs/SEMANTICS.md has no table of its keys");
+        for key in keys {
+            assert!(ORDER.contains(&key), "{key} would stand behind all others, by its name");
+        }
+    }
+
+    #[test]
     fn bytes_have_a_unit() {
         let status = json!({"reserve": {"bytes": 4096, "total": 8 << 20}, "scrub": {"checked": 0, "total": 1536}});
-        let expected = "reserve  bytes 4.0 KiB, total 8.0 MiB\nscrub    checked 0 B, total 1.5 KiB\n";
+        let expected = "scrub    checked 0 B, total 1.5 KiB\nreserve  bytes 4.0 KiB, total 8.0 MiB\n";
         assert_eq!(render(&status), expected);
         assert_eq!(render(&json!({"rows": {"total": 1536}})), "rows  total 1536\n", "rows are no bytes");
         assert_eq!(readable_bytes(0), "0 B");
