@@ -7,8 +7,9 @@ use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::OpenContext;
+use super::open_flags::OpenFlags;
 use super::refusal::InputRefusal;
-use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordPatch};
+use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordPatch, View};
 use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -32,6 +33,8 @@ struct Buffer {
     /// How long the beginning was when it was last looked at.
     probed_end: usize,
     is_pending: bool,
+    /// Whether there must be no such record at the commit: it was opened with O_EXCL, and nothing was committed yet.
+    must_be_new: bool,
     /// What the bytes say, once they are a complete record that was checked.
     checked: Option<Checked>,
 }
@@ -45,13 +48,14 @@ struct Checked {
 impl RecordFile {
     /// Opens a record with the document that it is now, which may be none yet; the document counts for the caller.
     /// EROFS where nothing can be changed, EDQUOT or ENOSPC where the document is more than the caller may hold.
-    pub fn open(context: OpenContext, id: &Arc<str>, append: bool) -> Result<RecordFile, Failure> {
+    pub fn open(context: OpenContext, id: &Arc<str>, flags: OpenFlags) -> Result<RecordFile, Failure> {
         context.check_writable()?;
         let record = context.memory().snapshot(&context.view)?.get(id)?;
         let bytes = record.map(|record| record.to_document()).unwrap_or_default();
         let (is_pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
-        let buffer = Mutex::with_rank(Rank::Handle, Buffer::new(context.count_buffer(bytes)?));
-        Ok(RecordFile { context, id: id.clone(), append, buffer, is_pending, length })
+        let buffer = Buffer { must_be_new: flags.exclusive, ..Buffer::new(context.count_buffer(bytes)?) };
+        let buffer = Mutex::with_rank(Rank::Handle, buffer);
+        Ok(RecordFile { context, id: id.clone(), append: flags.append, buffer, is_pending, length })
     }
 
     /// Fails when what was written can't become a record any more, whatever follows.
@@ -81,7 +85,7 @@ impl RecordFile {
 impl Buffer {
     fn new(bytes: CountedBuffer) -> Buffer {
         let has_old_bytes = !bytes.is_empty();
-        Buffer { bytes, has_old_bytes, own_end: 0, probed_end: 0, is_pending: false, checked: None }
+        Buffer { bytes, has_old_bytes, own_end: 0, probed_end: 0, is_pending: false, must_be_new: false, checked: None }
     }
 
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
@@ -162,6 +166,19 @@ impl Buffer {
     }
 }
 
+impl OpenContext {
+    /// Commits one edit. EEXIST where there is a record `absent` at that moment, and as `Memory::commit`.
+    pub fn commit_record(&self, edit: RecordEdit, absent: Option<&Arc<str>>) -> Result<(), Failure> {
+        debug_assert!(matches!(self.view, View::Branch(_)), "a checkpoint takes no commit");
+        let (memory, actor, edits) = (self.memory(), self.actor(), vec![edit]);
+        match absent {
+            Some(id) => memory.commit_where_absent(&actor, self.branch(), edits, id)?,
+            None => memory.commit(&actor, self.branch(), edits)?,
+        };
+        Ok(())
+    }
+}
+
 impl File for RecordFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         Ok(part(&self.buffer()?.bytes, offset, size))
@@ -214,7 +231,8 @@ impl File for RecordFile {
         self.context.check_writable()?;
         if let Some(patch) = buffer.record(&self.id)? {
             let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
-            self.context.memory().commit(&self.context.actor(), self.context.branch(), vec![edit])?;
+            self.context.commit_record(edit, buffer.must_be_new.then_some(&self.id))?;
+            buffer.must_be_new = false;
         }
         // Only once the commit is done: after a failure the next fsync(2) or close(2) tries it again, and says so.
         self.set_pending(&mut buffer, false);

@@ -59,7 +59,7 @@ impl ControlNodeOps<'_> {
             | FsNode::File(..) => return Err(Errno::EISDIR.into()),
             FsNode::Control(_, file) => file.open(context, &self.fs.handles, flags)?,
             FsNode::Shared(_, shared) => shared_file(shared, context, flags)?,
-            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(context.clone(), id, flags.append)?),
+            FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(context.clone(), id, flags)?),
             FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
             FsNode::Temporary(_, number) => {
                 let file = context.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;

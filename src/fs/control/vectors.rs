@@ -9,7 +9,7 @@ use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::refusal::ShapeRefusal;
 use crate::fs::vectors_name::VectorsName;
-use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, View, check_record_id};
+use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, check_record_id};
 
 /// How often a record that others write to is set aside anew.
 const ATTEMPTS_MAX: usize = 10;
@@ -67,7 +67,10 @@ pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure>
         return context.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
     let id = record_id(name)?;
-    if record_exists(context, &id)? { commit(context, RecordEdit::Delete { id }) } else { Err(Errno::ENOENT.into()) }
+    match record_exists(context, &id)? {
+        true => context.commit_record(RecordEdit::Delete { id }, None),
+        false => Err(Errno::ENOENT.into()),
+    }
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit. ENAMETOOLONG for a new name of more
@@ -92,22 +95,27 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
         (Record, _) if !record_exists(context, &record_id(from)?)? => Err(Errno::ENOENT.into()),
         (kind, _) if kind != Record && temporaries.get(from).is_none() => Err(Errno::ENOENT.into()),
         (_, Other) => Err(no_record(to)),
-        (Record, Record) => commit(context, RecordEdit::Rename { from: record_id(from)?, to: record_id(to)? }),
+        (Record, Record) => {
+            let (from, to) = (record_id(from)?, record_id(to)?);
+            // Asked again in the commit: another one may write that record after the look above.
+            let absent = no_replace.then(|| to.clone());
+            context.commit_record(RecordEdit::Rename { from, to }, absent.as_ref())
+        }
         (Record, Backup) => move_to_backup(context, &record_id(from)?, to),
         (Record, VectorsName::Temporary) => Err(no_record(to)),
-        (_, Record) => save(context, from, record_id(to)?),
+        (_, Record) => save(context, from, record_id(to)?, no_replace),
         (_, _) if temporaries.rename(from, to) => Ok(()),
         (_, _) => Err(Errno::ENOENT.into()),
     }
 }
 
 /// An atomic saver's last step: the temporary becomes the record.
-fn save(context: &OpenContext, from: &OsStr, id: Arc<str>) -> Result<(), Failure> {
+fn save(context: &OpenContext, from: &OsStr, id: Arc<str>, no_replace: bool) -> Result<(), Failure> {
     let file = context.state.temporaries.get(from).ok_or(Errno::ENOENT)?;
     let bytes = file.retire()?;
     let become_record = || -> Result<(), Failure> {
         let patch = RecordPatch::parse(&id, &bytes)?.ok_or(RecordError::Empty)?;
-        commit(context, RecordEdit::Correct { id: id.clone(), patch, line: 0 })
+        context.commit_record(RecordEdit::Correct { id: id.clone(), patch, line: 0 }, no_replace.then_some(&id))
     };
     become_record().inspect_err(|_| file.unretire())?;
     context.state.temporaries.remove(from);
@@ -141,10 +149,4 @@ fn move_to_backup(context: &OpenContext, id: &str, to: &OsStr) -> Result<(), Fai
 
 fn record_exists(context: &OpenContext, id: &str) -> Result<bool, Failure> {
     Ok(context.memory().snapshot(&context.view)?.stat(id)?.is_some())
-}
-
-fn commit(context: &OpenContext, edit: RecordEdit) -> Result<(), Failure> {
-    debug_assert!(matches!(context.view, View::Branch(_)), "a checkpoint takes no commit");
-    context.memory().commit(&context.actor(), context.branch(), vec![edit])?;
-    Ok(())
 }

@@ -191,6 +191,26 @@ fn a_record_may_be_renamed_onto_another_unless_that_is_forbidden() {
 }
 
 #[test]
+fn of_two_who_make_a_record_with_o_excl_one_succeeds() {
+    let rig = Rig::new();
+    let exclusive = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    let [first, second] = [(); 2].map(|()| rig.open("main/vectors/a.json", exclusive).unwrap());
+    for (handle, text) in [(first, "first"), (second, "second")] {
+        rig.fs.write(handle, 0, document(text).as_bytes()).unwrap();
+    }
+    rig.fs.fsync(first).unwrap();
+    assert_eq!(rig.fs.flush(second), Err(Errno::EEXIST));
+    assert_eq!(rig.last_error("main")["code"], "record_exists");
+    rig.fs.release(second);
+    assert_eq!(text(&rig, "main/vectors/a.json"), "first");
+    // The one that made it may go on.
+    rig.ftruncate(first, "main/vectors/a.json", 0).unwrap();
+    rig.fs.write(first, 0, document("again").as_bytes()).unwrap();
+    rig.fs.flush(first).unwrap();
+    assert_eq!(text(&rig, "main/vectors/a.json"), "again");
+}
+
+#[test]
 fn temporaries_are_cut_and_read_like_files_and_a_fork_has_none() {
     let rig = Rig::new();
     rig.write("main/vectors/.swap", "0123456789").unwrap();

@@ -86,6 +86,9 @@ pub enum RecordError {
     /// There is no such record. Kind `NotFound`.
     #[error("there is no record {0}")]
     Missing(String),
+    /// There is such a record, and the caller wants to make a new one. Kind `Exists`.
+    #[error("there is a record {0} already")]
+    Exists(String),
     /// The id is not allowed.
     #[error(transparent)]
     Id(#[from] NameError),
@@ -132,6 +135,9 @@ impl RecordError {
             RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => invalid("wrong_dimension", SAME_MODEL),
             RecordError::ZeroVector => invalid("zero_vector", "leave the vector out, or use another metric"),
             RecordError::Missing(_) => Advice::new(Kind::NotFound, "no_such_record", "list the records with ls"),
+            RecordError::Exists(_) => {
+                Advice::new(Kind::Exists, "record_exists", "read that one, or write without O_EXCL or RENAME_NOREPLACE")
+            }
             RecordError::Id(error) => super::name_advice(error),
             RecordError::Line { source, .. } | RecordError::Record { source, .. } => source.advice(),
         }

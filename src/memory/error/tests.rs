@@ -116,7 +116,7 @@ fn of_agents() -> Vec<Error> {
     ]
 }
 
-fn of_records() -> [RecordError; 22] {
+fn of_records() -> [RecordError; 23] {
     let json = || Arc::new(serde_json::from_str::<u8>("x").unwrap_err());
     [
         RecordError::TooLarge(1),
@@ -138,6 +138,7 @@ fn of_records() -> [RecordError; 22] {
         RecordError::BulkDimension { found: 1, expected: 2 },
         RecordError::ZeroVector,
         RecordError::Missing(text()),
+        RecordError::Exists(text()),
         RecordError::Id(NameError::RecordId(text())),
         RecordError::Incomplete.at_line(1),
         RecordError::Record { id: text(), source: Box::new(RecordError::ZeroVector) },
@@ -310,6 +311,7 @@ proposal_closed Denied
 purge_running Busy
 quota Quota
 read_only ReadOnly
+record_exists Exists
 root_name Invalid
 signal_ended Gone
 signal_exists Exists

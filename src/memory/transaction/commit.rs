@@ -54,6 +54,22 @@ impl Memory {
         self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::new)
     }
 
+    /// Like [`Memory::commit`], where there is no record `absent` at the moment of the commit. Kind `Exists`, code
+    /// `record_exists`, where there is one.
+    pub fn commit_where_absent(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        edits: Vec<RecordEdit>,
+        absent: &Arc<str>,
+    ) -> Result<Receipt, Error> {
+        self.commit_edits(who, branch, &edits, None, |state, edits, held| {
+            let mut resolved = ResolvedEdits::new(state, edits, held)?;
+            resolved.require_absent(absent)?;
+            Ok(resolved)
+        })
+    }
+
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that broke off can be
     /// repeated at little cost. Kinds as of [`Memory::commit`].
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
@@ -414,6 +430,23 @@ mod tests {
         let before = memory.version();
         assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 0);
         assert_eq!(memory.version(), before);
+    }
+
+    #[test]
+    fn a_rename_that_may_replace_nothing_is_void_once_the_other_record_has_come() {
+        let (memory, main) = memory();
+        memory.commit(&who(), main, vec![put("old")]).unwrap();
+        let state = || memory.catalog().branch(main).unwrap().state.clone();
+        let edits = || vec![RecordEdit::Rename { from: "old".into(), to: "new".into() }];
+        let planned = || ResolvedEdits::new(&state(), &edits(), memory.admission.budget.account(0)).unwrap();
+        let (control, mut resolved, new) = (planned(), planned(), Arc::<str>::from("new"));
+        resolved.require_absent(&new).unwrap();
+        memory.commit(&who(), main, vec![put("new")]).unwrap();
+        assert!(control.has_same_outcome(&state()).unwrap());
+        assert!(!resolved.has_same_outcome(&state()).unwrap());
+        let refused = memory.commit_where_absent(&who(), main, edits(), &new).err().unwrap();
+        assert_eq!(refused.code(), "record_exists");
+        assert!(state().find("old").unwrap().is_some());
     }
 
     #[test]

@@ -153,6 +153,13 @@ impl ResolvedEdits {
         Ok(())
     }
 
+    /// Lets the outcome hold only while a record is not there. Fails with `RecordError::Exists` where it is.
+    pub fn require_absent(&mut self, id: &Arc<str>) -> Result<(), Error> {
+        let record = self.record(id)?;
+        record.depends_on_before = true;
+        if record.before.is_some() { Err(RecordError::Exists(id.to_string()).into()) } else { Ok(()) }
+    }
+
     /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
     /// hash or the provenance of a version before can't be read.
     pub fn retain_differing(&mut self) -> Result<(), SegmentError> {
