@@ -34,6 +34,8 @@ struct CachedViews {
     uses: u64,
     /// Grows with each change of what is kept.
     changes: u64,
+    /// How often all was let go of.
+    clears: u64,
 }
 
 impl FileViews {
@@ -52,8 +54,17 @@ impl FileViews {
         self.0.lock().changes
     }
 
-    fn put(&self, view: &View, files: Arc<VisibleFiles>) {
+    /// Returns how often all views were let go of.
+    fn clears(&self) -> u64 {
+        self.0.lock().clears
+    }
+
+    /// Keeps what was looked up when all views had been let go of `clears` times; nothing where they have been since.
+    fn put(&self, view: &View, files: Arc<VisibleFiles>, clears: u64) {
         let mut kept = self.0.lock();
+        if kept.clears != clears {
+            return;
+        }
         kept.uses += 1;
         kept.changes += 1;
         let uses = kept.uses;
@@ -71,6 +82,7 @@ impl FileViews {
     pub fn clear(&self) {
         let mut kept = self.0.lock();
         kept.changes += 1;
+        kept.clears += 1;
         let was = std::mem::take(&mut kept.views);
         drop(kept);
         drop(was);
@@ -123,20 +135,19 @@ impl Memory {
     }
 
     fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
-        let (purges, set) = (self.storage.file_index.purges(), self.storage.file_index.set());
+        // Noted first: what is looked up before a purge may hold what that takes out.
+        let (clears, set) = (self.file_views.clears(), self.storage.file_index.set());
         let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {
             if self.file_views.get(view).is_none() {
-                self.file_views.put(view, kept.clone());
+                self.file_views.put(view, kept.clone(), clears);
             }
             return Ok(Some(kept.clone()));
         }
         let none = || Arc::new(VisibleFiles::none(hidden.clone()));
         let files = Arc::new(base.unwrap_or_else(none).updated_for(&tree, &hidden, &set)?);
-        if purges == self.storage.file_index.purges() {
-            self.file_views.put(view, files.clone());
-        }
+        self.file_views.put(view, files.clone(), clears);
         Ok(Some(files))
     }
 
@@ -226,12 +237,24 @@ mod tests {
     fn of_views_the_512_that_were_asked_last_are_kept() {
         let (kept, none) = (FileViews::default(), HiddenPaths { rules: "".into(), hides: None });
         let view = |number| View::Branch(BranchId(number));
-        let put = |number| kept.put(&view(number), Arc::new(VisibleFiles::none(none.clone())));
+        let put = |number| kept.put(&view(number), Arc::new(VisibleFiles::none(none.clone())), 0);
         (0..512).for_each(put);
         assert!(kept.get(&view(0)).is_some());
         put(512);
         let gone: Vec<u64> = (0..=512).filter(|number| kept.get(&view(*number)).is_none()).collect();
         assert_eq!(gone, [1]);
+    }
+
+    #[test]
+    fn what_was_looked_up_before_a_purge_is_not_kept() {
+        let (kept, view) = (FileViews::default(), View::Branch(BranchId(1)));
+        let files = || Arc::new(VisibleFiles::none(HiddenPaths { rules: "".into(), hides: None }));
+        let before = kept.clears();
+        kept.clear();
+        kept.put(&view, files(), before);
+        assert!(kept.get(&view).is_none());
+        kept.put(&view, files(), kept.clears());
+        assert!(kept.get(&view).is_some());
     }
 
     #[test]
