@@ -327,11 +327,8 @@ impl RunningChild {
 
     /// Ends it with all it started; returns how it ended.
     fn end(mut self) -> Option<ExitStatus> {
-        // One that ended by itself says why.
-        if let Ok(Some(status)) = self.child.try_wait() {
-            return Some(status);
-        }
-        // The whole group: a shell may have started the command as a child of its own.
+        // The whole group, also where the shell has ended: what it started in the background may live on. It comes before the
+        // wait, after which the number may be another group's; a shell that ended by itself keeps its status, which says why.
         if let Some(group) = self.group() {
             kill(group);
         }

@@ -52,19 +52,33 @@ fn a_command_that_hangs_is_given_up_in_time_and_killed_with_all_it_started() {
     let start = std::time::Instant::now();
     let error = embedder.embed(TextKind::Document, &["a"], Duration::from_millis(700)).unwrap_err();
     assert!(matches!(error, EmbedError::TimedOut(_)) && start.elapsed() < Duration::from_secs(5), "{error}");
-    let sleeper = std::fs::read_to_string(pid).unwrap();
-    let is_gone = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).unwrap_or_default();
+    drop(embedder);
+    assert_started_are_gone(&pid);
+}
+
+#[test]
+fn what_a_command_that_ended_left_in_the_background_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    // Only the shell has the pipes, and so its end alone is what the server sees.
+    let command = format!("sleep 600 < /dev/null > /dev/null 2>&1 & echo $! >> {}; read line; exit 3", pids.display());
+    let error = ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
+    assert!(matches!(&error, EmbedError::Unreachable(why) if why.contains("ended")), "{error}");
+    assert_started_are_gone(&pids);
+}
+
+/// Fails where a process whose number a file has still lives after some seconds.
+fn assert_started_are_gone(pids: &std::path::Path) {
+    let pids = std::fs::read_to_string(pids).unwrap();
+    let is_gone = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")
     };
-    drop(embedder);
-    assert!(
-        (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(50));
-            is_gone()
-        }),
-        "what it started lives"
-    );
+    let are_gone = || {
+        std::thread::sleep(Duration::from_millis(50));
+        pids.lines().all(is_gone)
+    };
+    assert!((0..100).any(|_| are_gone()), "what it started lives: {pids}");
 }
 
 /// Once a script that read what `mount --embed` said in the background waited for as long as the mount lasted.
