@@ -9,7 +9,7 @@ use crate::fs::mount_context::{MountContext, OpenContext};
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::refusal::ShapeRefusal;
-use crate::memory::{Error, Signal, SignalError, SignalId, Time, View};
+use crate::memory::{Error, Signal, SignalError, SignalId, Time, View, XattrMode};
 
 /// What all its extended attributes begin with.
 const PREFIX: &str = "user.engramfs.";
@@ -127,11 +127,20 @@ pub(super) fn xattr_names() -> Vec<u8> {
     [PUBLISHER, UID, SESSION, TTL].map(|name| format!("{PREFIX}{name}\0")).concat().into_bytes()
 }
 
-/// Sets a signal's lifetime; the other attributes say who wrote it. EPERM for those, EOPNOTSUPP for any other name;
-/// else as `Memory::set_signal_lifetime`.
-pub(super) fn set_xattr(context: &OpenContext, id: SignalId<'_>, name: &OsStr, value: &[u8]) -> Result<(), Failure> {
+/// Sets a signal's lifetime; the other attributes say who wrote it. EPERM for those, EOPNOTSUPP for any other name, EEXIST
+/// where the attribute must be new, as each signal has all of them; else as `Memory::set_signal_lifetime`.
+pub(super) fn set_xattr(
+    context: &OpenContext,
+    id: SignalId<'_>,
+    name: &OsStr,
+    (value, how): (&[u8], XattrMode),
+) -> Result<(), Failure> {
     context.check_writable()?;
     match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
+        Some(TTL) if how == XattrMode::Create => {
+            find(&context.mount, &context.view, id)?;
+            Err(Errno::EEXIST.into())
+        }
         Some(TTL) => {
             let text = String::from_utf8_lossy(value);
             let text = text.trim_end_matches(['\n', '\0']);

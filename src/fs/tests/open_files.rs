@@ -1,6 +1,6 @@
 //! What open files tell: that there is more to read, and that a value was refused.
 
-use super::rig::{ANEW, Rig};
+use super::rig::{ANEW, ROOT, Rig};
 use crate::fs::errno::Errno;
 
 /// Polls what a handle has not seen the end of yet, and returns what hears when it is woken.
@@ -59,4 +59,17 @@ fn what_follows_a_refused_line_of_a_setting_is_refused_until_it_is_begun_again()
     }
     rig.fs.flush(handle).unwrap();
     rig.fs.release(handle);
+}
+
+#[test]
+fn the_attributes_of_a_signal_are_there_for_who_wants_to_make_or_to_replace_one() {
+    let rig = Rig::new();
+    rig.write("main/shared/signals/key", "value").unwrap();
+    let ino = rig.ino("main/shared/signals/key").unwrap();
+    let set = |name: &str, flags: i32| rig.fs.setxattr(ROOT, ino, name.as_ref(), b"1h", flags);
+    assert_eq!(set("user.engramfs.ttl", libc::XATTR_CREATE), Err(Errno::EEXIST));
+    assert_eq!(rig.fs.getxattr(ino, "user.engramfs.ttl".as_ref()).unwrap(), b"");
+    assert_eq!(set("user.engramfs.ttl", libc::XATTR_REPLACE), Ok(()));
+    assert_eq!(rig.fs.getxattr(ino, "user.engramfs.ttl".as_ref()).unwrap(), b"3600s");
+    assert_eq!(set("user.engramfs.uid", libc::XATTR_CREATE), Err(Errno::EPERM));
 }
