@@ -81,24 +81,20 @@ impl FileOps<'_> {
             // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
             let still = |now: &Tree| found(now).is_ok_and(|there| there == inode);
             if let Some(done) = self.fs.mount.edit_while(caller, self.files, op(keep), still)? {
-                return done.unlinked.map_or(Ok(()), |unlinked| self.drop_unlinked(caller, &tree, unlinked, unlink));
+                if let Some(unlinked) = done.unlinked {
+                    self.drop_unlinked(caller, &tree, unlinked, unlink);
+                }
+                return Ok(());
             }
         }
         Err(Errno::EBUSY.into())
     }
 
-    /// Sees to an inode that has lost its last name.
-    fn drop_unlinked(
-        &self,
-        caller: Caller,
-        before: &Tree,
-        inode: u64,
-        unlink: Option<UnlinkGuard<'_>>,
-    ) -> Result<(), Failure> {
+    /// Sees to an inode that has lost its last name. The name is gone by now, so what fails here is not told: the inode then
+    /// goes later.
+    fn drop_unlinked(&self, caller: Caller, before: &Tree, inode: u64, unlink: Option<UnlinkGuard<'_>>) {
         match unlink.filter(|unlink| unlink.is_open) {
-            Some(unlink) if unlink.mark_orphaned() => {
-                self.edit(caller, FileOp::Drop { inode })?;
-            }
+            Some(unlink) if unlink.mark_orphaned() => self.fs.mount.drop_file(caller, self.files, inode),
             Some(_) => {}
             None => {
                 // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
@@ -107,7 +103,6 @@ impl FileOps<'_> {
                 last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
             }
         }
-        Ok(())
     }
 }
 
