@@ -29,7 +29,8 @@ impl Memory {
     /// Collects garbage and returns what went, or with `dry_run` what would go.
     ///
     /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with `older_than`, only those
-    /// that were not written for at least so long. Guards that nobody ended are listed, and stay.
+    /// that were not written for at least so long. Guards that nobody ended are listed, and stay. A purge that is left over
+    /// is finished, and the report says where it could not be.
     ///
     /// What went before a failure is gone.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
@@ -42,9 +43,10 @@ impl Memory {
             let states = catalog.outdated_states(age.now)?.len();
             let (files, bytes) = (self.expire_files(true)?, self.unreachable_bytes()?);
             let guards = open_guards(&catalog, age.now);
-            return Ok(
-                json!({ "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes, "open_guards": guards }),
-            );
+            return Ok(json!({
+                "dry_run": true, "branches": paths, "states": states, "files": files, "bytes": bytes,
+                "open_guards": guards, "purge_unfinished": self.is_purge_unfinished(),
+            }));
         }
         drop(catalog);
         // With a clock that jumped ahead, everything would look expired.
@@ -60,9 +62,10 @@ impl Memory {
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
         let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
         let guards = open_guards(&self.catalog_now(), age.now);
-        Ok(
-            json!({ "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes, "open_guards": guards }),
-        )
+        Ok(json!({
+            "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes,
+            "open_guards": guards, "purge_unfinished": self.is_purge_unfinished(),
+        }))
     }
 
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many

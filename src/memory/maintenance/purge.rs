@@ -305,10 +305,15 @@ impl Memory {
         Ok(())
     }
 
+    /// Tells whether a purge has its entry, and bytes of what it took out are on the disk still.
+    pub(super) fn is_purge_unfinished(&self) -> bool {
+        self.maintenance.purge.is_unfinished.load(Ordering::Acquire)
+    }
+
     /// Finishes a purge in the background, if one is left over and none is under way. Where that fails it is logged, so that
     /// the work behind it goes on; the purge stays left over, and the next call tries again.
     pub(in crate::memory) fn finish_purge_left_over(&self) {
-        if !self.maintenance.purge.is_unfinished.load(Ordering::Acquire) {
+        if !self.is_purge_unfinished() {
             return;
         }
         let Ok(_running) = Running::begin(&self.maintenance.purge.is_running) else { return };

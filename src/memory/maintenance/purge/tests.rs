@@ -74,6 +74,22 @@ fn holds_secret(disk: &ForgetfulDisk) -> bool {
     disk.files().iter().any(|(path, _)| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2"))
 }
 
+#[test]
+fn gc_finishes_a_purge_that_is_left_over_or_says_that_it_could_not() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    memory.stop_maintenance();
+    let main = memory.root("main").unwrap();
+    write(&memory, main, "hunter2");
+    take_out(&memory, &disk, main, "files/dump.jsonl");
+    let is_left = || memory.gc(&who(), None, false).unwrap()["purge_unfinished"].clone();
+    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    assert_eq!(is_left(), true);
+    drop(running);
+    assert_eq!(is_left(), false);
+    assert!(!holds_secret(&disk));
+}
+
 /// An opening has no file that a handle alone held, and makes the entry of the purge again.
 #[test]
 fn a_purge_of_a_file_that_was_deleted_while_open_is_no_damage_for_an_opening() {
