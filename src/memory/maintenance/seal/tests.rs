@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::mpsc::channel;
 
-use crate::disk::ForgetfulDisk;
+use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
@@ -255,6 +255,29 @@ fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
     assert_eq!(counts(), (2, 0));
     assert_eq!(memory.storage.file_index.bytes_in_memory(), 0, "a control: it is in a file");
+}
+
+#[test]
+fn a_rotation_that_fails_forgets_no_segment_that_a_command_names() {
+    let mut failures = 0;
+    for nth in 1..8 {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(root()) };
+        let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let main = memory.root("main").unwrap();
+        memory.commit(&root(), main, (0..1_100).map(|n| put(&format!("r{n}"), "text")).collect()).unwrap();
+        let named = || memory.storage.journal_segments.lock().len();
+        assert_eq!(named(), 1, "a control");
+        // Its entry is written when the new file comes, so that the old one has something to flush after that.
+        write_file(&memory, main, "file", b"pending".to_vec());
+        faulty.plan(Fault::once(nth, &[DiskCall::Sync], libc::EIO));
+        if memory.rotate().is_err() {
+            failures += 1;
+            assert_eq!(named(), 1, "flush {nth}");
+        }
+    }
+    assert!(failures > 1, "the flushes of both files fail once");
 }
 
 #[test]
