@@ -65,6 +65,11 @@ impl SignalExpiry {
         self.wake_at(at);
     }
 
+    /// Lets a while go by that does not depend on the clock, or less where the thread is to end.
+    fn pause(&self) {
+        drop(self.0.1.wait_timeout_while(self.0.0.lock(), LOOK_INTERVAL, |requests| !requests.stop));
+    }
+
     /// Tells the thread to end; does not wait, as the last reference to the store may be the thread's.
     pub fn stop(&self) {
         self.0.0.lock().stop = true;
@@ -122,8 +127,9 @@ impl Memory {
                     ExpiryStep::Stop => break,
                     ExpiryStep::LookAgain => {}
                     ExpiryStep::Expire(lost) => {
-                        if let Some(memory) = memory.upgrade() {
-                            memory.expire_or_retry(&lost);
+                        let is_clock_set = memory.upgrade().is_some_and(|memory| memory.expire_or_retry(&lost));
+                        if is_clock_set {
+                            expiry.pause();
                         }
                     }
                 }
@@ -135,13 +141,18 @@ impl Memory {
         }
     }
 
-    fn expire_or_retry(&self, lost: &BTreeSet<BranchId>) {
-        if let Err(error) = self.expire_ended(lost)
-            && !self.is_read_only()
-        {
-            log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
-            self.maintenance.signal_expiry.retry(lost, self.now().plus_nanos(RETRY_DELAY_NANOS));
+    /// Returns whether nothing can be removed before the clock, which was set, is right again.
+    fn expire_or_retry(&self, lost: &BTreeSet<BranchId>) -> bool {
+        let Err(error) = self.expire_ended(lost) else { return false };
+        if self.is_read_only() {
+            return false;
         }
+        log::warn!("ended signals stay for a moment: {error}; {}", error.hint());
+        let is_clock_set = matches!(error, Error::Clock(_));
+        // A time by the wrong clock could be years away once it is right.
+        let at = if is_clock_set { Time(i64::MIN) } else { self.now().plus_nanos(RETRY_DELAY_NANOS) };
+        self.maintenance.signal_expiry.retry(lost, at);
+        is_clock_set
     }
 
     fn expire_ended(&self, lost: &BTreeSet<BranchId>) -> Result<(), Error> {
@@ -161,7 +172,28 @@ mod tests {
 
     use super::*;
     use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
-    use crate::memory::{Actor, Environment, OpenMode};
+    use crate::memory::environment::TestClock;
+    use crate::memory::{Actor, Environment, OpenMode, Setting};
+
+    #[test]
+    fn signals_that_end_by_a_wrong_clock_are_removed_once_it_is_right() {
+        const HOUR: i64 = 3_600_000_000_000;
+        let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
+        let environment = clock.environment(who.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        memory.maintenance.signal_expiry.stop();
+        let (main, none) = (memory.root("main").unwrap(), BTreeSet::new());
+        memory.set(&who, main, Setting::SignalTtl, "1h").unwrap();
+        memory.claim_signal(&who, main, &"tea".into(), 0o644).unwrap();
+        clock.set_wrong_by(48 * HOUR);
+        assert!(memory.expire_or_retry(&none), "it is not tried again within a second");
+        clock.set_wrong_by(0);
+        clock.wait(2 * HOUR);
+        let next = memory.maintenance.signal_expiry.0.0.lock().next;
+        assert!(next.is_some_and(|next| next <= memory.now()));
+        assert!(!memory.expire_or_retry(&none));
+        assert!(memory.catalog().branch(main).unwrap().signals.is_empty());
+    }
 
     #[test]
     fn a_lost_lease_that_could_not_be_noted_is_noted_later() {
