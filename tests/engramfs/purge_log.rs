@@ -51,6 +51,25 @@ fn the_log_of_a_branch_that_is_given_away_is_its_new_owners_to_purge() {
 }
 
 #[test]
+fn a_log_that_was_closed_is_the_owners_to_purge_whose_branch_has_it_now() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let [ann, bob] = [1001, 1002].map(|uid| Actor { uid, gid: uid, name: format!("user {uid}").into() });
+    let project = memory.fork(&ann, main_of(&memory), "project", None).unwrap();
+    memory.set(&ann, project, Setting::Log, "own").unwrap();
+    let [case, other] = ["case", "other"].map(|name| memory.fork(&bob, project, name, None).unwrap());
+    memory.set(&bob, case, Setting::Log, "own").unwrap();
+    memory.append_log(&bob, case, &[SharedLogEntryInput::parse(NEEDLE).unwrap()]).unwrap();
+    memory.merge(&who(), case, MergeKind::Merge, false).unwrap();
+    let closed = memory.closed_logs(project).unwrap().remove(0);
+    let purge = |who: &Actor, branch: BranchId| {
+        let name = format!("shared/log/closed/{closed}/1");
+        memory.purge(who, branch, &[name], PurgeOptions::default()).map_err(|error| error.code())
+    };
+    assert_eq!(purge(&bob, other).unwrap_err(), "not_owner");
+    purge(&ann, project).unwrap();
+}
+
+#[test]
 fn a_purged_entry_of_a_log_leaves_who_wrote_it_and_when() {
     for seals in [false, true] {
         let disk = ForgetfulDisk::new();

@@ -179,6 +179,12 @@ impl Catalog {
         name.closed.map_or_else(|| self.shared_log(branch), |closed| self.closed_log(branch, closed))
     }
 
+    /// Returns the uid of a branch's owner. A log, also one that was closed, belongs to whoever owns the branch that has it now.
+    pub fn owner_uid(&self, branch: &Branch) -> u32 {
+        let holder = branch.parent.filter(|_| branch.log_totals.is_some()).and_then(|id| self.branches.get(&id));
+        holder.map_or(branch.uid, |holder| holder.uid)
+    }
+
     /// Tells whether a branch holds the entries of a log: such a one is nobody's child and has no directory.
     pub fn is_log(&self, branch: BranchId) -> bool {
         self.branches.get(&branch).is_some_and(|branch| branch.log_totals.is_some())

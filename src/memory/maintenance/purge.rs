@@ -269,7 +269,7 @@ impl Memory {
         if self.is_privileged(who, catalog) {
             return Ok(());
         }
-        let live = holders.iter().filter_map(|id| catalog.branches.get(id)).map(|it| (it.uid, it.id));
+        let live = holders.iter().filter_map(|id| catalog.branches.get(id)).map(|it| (catalog.owner_uid(it), it.id));
         let ended = catalog.retained.ended.values().filter(|it| holders.contains(&it.id)).map(|it| (it.uid, it.id));
         let others: Vec<BranchId> = live.chain(ended).filter(|(uid, _)| *uid != who.uid).map(|(_, id)| id).collect();
         if others.is_empty() {

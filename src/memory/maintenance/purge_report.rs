@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::purge_search::PurgeSearch;
-use crate::memory::catalog::{BranchId, Catalog};
+use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::merging::purge::Purge;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Hash;
@@ -44,7 +44,8 @@ impl PurgeReport {
         let catalog = memory.catalog().clone();
         let is_privileged = memory.is_privileged(who, &catalog);
         // A copy is told of only where the caller may look; its existence elsewhere is nobody else's business.
-        let seen = catalog.branches.iter().filter(|(id, seen)| is_privileged || seen.uid == who.uid || **id == branch);
+        let is_own = |seen: &Branch| is_privileged || catalog.owner_uid(seen) == who.uid;
+        let seen = catalog.branches.iter().filter(|(id, seen)| is_own(seen) || **id == branch);
         let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
         let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).find_affected(&seen)?.versions;
         self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
