@@ -227,10 +227,13 @@ impl Memory {
 
     /// Returns the largest segment that wants a graph, after several were compacted into one.
     fn next_graph_task(&self) -> Option<GraphTask> {
-        if self.graph_tasks().len() > 1
-            && let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph)
-        {
-            log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
+        if self.graph_tasks().len() > 1 {
+            if let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph) {
+                log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
+            }
+            // By that seal, too. Where one could not be compacted, for want of room or as it is damaged, the build would be left off
+            // for it again and again.
+            self.maintenance.indexer.is_woken();
         }
         self.graph_tasks().into_iter().max_by_key(|task| task.segment.rows())
     }

@@ -145,9 +145,9 @@ impl Memory {
         for ((dim, _), mut group) in groups(catalog) {
             group.choose(self.environment.graph_rows, compaction, &mut spare_bytes);
             let written = match self.write_group(&group, dim) {
-                // Damage in an old segment is not a reason to seal nothing.
-                Err(error) if *compaction == Compaction::Small && is_input_damage(&group, &error) => {
-                    log::warn!("small segments are not compacted now: {error}; {}", error.hint());
+                // Damage in an old segment is not a reason to seal nothing. What is written again by name, as for a purge, must be.
+                Err(error) if !matches!(compaction, Compaction::Rewrite(_)) && is_input_damage(&group, &error) => {
+                    log::warn!("older segments are not compacted now: {error}; {}", error.hint());
                     group.segments.clear();
                     self.write_group(&group, dim)?
                 }

@@ -190,11 +190,13 @@ fn with_a_damaged_segment() -> (ForgetfulDisk, Arc<Memory>, BranchId) {
 
 #[test]
 fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
-    let (disk, memory, main) = with_a_damaged_segment();
-    memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
-    memory.seal().unwrap();
-    find_bytes(&disk, b"sealed all the same");
-    assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+    for compaction in [Compaction::Small, Compaction::WithoutGraph] {
+        let (disk, memory, main) = with_a_damaged_segment();
+        memory.commit(&root(), main, vec![put("new", "sealed all the same")]).unwrap();
+        memory.seal_and_compact(&compaction).unwrap();
+        find_bytes(&disk, b"sealed all the same");
+        assert!(memory.catalog().branch(main).unwrap().state.unsealed().is_empty());
+    }
 }
 
 #[test]
