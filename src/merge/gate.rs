@@ -298,6 +298,16 @@ mod tests {
         assert!(Gate::parse("approval 1\nnonsense").is_none(), "no line is passed over");
     }
 
+    #[test]
+    fn a_gate_has_64_conditions_at_most() {
+        let gate = |count: usize| Gate::parse(&"deletes 1\n".repeat(count));
+        assert!(gate(64).is_some() && gate(65).is_none());
+        assert!(
+            Gate::parse(&format!("open\n# a comment\n{}", "deletes 1\n".repeat(64))).is_some(),
+            "lines that ask for something"
+        );
+    }
+
     /// The matcher follows braces by recursion, and what owners write must not end the server.
     #[test]
     fn braces_nest_to_a_limit() {

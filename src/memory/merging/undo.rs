@@ -10,6 +10,7 @@ use crate::lineage::{Entry, EntryOp, SignedEntry};
 use crate::memory::catalog::{BranchId, StateSource};
 use crate::memory::command::merge_kind::{RevertVerb, RevertedEntries};
 use crate::memory::{Actor, Error, Memory, MergeError};
+use crate::workspace::Tree;
 
 /// Deletions at most this far apart are undone as one.
 const DELETE_RUN_GAP_NANOS: i64 = 1_000_000_000;
@@ -146,12 +147,46 @@ impl<'a> UndoSearch<'a> {
                 let Some(before) = self.change(at + 1)? else { return Ok(false) };
                 let state = |seq| self.search.catalog.source_state(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
-                // A count of paths alone does not tell a deletion from a change, and trees that differ too much count
-                // as no deletion.
-                let found = before.state.files().differences_at_most(after.state.files(), FILES_COMPARED_MAX);
-                Ok(found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none())))
+                Ok(only_deletes_files(before.state.files(), after.state.files(), FILES_COMPARED_MAX))
             }
             _ => Ok(false),
         }
+    }
+}
+
+/// Tells whether all that differs between two trees went. Those that differ in more than `most` paths count as no deletion: a count of
+/// paths alone does not tell one from a change.
+fn only_deletes_files(before: &Tree, after: &Tree, most: usize) -> bool {
+    let found = before.differences_at_most(after, most);
+    found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, View};
+
+    #[test]
+    fn an_entry_that_changed_more_than_65536_files_counts_as_no_deletion() {
+        assert_eq!(FILES_COMPARED_MAX, 65_536);
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment::real(who.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
+        for file in ["a", "b", "c"] {
+            let make = Make::File;
+            let op = FileOp::Create { parent: FILES_ROOT, name: name(file), make, mode: 0o644, uid: 0, gid: 0 };
+            memory.edit(&who, main, op).unwrap();
+        }
+        let before = memory.files(&View::Branch(main)).unwrap();
+        for file in ["a", "b", "c"] {
+            memory.edit(&who, main, FileOp::Unlink { parent: FILES_ROOT, name: name(file), keep: false }).unwrap();
+        }
+        let after = memory.files(&View::Branch(main)).unwrap();
+        assert!(only_deletes_files(&before, &after, 3));
+        assert!(!only_deletes_files(&before, &after, 2), "one more than may be compared");
     }
 }
