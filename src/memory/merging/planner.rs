@@ -1,6 +1,7 @@
 //! Jobs that work out long merges in the background.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 
@@ -29,6 +30,8 @@ struct PlanKey {
 /// One plan in the making, or made: none until then. Whoever waits holds it, so it may be let go of meanwhile.
 struct PlanJob {
     purpose: PlanKey,
+    /// Set behind the plan, and asked where the list of jobs is locked: under that no other lock may be taken.
+    is_made: AtomicBool,
     plan: Mutex<Option<Result<PendingPlan, Error>>>,
     done: Condvar,
 }
@@ -61,6 +64,7 @@ impl PlanJob {
 
     fn finish(&self, plan: Result<PendingPlan, Error>) {
         *self.plan.lock() = Some(plan);
+        self.is_made.store(true, Ordering::Release);
         self.done.notify_all();
     }
 }
@@ -72,16 +76,23 @@ impl Planner {
 
     /// Puts a job in place of an older one for the same purpose.
     fn add(&self, purpose: PlanKey) -> Arc<PlanJob> {
-        let job = Arc::new(PlanJob { purpose, plan: Mutex::default(), done: Condvar::default() });
-        let mut jobs = self.jobs.lock();
-        // The older job may still run: whoever waits for it holds it, and it ends for them alone.
-        jobs.retain(|other| other.purpose != purpose);
-        jobs.push(job.clone());
-        if jobs.len() > CACHED_PLANS_MAX {
-            // Only a plan that is made may go; one in the making is waited for, or will be asked for again.
-            let made = jobs.iter().position(|job| job.plan.try_lock().is_some_and(|plan| plan.is_some()));
-            made.map(|at| jobs.remove(at));
-        }
+        let job =
+            PlanJob { purpose, is_made: AtomicBool::new(false), plan: Mutex::default(), done: Condvar::default() };
+        let job = Arc::new(job);
+        let outdated = {
+            let mut jobs = self.jobs.lock();
+            // The older job may still run: whoever waits for it holds it, and it ends for them alone.
+            let mut outdated: Vec<_> = jobs.extract_if(.., |other| other.purpose == purpose).collect();
+            jobs.push(job.clone());
+            if jobs.len() > CACHED_PLANS_MAX {
+                // Only a plan that is made may go; one in the making is waited for, or will be asked for again.
+                let made = jobs.iter().position(|job| job.is_made.load(Ordering::Acquire));
+                outdated.extend(made.map(|at| jobs.remove(at)));
+            }
+            outdated
+        };
+        // With no lock held: freeing the states of plans may take long, and writers wait for the list.
+        drop(outdated);
         job
     }
 
@@ -221,6 +232,15 @@ mod tests {
         for first in (0..COUNT).step_by(100) {
             memory.commit(who, branch, (first..first + 100).map(put).collect()).unwrap();
         }
+    }
+
+    #[test]
+    fn of_plans_that_are_made_the_newest_eight_are_kept() {
+        let planner = Planner::default();
+        let purpose = |number: u64| PlanKey { branch: BranchId(number), merge: MergeKind::Merge, uid: 0 };
+        (0..10).for_each(|number| planner.add(purpose(number)).finish(Err(Error::WouldWait)));
+        let kept: Vec<u64> = (0..10).filter(|number| planner.find(purpose(*number)).is_some()).collect();
+        assert_eq!(kept, (2..10).collect::<Vec<u64>>());
     }
 
     #[test]
