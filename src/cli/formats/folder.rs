@@ -60,9 +60,21 @@ impl TextFolder {
     }
 }
 
-/// Returns the id of a path: an id has no `/`. What has a colon already gets one more, so that no two paths have one id.
+/// Returns the id of a path: an id has no `/`, which becomes a colon. What has a colon already gets one more, so that no two paths have
+/// one id; a `/` beside one becomes `:.`, as no name that is taken begins with a dot.
 fn id_from_path(name: &str) -> String {
-    name.replace(':', "::").replace('/', ":")
+    let mut id = String::with_capacity(name.len());
+    let (mut before, mut left) = (None, name.chars().peekable());
+    while let Some(char) = left.next() {
+        match char {
+            ':' => id.push_str("::"),
+            '/' if before == Some(':') || left.peek() == Some(&':') => id.push_str(":."),
+            '/' => id.push(':'),
+            other => id.push(other),
+        }
+        before = Some(char);
+    }
+    id
 }
 
 impl Iterator for TextFolder {
@@ -94,7 +106,14 @@ mod tests {
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));
         assert_eq!((&lines[1]["id"], &lines[1]["text"]), (&json!("deep:b.md"), &json!("two\n")));
         assert_eq!(lines.len(), 2);
-        assert_ne!(id_from_path("a/b"), id_from_path("a:b"));
+    }
+
+    #[test]
+    fn no_two_paths_have_one_id() {
+        let names = ["a/b", "a:b", "a:/b", "a/:b", "a::b", "a/:/b", "a:/:b", "a::/b", "a/::b", "a:.b"];
+        let ids: std::collections::BTreeSet<String> = names.iter().map(|name| id_from_path(name)).collect();
+        assert_eq!(ids.len(), names.len(), "{ids:?}");
+        assert_eq!(["deep/b.md", "a:b.md"].map(id_from_path), ["deep:b.md", "a::b.md"]);
     }
 
     #[test]
