@@ -136,21 +136,30 @@ fn id_list_path(file: &Path) -> PathBuf {
     name.into()
 }
 
+/// Writes under other names first, so that a broken export is never taken for a whole one, and no vectors for those of older ids.
 fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<(), CommandError> {
-    sources.into_iter().zip(files).try_for_each(|(mut source, (path, format))| write_file(&mut *source, path, *format))
-}
-
-/// Writes under another name first, so that a broken export is never taken for a whole one.
-fn write_file(source: &mut dyn Read, path: &Path, format: Format) -> Result<(), CommandError> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let written = fill(source, &part, format)
-        .and_then(|()| std::fs::rename(&part, path).map_err(|e| CommandError::file("written", path, &e)));
+    let parts: Vec<PathBuf> = files.iter().map(|(path, _)| part_path(path)).collect();
+    let write = || -> Result<(), CommandError> {
+        for ((mut source, (_, format)), part) in sources.into_iter().zip(files).zip(&parts) {
+            fill(&mut *source, part, *format)?;
+        }
+        for ((path, _), part) in files.iter().zip(&parts) {
+            std::fs::rename(part, path).map_err(|e| CommandError::file("written", path, &e))?;
+        }
+        Ok(())
+    };
+    let written = write();
     if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+        parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
     }
     written
+}
+
+/// Returns the name under which a file is written until all of the export is there: FILE.part.
+fn part_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
 }
 
 fn fill(source: &mut dyn Read, part: &Path, format: Format) -> Result<(), CommandError> {
@@ -174,16 +183,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.fvecs");
         std::fs::write(&path, "old").unwrap();
-        write_file(&mut &b"not numpy at all"[..], &path, Format::Fvecs).unwrap_err();
+        write_all(vec![Box::new(&b"not numpy at all"[..])], &[(&path, Format::Fvecs)]).unwrap_err();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_export_that_breaks_at_its_ids_leaves_the_old_vectors_with_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let [vectors, ids] = ["a.npy", "a.npy.ids"].map(|name| dir.path().join(name));
+        std::fs::write(&vectors, "old").unwrap();
+        // Nothing can be written under the name of its part.
+        std::fs::create_dir(part_path(&ids)).unwrap();
+        let sources: Vec<Box<dyn Read>> = vec![Box::new(&b"new"[..]), Box::new(&b"a\n"[..])];
+        write_all(sources, &[(&vectors, Format::Npy), (&ids, Format::JsonLines)]).unwrap_err();
+        assert_eq!(std::fs::read(&vectors).unwrap(), b"old");
+        assert!(!part_path(&vectors).exists() && !ids.exists());
     }
 
     #[test]
     fn lines_are_copied_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.jsonl");
-        write_file(&mut &b"{}\n"[..], &path, Format::JsonLines).unwrap();
+        write_all(vec![Box::new(&b"{}\n"[..])], &[(&path, Format::JsonLines)]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"{}\n");
         assert_eq!(id_list_path(&path).extension().unwrap(), "ids");
     }
