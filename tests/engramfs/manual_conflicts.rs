@@ -1,7 +1,7 @@
 //! Conflicts of files that wait for a decision by hand, and what resolves them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
@@ -81,6 +81,22 @@ fn writing_the_file_resolves_a_conflict_that_was_shown() {
     let memory = open(&disk).unwrap();
     assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
     verify(&disk).unwrap();
+}
+
+#[test]
+fn listeners_hear_of_a_conflict_that_a_write_resolved() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (_, fork) = contradicting(&memory);
+    assert!(is_refused(&memory, fork));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    memory.on_change({
+        let heard = heard.clone();
+        Arc::new(move |event| heard.lock().unwrap().push(event.op))
+    });
+    write(&memory, fork, "core/plan", "both\n");
+    memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
+    let heard = heard.lock().unwrap();
+    assert!(heard.contains(&"files") && heard.contains(&"resolve"), "{heard:?}");
 }
 
 #[test]

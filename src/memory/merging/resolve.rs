@@ -119,12 +119,16 @@ impl Memory {
         if self.read_only || !self.merging.acks.has_any(branch) {
             return Ok(());
         }
-        let catalog = {
+        let (catalog, is_committed) = {
             let mut writer = self.writer()?;
             writer.writable()?;
+            let is_pending = writer.pending.contains_key(&branch);
             self.commit_pending(&mut writer, branch)?;
-            self.catalog().clone()
+            (self.catalog().clone(), is_pending)
         };
+        if is_committed {
+            self.announce_files(branch);
+        }
         // After the commit above, which is what notes writes. They stay until they are resolved, for a failure in between
         // and for a second caller, whose merge needs them as well.
         let written = self.merging.acks.written_since_shown(branch);
@@ -142,16 +146,21 @@ impl Memory {
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });
             let followed = self.applicable_decisions(&catalog, (branch, merge), resolved.collect())?;
-            // What changes between plan and lock does no harm: a resolution names its versions and counts for them
-            // alone.
-            let mut writer = self.writer()?;
             for ResolvedConflict { uid, id, resolution } in followed {
                 let of_it: Vec<_> = written.iter().filter(|it| it.ack.merge == merge && it.id == id).cloned().collect();
-                // Asked under the lock, so that of two callers one resolves it.
-                if of_it.iter().any(|one| self.merging.acks.is_unsettled(branch, one)) {
-                    self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
+                let change = {
+                    // What changes between plan and lock does no harm: a resolution names its versions and counts for
+                    // them alone.
+                    let mut writer = self.writer()?;
+                    // Asked under the lock, so that of two callers one resolves it.
+                    if !of_it.iter().any(|one| self.merging.acks.is_unsettled(branch, one)) {
+                        continue;
+                    }
+                    let (_, change) = self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
                     self.merging.acks.settle(branch, &of_it);
-                }
+                    change
+                };
+                self.notify(change);
             }
         }
         self.merging.acks.settle(branch, &written);

@@ -404,7 +404,8 @@ impl Memory {
         Ok(writer)
     }
 
-    fn announce_files(&self, branch: BranchId) {
+    /// Tells the listeners that what was done to a branch's files is in an entry. No lock may be held.
+    pub(in crate::memory) fn announce_files(&self, branch: BranchId) {
         let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
         self.notify(BranchEvent { branch, parent, op: "files", files: Vec::new(), previous: Vec::new() });
     }
