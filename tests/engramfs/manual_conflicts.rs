@@ -100,6 +100,23 @@ fn listeners_hear_of_a_conflict_that_a_write_resolved() {
 }
 
 #[test]
+fn listeners_hear_of_what_a_dry_run_commits() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    memory.on_change({
+        let heard = heard.clone();
+        Arc::new(move |event| heard.lock().unwrap().push((event.branch, event.op)))
+    });
+    for branch in [main, fork] {
+        write(&memory, branch, "note", "written just now\n");
+    }
+    memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    let heard = heard.lock().unwrap();
+    assert!([main, fork].iter().all(|branch| heard.contains(&(*branch, "files"))), "{heard:?}");
+}
+
+#[test]
 fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_resolves_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);

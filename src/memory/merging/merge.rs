@@ -217,7 +217,7 @@ impl Memory {
     /// author's knowledge of the conflict.
     fn note_shown(&self, MergeRequest { who, branch, merge, .. }: MergeRequest<'_>, planned: &MergePlan) {
         // Writing the file resolves a conflict with the parent, and none with an earlier state.
-        if !merge.is_revert() && self.writer_for(who, &[Some(branch)]).is_ok() {
+        if !merge.is_revert() && self.commit_and_announce(who, &[Some(branch)]).is_ok() {
             self.merging.acks.note((branch, merge), who, planned.conflicts());
         }
     }
@@ -236,7 +236,7 @@ impl Memory {
         // Taken for one effect: what was written to the files of both branches becomes entries, so that the plan and
         // the lineage name the same heads. A plan is then made with no lock held.
         if !self.is_read_only() {
-            drop(self.writer_for(who, &self.participants(branch, merge))?);
+            self.commit_and_announce(who, &self.participants(branch, merge))?;
         }
         let (planned, summary) = (self.plan_for(who, branch, merge)?, self.find_summary(branch)?);
         // All checks run, so that one dry run names every obstacle; `explore` reports the first alone. Units are last,

@@ -34,7 +34,7 @@ impl Memory {
     ) -> Result<MergeResult, Error> {
         if !self.is_read_only() {
             // What was written to files becomes an entry first.
-            drop(self.writer_for(who, &[Some(branch)])?);
+            self.commit_and_announce(who, &[Some(branch)])?;
         }
         let targets = UndoSearch::new(self, who, branch)?.find(verb, count)?;
         let mut all: Option<MergeResult> = None;

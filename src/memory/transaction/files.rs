@@ -366,6 +366,22 @@ impl Memory {
         Ok(())
     }
 
+    /// Commits the pending operations on files of some branches, for who needs their entries and may make none itself:
+    /// listeners are told at once. Fails as [`Memory::writer_for`] does.
+    pub(in crate::memory) fn commit_and_announce(
+        &self,
+        who: &Actor,
+        branches: &[Option<BranchId>],
+    ) -> Result<(), Error> {
+        let pending: Vec<BranchId> = {
+            let writer = self.writer()?;
+            branches.iter().flatten().copied().filter(|branch| writer.pending.contains_key(branch)).collect()
+        };
+        drop(self.writer_for(who, branches)?);
+        pending.into_iter().for_each(|branch| self.announce_files(branch));
+        Ok(())
+    }
+
     /// Commits the pending operations on files of every branch. The first failure ends it.
     pub(in crate::memory) fn commit_all_pending(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
