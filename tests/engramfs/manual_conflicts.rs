@@ -149,6 +149,21 @@ fn a_write_resolves_nothing_where_the_parent_went_on_or_words_had_resolved_it() 
 }
 
 #[test]
+fn words_that_resolved_nothing_leave_it_to_a_write() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    assert!(is_refused(&memory, fork));
+    // For a moment there is no conflict to resolve.
+    write(&memory, main, "core/plan", "base\n");
+    let resolved = memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent);
+    assert_eq!(resolved.unwrap_err().kind(), Kind::NotFound);
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "both\n");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
+}
+
+#[test]
 fn nobody_is_told_that_a_file_will_replace_a_directory_that_holds_something() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);

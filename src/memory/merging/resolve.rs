@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::lineage::{Decision, Detail, EntryOp, Side};
+use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::{BranchId, Catalog, CatalogChange, Resolution};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::merge_kind::MergeKind;
@@ -67,8 +68,6 @@ impl Memory {
     /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
     /// (`folder_in_the_way`).
     pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
-        // Words replace what a write would have said: one that came before them must not resolve it otherwise later.
-        self.merging.acks.remove(branch, id);
         let catalog = {
             // Taken for its effect and let go of: pending writes become entries, so the versions resolved are those of
             // the heads.
@@ -86,7 +85,19 @@ impl Memory {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = resolved;
-        self.transact(who, &[Some(branch)], || Ok(ResolveConflict { branch, id, resolution })).map(drop)
+        let _room = self.take_room(disk_cost(0, 0))?;
+        let change = {
+            let mut writer = self.writer_for(who, &[Some(branch)])?;
+            let (_, change) =
+                self.execute(&mut writer, who.uid, ResolveConflict { branch, id: id.clone(), resolution })?;
+            // Words replace what a write would have said: one that came before them must not resolve it otherwise later.
+            // Under the lock, as whoever resolves by writing looks there; and behind the entry, since what has failed
+            // replaces nothing.
+            self.merging.acks.remove(branch, &id);
+            change
+        };
+        self.notify(change);
+        Ok(())
     }
 
     /// Finds a conflict that waits in a merge or else in a pull, or else one that one of them decides by itself.
