@@ -197,6 +197,24 @@ impl<'a> UnitFinder<'a> {
         Ok(start == SQLITE || start.get(DUCKDB_OFFSET..).is_some_and(|rest| rest.starts_with(DUCKDB)))
     }
 
+    /// Returns whether a member says nothing of its unit: shared memory is made anew by whoever opens the database, and
+    /// an empty log holds as much as none.
+    ///
+    /// In a directory the database beside it has to be there and to begin as one, since any file may be called like
+    /// that; where it can't be read, the member counts.
+    pub(super) fn is_silent(&self, layout: UnitLayout, inode: u64) -> bool {
+        let Ok(node) = self.tree.node(inode) else { return false };
+        let mut names = node.names();
+        let (Some((directory, name)), None) = (names.next(), names.next()) else { return false };
+        let Some(companion) = COMPANIONS.into_iter().find(|companion| name.ends_with(companion)) else { return false };
+        if node.kind() != FileKind::File || (companion != SHARED_MEMORY && node.size() > 0) {
+            return false;
+        }
+        let main = self.tree.lookup(directory, &name[..name.len() - companion.len()]);
+        let Some(main) = main.ok().and_then(|main| self.tree.node(main).ok()) else { return false };
+        layout == UnitLayout::Companions || (main.kind() == FileKind::File && self.is_database(main).unwrap_or(false))
+    }
+
     /// Returns whether something in the directory of a unit belongs to it.
     pub(super) fn is_member(&self, root: &UnitRoot, inode: u64) -> bool {
         if root.layout == UnitLayout::Chroma && !self.is_chroma_file(root.inode, inode) {
@@ -250,8 +268,7 @@ impl UnitFinder<'_> {
     pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
         // What tells no change is left out: two versions that differ in it alone are one version.
         let mut parts = self.members_at_root(root);
-        let node = |inode: u64| self.tree.node(inode).ok().map(|node| &**node);
-        parts.retain(|(name, inode)| counts(name, node(*inode), None));
+        parts.retain(|(name, inode)| name.is_empty() || !self.is_silent(root.layout, *inode));
         if let [(name, inode)] = &parts[..]
             && name.is_empty()
         {
@@ -279,17 +296,4 @@ fn is_chroma_name(name: &[u8], is_directory: bool) -> bool {
         true => is_uuid(),
         false => name.strip_prefix(CHROMA).is_some_and(|rest| rest.is_empty() || COMPANIONS.contains(&rest)),
     }
-}
-
-/// Returns whether a member that two sides have differently tells a change; `None` is a side that does not have it.
-///
-/// Shared memory is made anew by whoever opens the database, and an empty log holds as much as none.
-pub(super) fn counts(name: &[u8], one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
-    if name.ends_with(SHARED_MEMORY) {
-        return false;
-    }
-    let is_log = COMPANIONS.iter().any(|companion| name.ends_with(companion));
-    let is_nothing =
-        |node: Option<&FileNode>| node.is_none_or(|node| node.kind() == FileKind::File && node.size() == 0);
-    !(is_log && is_nothing(one) && is_nothing(other))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::node_change::{same_body, user_xattrs};
-use super::unit::{UnitFinder, UnitRoot, counts};
+use super::unit::{UnitFinder, UnitLayout, UnitRoot};
 use crate::workspace::{FileNode, Tree};
 
 /// A member that two versions of a unit have differently, or that one of them lacks.
@@ -23,6 +23,10 @@ pub(super) type UnitVersion<'a, 'b> = (&'b UnitFinder<'a>, Option<UnitRoot>);
 pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -> Vec<MemberDifference> {
     let parts =
         |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.members_at_root(&root)).unwrap_or_default();
+    let layout = old.1.or(new.1).map_or(UnitLayout::Companions, |root| root.layout);
+    let is_silent = |(finder, _): UnitVersion<'_, '_>, inode: Option<u64>| {
+        inode.is_none_or(|inode| finder.is_silent(layout, inode))
+    };
     let mut found = Vec::new();
     let mut todo: Vec<_> = pair_by_name(parts(old), parts(new)).collect();
     while let Some((name, [before, after])) = todo.pop() {
@@ -35,7 +39,8 @@ pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -
         let (one, other) = (node(old.0.tree, before), node(new.0.tree, after));
         let (one, other) = (one.as_deref(), other.as_deref());
         if !is_same_node(one, other) {
-            let is_change = counts(&name, one, other);
+            // The root has no name here, and always counts.
+            let is_change = name.is_empty() || !(is_silent(old, before) && is_silent(new, after));
             found.push(MemberDifference { old: before, new: after, is_change });
         }
         let inside = |(finder, root): UnitVersion<'_, '_>, inode: Option<u64>| -> Vec<(Vec<u8>, u64)> {

@@ -11,7 +11,7 @@ use super::apply::TreeEditor;
 use super::content::other_side;
 use super::node_map::{Id, NodeMap};
 use super::resolver::Resolver;
-use super::unit::{UnitFinder, UnitLayout, UnitRoot, counts};
+use super::unit::{UnitFinder, UnitLayout, UnitRoot};
 use super::unit_diff::{MemberDifference, UnitVersion, diff_members};
 use super::{FileDecision, FileLoser, Loser, Rules, Side, Strategy};
 use crate::object::Time;
@@ -96,12 +96,13 @@ impl<'a, 'b> Units<'a, 'b> {
         if old.is_none() && ids[0].is_some() && ids[0] != ids[1] {
             inodes[2] = None;
         }
-        let (mut roots, mut members) = (BTreeSet::new(), BTreeSet::new());
+        let (mut roots, mut members, mut layout) = (BTreeSet::new(), BTreeSet::new(), None);
         for (side, inode) in inodes.into_iter().enumerate() {
             let root = match inode {
                 Some(inode) => self.finders[side].root(inode, alone)?,
                 None => self.finders[side].find_main(&difference.path)?,
             };
+            layout = layout.or(root.map(|root| root.layout));
             roots.extend(root.and_then(|root| self.id(side, root.inode)));
             members.extend(inode.and_then(|inode| self.id(side, inode)));
         }
@@ -111,9 +112,11 @@ impl<'a, 'b> Units<'a, 'b> {
         for root in roots {
             self.met_members.entry(root).or_default().extend(members.iter().copied());
         }
-        let node = |there: Option<&(u64, Arc<FileNode>)>| there.map(|(_, node)| node.clone());
-        let says = counts(&difference.path, node(old).as_deref(), node(new).as_deref());
-        Ok(Some(if says { UnitMember::Counts } else { UnitMember::Silent }))
+        let layout = layout.unwrap_or(UnitLayout::Companions);
+        let is_silent = |side: usize, there: Option<&(u64, Arc<FileNode>)>| {
+            there.is_none_or(|(inode, _)| self.finders[side].is_silent(layout, *inode))
+        };
+        Ok(Some(if is_silent(0, old) && is_silent(1, new) { UnitMember::Silent } else { UnitMember::Counts }))
     }
 
     fn id(&self, side: usize, inode: u64) -> Option<Id> {

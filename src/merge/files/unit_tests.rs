@@ -102,6 +102,32 @@ fn what_says_nothing_is_no_change_of_a_unit() {
     assert_eq!((merged.both_changed.len(), merged.tree.hash()), (0, child.tree.hash()));
 }
 
+/// A file of another program may be called like the shared memory or the log of a database.
+#[test]
+fn in_a_directory_only_what_is_beside_its_database_says_nothing() {
+    let mut base = TestFiles::new();
+    base.mkdir("any").write("any/m.db", &db("base")).write("any/m.db-shm", "base").write("any/cache-shm", "base");
+    base.write("note", "base");
+    let mut parent = base.later(200);
+    parent.write("note", "parent");
+    for (path, text, counts) in [
+        ("any/m.db-shm", "child", false),
+        ("any/m.db-wal", "", false),
+        ("any/cache-shm", "child", true),
+        ("any/new-shm", "child", true),
+        ("any/empty-wal", "", true),
+    ] {
+        let mut child = base.later(100);
+        child.write(path, text);
+        let merged = plan_by("/any/** unit\n** text", &base, &child, &parent, Strategy::NewestWins, None);
+        let mut expected = parent.clone();
+        if counts {
+            expected.write(path, text);
+        }
+        assert_eq!(listing(&merged.tree), listing(&expected.tree), "{path}");
+    }
+}
+
 #[test]
 fn a_unit_is_taken_as_a_whole_from_one_side() {
     for (directory, files, rules) in [
