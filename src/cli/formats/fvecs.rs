@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::ids::IdReader;
 use super::npy::NpyHeader;
-use super::{InputRow, check_finite, malformed};
+use super::{DIM_MAX, InputRow, check_finite, malformed};
 use crate::cli::failure::CommandError;
 
-/// No embedding comes near; a larger length means that the file is something else.
-const DIM_MAX: i32 = 1 << 20;
 const HINT: &str = "each vector is its length as a little-endian i32 and that many f32, and all have one length";
 
 /// The rows of an `.fvecs` file. The first one's length is that of all, or the row is refused.
@@ -68,7 +66,7 @@ fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Co
     input.read_exact(&mut bytes).map_err(|e| CommandError::file("read", path, &e))?;
     let length = i32::from_le_bytes(bytes);
     match usize::try_from(length) {
-        Ok(dim) if (1..=DIM_MAX).contains(&length) => Ok(dim),
+        Ok(dim) if (1..=DIM_MAX).contains(&dim) => Ok(dim),
         _ => Err(malformed(path, format!("gives {length} as the length of row {row}"), HINT)),
     }
 }

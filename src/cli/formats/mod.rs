@@ -27,6 +27,8 @@ pub use fvecs::write_fvecs;
 
 /// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Components of a vector in a file. No embedding comes near; more mean that the file is something else.
+const DIM_MAX: usize = 1 << 20;
 
 /// The kinds of files, known by the end of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

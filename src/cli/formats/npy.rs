@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::half::to_f32;
 use super::ids::IdReader;
-use super::{InputRow, check_finite, malformed};
+use super::{DIM_MAX, InputRow, check_finite, malformed};
 use crate::cli::failure::CommandError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -24,7 +24,7 @@ pub struct NpyHeader {
     pub width: usize,
     /// Rows of the array. A file that is shorter than these is refused before its first row.
     pub rows: u64,
-    /// Components of each row, at least 1.
+    /// Components of each row, 1 to 2^20.
     pub dim: usize,
     /// Where the rows begin, in bytes.
     pub offset: u64,
@@ -81,8 +81,8 @@ fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
     let [rows, dim] = sizes[..] else {
         return Err(format!("has {} dimensions, not two", sizes.len()));
     };
-    match (rows.parse(), dim.parse::<u32>()) {
-        (Ok(rows), Ok(dim)) if dim > 0 => Ok(NpyHeader { width, rows, dim: dim as usize, offset }),
+    match (rows.parse(), dim.parse::<usize>()) {
+        (Ok(rows), Ok(dim)) if (1..=DIM_MAX).contains(&dim) => Ok(NpyHeader { width, rows, dim, offset }),
         _ => Err(format!("has an impossible shape, {rows} × {dim}")),
     }
 }
@@ -187,6 +187,8 @@ mod tests {
         refused(&dict("<i4", "(2, 2)"), "<i4");
         refused(&dict("<f4", "(4,)"), "1 dimensions");
         refused(&dict("<f4", "(2, 0)"), "impossible shape");
+        // Such a file is as long as its rows; a buffer for one of them would be of 32 GiB.
+        refused(&dict("<f8", "(0, 4294967295)"), "impossible shape");
         refused(&dict("<f4", "(5, 4)"), "ends before");
         refused(&dict("<f4", "(18446744073709551615, 4)"), "ends before");
         refused(&dict("<f4", "(2, 2)").replace("False", "True"), "C order");
