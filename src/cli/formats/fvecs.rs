@@ -107,6 +107,15 @@ mod tests {
     }
 
     #[test]
+    fn a_branch_without_vectors_gives_an_empty_file() {
+        let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 0), }\n";
+        let npy = [&b"\x93NUMPY\x01\x00"[..], &[dict.len() as u8, 0][..], dict.as_bytes()].concat();
+        let mut written = Vec::new();
+        write_fvecs(&mut &npy[..], &mut written).unwrap();
+        assert!(written.is_empty() && rows(&written).unwrap().is_empty());
+    }
+
+    #[test]
     fn what_is_written_reads_back() {
         let mut out = Vec::new();
         write_fvecs(&mut &npy()[..], &mut out).unwrap();

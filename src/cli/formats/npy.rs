@@ -24,7 +24,7 @@ pub struct NpyHeader {
     pub width: usize,
     /// Rows of the array. A file that is shorter than these is refused before its first row.
     pub rows: u64,
-    /// Components of each row, 1 to 2^20.
+    /// Components of each row, 1 to 2^20; 0 where there are no rows.
     pub dim: usize,
     /// Where the rows begin, in bytes.
     pub offset: u64,
@@ -81,8 +81,11 @@ fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
     let [rows, dim] = sizes[..] else {
         return Err(format!("has {} dimensions, not two", sizes.len()));
     };
-    match (rows.parse(), dim.parse::<usize>()) {
-        (Ok(rows), Ok(dim)) if (1..=DIM_MAX).contains(&dim) => Ok(NpyHeader { width, rows, dim, offset }),
+    match (rows.parse::<u64>(), dim.parse::<usize>()) {
+        // An export of a branch without vectors is of no rows with no components.
+        (Ok(rows), Ok(dim)) if (1..=DIM_MAX).contains(&dim) || (rows, dim) == (0, 0) => {
+            Ok(NpyHeader { width, rows, dim, offset })
+        }
         _ => Err(format!("has an impossible shape, {rows} × {dim}")),
     }
 }
@@ -193,6 +196,11 @@ mod tests {
         refused(&dict("<f4", "(18446744073709551615, 4)"), "ends before");
         refused(&dict("<f4", "(2, 2)").replace("False", "True"), "C order");
         assert!(rows(b"not numpy at all").unwrap_err().message.contains("no NumPy array"));
+    }
+
+    #[test]
+    fn an_array_of_nothing_has_no_rows() {
+        assert!(rows(&file(&dict("<f4", "(0, 0)"), &[])).unwrap().is_empty());
     }
 
     #[test]
