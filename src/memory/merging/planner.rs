@@ -104,9 +104,10 @@ impl Planner {
         }
         let contents = Arc::new(MergedContents::default());
         all.push_back((purpose, contents.clone()));
-        if all.len() > CACHED_PLANS_MAX {
-            all.pop_front();
-        }
+        let outdated = if all.len() > CACHED_PLANS_MAX { all.pop_front() } else { None };
+        // With no lock held: freeing it may take long, and writers wait for the list.
+        drop(all);
+        drop(outdated);
         contents
     }
 
@@ -118,10 +119,15 @@ impl Planner {
     /// Lets go of what was worked out for a branch, once a merge, pull, discard or purge has outdated it.
     pub(in crate::memory) fn forget(&self, branch: BranchId) {
         let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
-        self.contents.lock().retain(|((of, _), _)| *of != branch);
-        if !jobs.is_empty() {
-            // Dropped by the pool, since freeing the plans' states may take long.
-            self.run(move || drop(jobs));
+        let contents: VecDeque<_> = {
+            let mut all = self.contents.lock();
+            let (outdated, kept) = std::mem::take(&mut *all).into_iter().partition(|((of, _), _)| *of == branch);
+            *all = kept;
+            outdated
+        };
+        if !(jobs.is_empty() && contents.is_empty()) {
+            // Dropped by the pool, since freeing the plans' states and what was merged for them may take long.
+            self.run(move || drop((jobs, contents)));
         }
     }
 }
@@ -241,6 +247,27 @@ mod tests {
         (0..10).for_each(|number| planner.add(purpose(number)).finish(Err(Error::WouldWait)));
         let kept: Vec<u64> = (0..10).filter(|number| planner.find(purpose(*number)).is_some()).collect();
         assert_eq!(kept, (2..10).collect::<Vec<u64>>());
+    }
+
+    /// Writers wait for who forgets: what was merged may be long.
+    #[test]
+    fn what_was_merged_for_a_branch_is_freed_by_the_pool() {
+        let (planner, is_free) = (Planner::default(), Arc::new(AtomicBool::new(false)));
+        let contents = Arc::downgrade(&planner.contents(BranchId(1), MergeKind::Merge));
+        for _ in 0..THREADS {
+            let is_free = is_free.clone();
+            planner.run(move || {
+                while !is_free.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            });
+        }
+        planner.forget(BranchId(1));
+        assert!(contents.upgrade().is_some(), "it was freed by who forgot it");
+        is_free.store(true, Ordering::Release);
+        while contents.upgrade().is_some() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
