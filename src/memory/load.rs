@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Error;
 use super::catalog::Catalog;
 use super::command::plan_context::PlanContext;
 use super::command::prepared::PreparedCommand;
@@ -15,6 +14,7 @@ use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::transaction::clock::ClockReading;
 use super::transaction::transact::{LogTail, split};
+use super::{Error, OpenError};
 use crate::disk::Disk;
 use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
 use crate::lineage::{Entry, MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
@@ -78,7 +78,7 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 /// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
 /// entry's bytes hold the hash of the one before. Kind `Damaged` where the manifest, a file that it names, or the
 /// journal before its torn tail is not what was written, where a log record breaks a rule, or where the signature of
-/// the newest entry is not the store's.
+/// the newest entry is not the store's. [`OpenError::OtherVersion`] where an entry led to another head when it was written.
 pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let (manifest, stored) = manifest::read(&**source.disk, source.public_key, source.segments, source.trees)?;
     let files = JournalFiles::list(source.disk, manifest.journal)?;
@@ -203,11 +203,7 @@ impl JournalReading<'_> {
         let (seq, hash) = (entry.seq, entry.hash());
         let signed = SignedEntry { entry, hash, signature: *signature };
         Err(self.earliest_error(if signed.verifies(self.source.public_key) {
-            Error::damaged(format!(
-                "entry {seq} is genuine and led to the head {recorded}, but leads to {} now: the version of engramfs that \
-                 wrote it applies it otherwise than this one; open the store with that version",
-                prepared.head
-            ))
+            OpenError::OtherVersion { seq, recorded, found: prepared.head }.into()
         } else {
             not_signed(seq)
         }))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::{Advice, Kind};
+use crate::object::Hash;
 use crate::sync::OverBudget;
 
 /// Why a store is not opened.
@@ -41,6 +42,19 @@ pub enum OpenError {
     /// The store is of a later version, of which this one may misread something. Kind `Unsupported`.
     #[error("the store was made by a newer version of engramfs")]
     NewerFormat,
+    /// An entry of the journal is genuine, and the version that wrote it applied it otherwise. Kind `Unsupported`.
+    #[error(
+        "entry {seq} is genuine and led to the head {recorded}, but leads to {found} now: the version of engramfs that \
+         wrote it applies it otherwise than this one"
+    )]
+    OtherVersion {
+        /// Number of the entry.
+        seq: u64,
+        /// The head that the entry names.
+        recorded: Hash,
+        /// The head that this version comes to.
+        found: Hash,
+    },
 }
 
 impl OpenError {
@@ -67,6 +81,12 @@ impl OpenError {
                  `cp -a MNT/main/files DEST` from its mount for the files; then `engramfs import` and cp -a into a new store",
             ),
             OpenError::NewerFormat => Advice::new(Kind::Unsupported, "newer_format", "use the newest engramfs"),
+            OpenError::OtherVersion { .. } => Advice::new(
+                Kind::Unsupported,
+                "other_version",
+                "mount and unmount the store once with the version that wrote to it last: that seals it, and this one then \
+                 applies nothing again",
+            ),
         }
     }
 }

@@ -177,7 +177,7 @@ fn of_merges() -> [MergeError; 11] {
     ]
 }
 
-fn of_opening() -> [OpenError; 7] {
+fn of_opening() -> [OpenError; 8] {
     [
         OpenError::Missing(text().into()),
         OpenError::Denied { path: text().into(), uid: 1 },
@@ -186,6 +186,7 @@ fn of_opening() -> [OpenError; 7] {
         OpenError::Exists(text().into()),
         OpenError::OldFormat,
         OpenError::NewerFormat,
+        OpenError::OtherVersion { seq: 1, recorded: Hash::ZERO, found: Hash::ZERO },
     ]
 }
 
@@ -303,6 +304,7 @@ nothing_to_undo Invalid
 old_format Unsupported
 only_root_gives NotPermitted
 other_id Invalid
+other_version Unsupported
 own_proposal NotPermitted
 parent_moves Busy
 permission_denied Denied

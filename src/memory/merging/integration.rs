@@ -282,7 +282,9 @@ mod tests {
     use crate::memory::command::merge_outcome::RecordOutcomes;
     use crate::memory::merging::merge_budget::MergeBudget;
     use crate::memory::merging::merge_plan::MergePlan;
-    use crate::memory::{Actor, Environment, Memory, OpenMode, RecordEdit, RecordInput, VerifyOptions, verify_on};
+    use crate::memory::{
+        Actor, Environment, Kind, Memory, OpenMode, RecordEdit, RecordInput, VerifyOptions, verify_on,
+    };
 
     fn who() -> Actor {
         Actor { uid: 0, gid: 0, name: "root".into() }
@@ -365,8 +367,9 @@ mod tests {
             .unwrap();
         drop(writer);
         memory.sync().unwrap();
-        let error = verified(&disk).unwrap_err().to_string();
-        assert!(error.contains("is genuine and led to the head 0101"), "{error}");
+        let error = verified(&disk).unwrap_err();
+        assert!(error.to_string().contains("is genuine and led to the head 0101"), "{error}");
+        assert_eq!((error.kind(), error.code()), (Kind::Unsupported, "other_version"), "{}", error.hint());
     }
 
     #[test]
