@@ -28,7 +28,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if args.mnt.is_none() {
         findings.push(models_finding(&models()));
     }
-    findings.extend(args.mnt.as_deref().into_iter().flat_map(told_by_the_mount));
+    // One that was found to hang would keep the findings from being told.
+    let answers = findings.iter().all(|finding| finding.ok || finding.name != "mountpoint");
+    findings.extend(args.mnt.as_deref().filter(|_| answers).into_iter().flat_map(told_by_the_mount));
     for finding in &findings {
         if out.is_json() {
             let Finding { name, ok, detail, advice } = finding;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use closed::open_store;
 pub use mounted::Mounted;
-pub use place::find_mounted_store;
+pub use place::{find_mounted_store, find_store_unasked};
 
 use super::actor;
 use super::exit::Exit;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
 use crate::fuse::SOURCE_PREFIX;
 
@@ -16,8 +16,18 @@ use crate::fuse::SOURCE_PREFIX;
 /// Fails where the path or the table of mounts can't be read; a dead mount is one of these.
 pub fn find_mounted_store(path: &Path) -> io::Result<Option<PathBuf>> {
     let device = std::fs::metadata(path)?.dev();
-    let number = format!("{}:{}", major(device), minor(device));
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    store_of_device(major(device), minor(device))
+}
+
+/// Returns the store that is mounted at `mountpoint`, which a mount that hangs or is dead does not keep from being
+/// told: the file system is asked nothing. Fails where the path or the table of mounts can't be read.
+pub fn find_store_unasked(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
+    let found = statx(CWD, mountpoint, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)?;
+    store_of_device(found.stx_dev_major, found.stx_dev_minor)
+}
+
+fn store_of_device(major: u32, minor: u32) -> io::Result<Option<PathBuf>> {
+    let (number, table) = (format!("{major}:{minor}"), std::fs::read("/proc/self/mountinfo")?);
     Ok(table.split(|&byte| byte == b'\n').find_map(|line| store_in(line, &number)))
 }
 
@@ -98,6 +108,7 @@ mod tests {
     #[test]
     fn nothing_outside_a_mount_has_a_store() {
         assert_eq!(find_mounted_store(Path::new("/proc")).unwrap(), None);
+        assert_eq!(find_store_unasked(Path::new("/proc")).unwrap(), None);
         assert!(!shows_a_branch(Path::new("/proc")));
     }
 

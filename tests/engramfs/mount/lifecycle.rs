@@ -282,6 +282,21 @@ fn the_clock_is_told_and_set_right_by_a_verb() {
     assert!(!said.contains("\"clock\""), "no mount was named");
 }
 
+/// A server that is stopped answers nothing, as one that hangs does.
+#[test]
+fn a_mount_that_hangs_is_examined_and_taken_away() {
+    let site = Site::new();
+    let server = site.serve(&[]);
+    server.signal(libc::SIGSTOP);
+    // Until then the kernel may answer out of what it remembers.
+    thread::sleep(Duration::from_secs(2));
+    let (code, said, _) = run(&["doctor", text(&site.mnt)]);
+    assert!(code != 0 && said.contains("does not answer"), "{said}");
+    let (code, _, said) = run(&["umount", "--lazy", text(&site.mnt)]);
+    assert_eq!(code, 0, "{said}");
+    server.signal(libc::SIGCONT);
+}
+
 #[test]
 fn mountpoints_that_cannot_be_are_refused() {
     let site = Site::new();
