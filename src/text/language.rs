@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
@@ -80,9 +81,14 @@ impl Language {
         self.stop_words.contains(term)
     }
 
-    /// Returns the stem of a term that is one word of letters; nothing for numbers, identifiers and compounds.
+    /// Returns the stem of a term that is one word of letters; nothing for numbers, identifiers and compounds, and for a
+    /// word at which the stemmer panics.
     pub fn stem(&self, term: &str) -> Option<Box<str>> {
-        term.chars().all(char::is_alphabetic).then(|| Box::from(&*self.stemmer.stem(term)))
+        if !term.chars().all(char::is_alphabetic) {
+            return None;
+        }
+        // That of Greek does so at some words; such a word is then found as it is, and the query goes on.
+        catch_unwind(AssertUnwindSafe(|| Box::from(&*self.stemmer.stem(term)))).ok()
     }
 }
 
@@ -130,6 +136,12 @@ mod tests {
             assert_eq!(stem(other), None, "{other}");
         }
         assert!(english.is_stop_word("the") && english.is_stop_word("don") && !english.is_stop_word("memory"));
+    }
+
+    #[test]
+    fn a_word_at_which_the_stemmer_panics_has_no_stem() {
+        let greek = Language::from_code("el").unwrap();
+        assert_eq!((greek.stem("ισαισα"), greek.stem("ο")), (None, Some("ο".into())));
     }
 
     #[test]
