@@ -53,8 +53,8 @@ struct Status<'a> {
     scrub: ScrubProgress,
     reserve: ReserveFill,
     lease: LeaseStatus,
-    temporaries: usize,
-    last_error: Option<Value>,
+    #[serde(flatten)]
+    live: LiveStatus,
     kept_since: Option<String>,
     bytes_kept: u64,
     clock: &'static str,
@@ -90,12 +90,20 @@ struct Index {
 }
 
 /// What a mount knows of a branch and the store does not.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub struct LiveStatus {
     /// How many temporaries are in `vectors/`, for as long as it is mounted.
     pub temporaries: usize,
     /// The last refusal that the reader may see, as `errors` has it.
     pub last_error: Option<Value>,
+}
+
+impl LiveStatus {
+    /// Its keys and values as they stand in `status`: JSON without the braces around.
+    fn to_fields(&self) -> Option<String> {
+        let object = serde_json::to_string(self).ok()?;
+        Some(object.strip_prefix('{')?.strip_suffix('}')?.to_owned())
+    }
 }
 
 /// What a view has other than its base: how many records and paths differ, how many of those are deleted, the bytes of the rest.
@@ -152,9 +160,8 @@ pub(in crate::memory) fn render(
         scrub: memory.maintenance.scrubber.progress(),
         reserve: memory.admission.room.reserve.fill_state(),
         lease: LeaseStatus::for_branch(memory, branch.id),
-        // Known to the mount alone, which fills them in: `with_live`.
-        temporaries: 0,
-        last_error: None,
+        // Known to the mount alone, and filled in later: `with_live`.
+        live: LiveStatus::default(),
         kept_since: kept_since(catalog, branch)?,
         bytes_kept: memory.maintenance.retained.for_branch(branch.id),
         clock: memory.clock_state(),
@@ -183,25 +190,25 @@ fn pad(line: &mut Vec<u8>, bytes: usize) {
 }
 
 /// Puts what the mount knows into a status that has none of it. The fields of a refusal are cut where it would not fit.
-fn with_live(status: &[u8], live: LiveStatus) -> Option<Vec<u8>> {
+fn with_live(status: &[u8], mut live: LiveStatus) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(status).ok()?.trim_end();
-    // No value has these bytes in it: quotes in strings are escaped with a backslash.
-    let (before, after) = text.split_once("\"temporaries\":0,\"last_error\":null")?;
-    let (temporaries, mut error) = (live.temporaries, live.last_error.unwrap_or_default());
-    let compose = |error: &Value| format!("{before}\"temporaries\":{temporaries},\"last_error\":{error}{after}");
-    let (mut line, mut most) = (compose(&error), LAST_ERROR_BYTES);
+    // The fields stand together, as `Status` has them as one. No value has these bytes in it: quotes in strings are
+    // escaped with a backslash.
+    let (before, after) = text.split_once(&LiveStatus::default().to_fields()?)?;
+    let compose = |live: &LiveStatus| Some(format!("{before}{}{after}", live.to_fields()?));
+    let (mut line, mut most) = (compose(&live)?, LAST_ERROR_BYTES);
     while line.len() >= status.len() && most > 0 {
         most /= 2;
-        cut_fields(&mut error, most);
-        line = compose(&error);
+        cut_fields(live.last_error.as_mut(), most);
+        line = compose(&live)?;
     }
     let mut line = line.into_bytes();
     pad(&mut line, status.len());
     Some(line)
 }
 
-fn cut_fields(error: &mut Value, limit: usize) {
-    let fields = error.as_object_mut().into_iter().flat_map(|fields| fields.values_mut());
+fn cut_fields(error: Option<&mut Value>, limit: usize) {
+    let fields = error.and_then(Value::as_object_mut).into_iter().flat_map(|fields| fields.values_mut());
     for field in fields {
         if let Value::String(text) = field {
             text.truncate(text.floor_char_boundary(limit));
