@@ -265,3 +265,38 @@ pub(in crate::memory) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Res
     let file = Container::open(blobs, name, PART).ok()?;
     Some(file.verify().map_err(Error::from))
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+
+    /// If the rename came before the sync, a power cut between them could leave part of the new manifest, and the one
+    /// before would be gone.
+    #[test]
+    fn a_manifest_that_a_power_cut_leaves_is_the_one_before_or_whole() {
+        const FAILING: [&[DiskCall]; 2] = [&[DiskCall::Sync], &[DiskCall::SyncDir]];
+        let key = Key::from_seed(&[7; 32]);
+        let second = Manifest { journal: 2, ..Manifest::empty() };
+        let (mut old, mut new) = (0, 0);
+        for kinds in FAILING {
+            let forgetful = ForgetfulDisk::new();
+            let faulty = FaultyDisk::new(forgetful.clone());
+            let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+            write(&disk, &second, &[], &key).unwrap();
+            let second_bytes = forgetful.bytes(PATH).unwrap();
+            write(&disk, &Manifest::empty(), &[], &key).unwrap();
+            let first_bytes = forgetful.bytes(PATH).unwrap();
+            faulty.plan(Fault::once(1, kinds, libc::EIO));
+            write(&disk, &second, &[], &key).unwrap_err();
+            for seed in 0..32 {
+                let bytes = forgetful.power_cut(seed).bytes(PATH).unwrap();
+                assert!(bytes == first_bytes || bytes == second_bytes, "{kinds:?} failed, seed {seed}");
+                old += usize::from(bytes == first_bytes);
+                new += usize::from(bytes == second_bytes);
+            }
+        }
+        assert!(old > 0 && new > 0, "{old} cuts left the old manifest, {new} the new one");
+    }
+}
