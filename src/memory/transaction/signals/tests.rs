@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::disk::ForgetfulDisk;
-use crate::memory::{Environment, OpenMode};
+use crate::memory::{Environment, MergeKind, OpenMode, RecordEdit, RecordInput, View};
 
 fn who() -> Actor {
     Actor { uid: 0, gid: 0, name: "root".into() }
@@ -100,4 +100,34 @@ fn a_signal_in_place_of_one_that_has_ended_is_counted_whole() {
     memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
     let counted = memory.admission.signals_held.lock()[&0].bytes();
     assert_eq!(counted, memory.catalog().signals_held.bytes_held(0).0);
+}
+
+#[test]
+fn signals_are_in_no_head_no_entry_no_checkpoint_and_no_merge() {
+    let (memory, main) = memory();
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.set(&who(), child, Setting::Log, "own").unwrap();
+    let put = |id: &str| {
+        let input = RecordInput { vector: None, text: Some("text".into()), metadata: "{}".into() };
+        memory.commit(&who(), child, vec![RecordEdit::Put { id: id.into(), input }]).unwrap();
+    };
+    let keys = |branch| -> Vec<String> {
+        memory.signals(branch).unwrap().into_iter().map(|(key, _)| key.to_string()).collect()
+    };
+    let history = || {
+        let head = memory.status(&View::Branch(child)).unwrap()["head"].clone();
+        (head, memory.lineage_lines(child, false).unwrap(), memory.tip())
+    };
+    put("a");
+    let before = history();
+    memory.claim_signal(&who(), child, &"first".into(), 0o644).unwrap();
+    assert_eq!(history(), before);
+    memory.checkpoint(&who(), child, "v1", None).unwrap();
+    memory.remove_signal(&who(), child, &"first".into()).unwrap();
+    memory.claim_signal(&who(), child, &"second".into(), 0o644).unwrap();
+    put("b");
+    memory.rollback(&who(), child, "v1").unwrap();
+    assert_eq!(keys(child), ["second"], "the rollback takes none away and brings none back");
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    assert_eq!(keys(main), [""; 0]);
 }
