@@ -346,6 +346,25 @@ fn who_does_not_own_all_that_holds_it_may_not() {
     assert!(holding(&disk, NEEDLE).is_empty());
 }
 
+#[test]
+fn root_and_the_owner_of_main_purge_what_only_another_users_branch_has() {
+    let (bob, root) =
+        (Actor { uid: 1001, gid: 1001, name: "bob".into() }, Actor { uid: 0, gid: 0, name: "root".into() });
+    let eve = Actor { uid: 1002, gid: 1002, name: "eve".into() };
+    for privileged in [root, who()] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        let child = memory.fork(&bob, main, "child", None).unwrap();
+        memory.commit(&bob, child, vec![put("password", None, Some(&secret()))]).unwrap();
+        memory.purge(&eve, child, &["password".into()], PurgeOptions::default()).unwrap_err();
+        assert!(!holding(&disk, NEEDLE).is_empty(), "a control");
+        let report = memory.purge(&privileged, main, &["password".into()], PurgeOptions::default()).unwrap();
+        assert_eq!((report["versions"].as_u64(), holding(&disk, NEEDLE)), (Some(1), vec![]), "{privileged:?}");
+        assert!(texts(&memory, &View::Branch(child)).is_empty());
+    }
+}
+
 /// Cuts the power at every call that changes the disk: a purge is absent, or the next opening finishes it.
 #[test]
 fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
