@@ -274,6 +274,7 @@ fn conflicts_list_all_that_both_sides_changed_and_a_result_what_differs() {
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Strategy, "parent-wins").unwrap();
     write(&memory, main, "joined", "1\n2\n3\n4\n5\n");
+    memory.commit(&who(), main, vec![put("same", None, Some("before"))]).unwrap();
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     for (branch, side, lines) in [(fork, "child", "child\n2\n3\n4\n5\n"), (main, "parent", "1\n2\n3\n4\nparent\n")] {
         memory.commit(&who(), branch, vec![put("same", None, Some("alike")), put("other", None, Some(side))]).unwrap();
@@ -294,9 +295,16 @@ fn conflicts_list_all_that_both_sides_changed_and_a_result_what_differs() {
     let all = all.map(|(name, decision)| (name.to_owned(), decision.to_owned())).into();
     let lines = listed(View::Branch(fork));
     assert_eq!(decisions(&lines), all);
-    let other = lines.iter().find(|line| line["id"] == "other").unwrap();
-    assert!(other["base"].is_null(), "{other}");
-    assert_eq!((&other["child_text"], &other["parent_text"]), (&"child".into(), &"parent".into()), "{other}");
+    let texts_of_sides = |id: &str| {
+        let line = lines.iter().find(|line| line["id"] == id).unwrap();
+        ["base_text", "child_text", "parent_text"].map(|key| line[key].as_str().map(str::to_owned))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(texts_of_sides("other"), [None, some("child"), some("parent")]);
+    assert_eq!(texts_of_sides("same"), [some("before"), some("alike"), some("alike")]);
+    assert!(lines.iter().any(|line| line["id"] == "other" && line["base"].is_null()));
+    let file = lines.iter().find(|line| line["path"] == "files/joined").unwrap();
+    assert_eq!(file.get("base_text"), None, "{file}");
     assert!(listed(View::Branch(main)).is_empty() && listed(View::Checkpoint(fork, "v1".into())).is_empty());
     let result = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(result.conflicts.iter().map(|conflict| &*conflict.id).collect::<Vec<_>>(), ["other"]);
