@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn markdown_is_told_by_its_name() {
         let markdown = |name: &str| Syntax::from_file_name(name.as_bytes()) == Syntax::Markdown;
-        assert!(markdown("a.md") && markdown("a.b.MD") && markdown(".markdown"));
+        assert!(["a.md", "a.b.MD", ".markdown", "a.mdx", "a.mkd"].into_iter().all(markdown));
         assert!(!markdown("md") && !markdown("a.rs") && !markdown("a.md.txt"));
     }
 }

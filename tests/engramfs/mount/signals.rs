@@ -174,7 +174,8 @@ fn a_lease_is_seen_by_the_parent_and_by_the_next_server_when_it_is_lost() {
     let status = || -> Value { serde_json::from_str(&read(main.join("branches/a/status"))).unwrap() };
     assert_eq!(status()["lease"]["held"], true);
     assert_eq!(fs::metadata(main.join("branches/a/lease")).unwrap().mode() & 0o7777, 0o600);
-    assert_eq!(lines(&read(main.join("branches.jsonl")))[0]["lease"]["held"], true);
+    assert!(status()["lease"]["since"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap() <= jiff::Timestamp::now());
+    assert_eq!(lines(&read(main.join("branches.jsonl")))[0]["lease"], status()["lease"]);
     thread::sleep(Duration::from_millis(1100));
     fs::write(main.join("ctl"), "gc\n").unwrap();
     assert!(main.join("branches/a").exists(), "somebody works there");
@@ -186,7 +187,7 @@ fn a_lease_is_seen_by_the_parent_and_by_the_next_server_when_it_is_lost() {
         (&last()["event"], &last()["branch"], last().get("head")),
         (&"lease_lost".into(), &"main/a".into(), None)
     );
-    assert_eq!(status()["lease"]["held"], false);
+    assert_eq!(status()["lease"], serde_json::json!({ "held": false, "since": null }));
     let before = lines(&read(main.join("events.jsonl"))).len();
     drop(File::open(main.join("branches/a/lease")).unwrap());
     eventually(|| lines(&read(main.join("events.jsonl"))).len() > before);
