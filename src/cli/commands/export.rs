@@ -136,7 +136,8 @@ fn id_list_path(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Writes under other names first, so that a broken export is never taken for a whole one, and no vectors for those of older ids.
+/// Writes under other names first, so that a broken export is never taken for a whole one, and new vectors stand beside older ids
+/// only where the second rename fails.
 fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<(), CommandError> {
     let parts: Vec<PathBuf> = files.iter().map(|(path, _)| part_path(path)).collect();
     let write = || -> Result<(), CommandError> {
