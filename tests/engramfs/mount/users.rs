@@ -186,12 +186,14 @@ print(open('errors').read().count('branch_closed'), os.listdir('vectors'))
 #[test]
 fn a_mount_of_a_child_alone_does_not_open_its_parent() {
     let Some(mount) = shared() else { return };
-    act(&mount, 1001, "mkdir main/branches/ann").unwrap();
+    act(&mount, 1001, "mkdir main/branches/ann main/branches/ann/branches/below").unwrap();
     fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o700)).unwrap();
     let mount = mount.again(&["--allow-other", "--branch", "main/ann"]);
     assert_refused(&mount, 1001, "echo pull > ctl");
     assert_refused(&mount, 1001, "echo 'merge --dry-run' > ctl");
     assert_refused(&mount, 1001, "cat conflicts");
+    // What is above the parent, and closed, does not count.
+    act(&mount, 1001, "cat branches/below/conflicts; echo 'merge --dry-run' > branches/below/ctl").unwrap();
     act(&mount, 1001, "echo '{\"text\":\"mine\"}' > vectors/m.json; cat status lineage diff errors").unwrap();
 }
 
