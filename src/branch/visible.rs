@@ -43,7 +43,7 @@ impl Visible {
     }
 
     /// Returns whether every row is visible.
-    pub fn is_all(&self) -> bool {
+    pub fn all_visible(&self) -> bool {
         self.count == self.rows
     }
 
@@ -81,7 +81,7 @@ impl Visible {
         // A clone shares the chunks of the other view, where setting row by row would copy them.
         if self.count == 0 {
             *self = other.clone();
-        } else if !self.is_all() {
+        } else if !self.all_visible() {
             other.iter().for_each(|row| self.set(row, true));
         }
     }

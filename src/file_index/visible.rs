@@ -120,7 +120,7 @@ impl VisiblePart {
     }
 
     /// Returns whether each row is shown by exactly one file.
-    pub fn is_all(&self) -> bool {
+    pub fn shows_each_row_once(&self) -> bool {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::anchor::Anchor;
+use super::answer_offset::AnswerOffset;
 use super::counted::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
@@ -25,7 +25,7 @@ pub(super) struct Ingest {
 }
 
 struct PendingLines {
-    anchor: Anchor,
+    answer_offset: AnswerOffset,
     edits: memory::IngestBatch,
     /// The entry of the shared log up to which the branch has read with this batch.
     cursor: Option<u64>,
@@ -153,7 +153,7 @@ impl Ingest {
 impl PendingLines {
     fn new(context: &OpenContext) -> PendingLines {
         PendingLines {
-            anchor: Anchor::default(),
+            answer_offset: AnswerOffset::default(),
             edits: context.memory().batch(context.caller.uid),
             cursor: None,
             line_count: 0,
@@ -166,9 +166,9 @@ impl PendingLines {
     }
 
     fn begin(&mut self, context: &OpenContext) {
-        let (anchor, result, line_failure) =
-            (std::mem::take(&mut self.anchor), self.result.take(), self.line_failure.take());
-        *self = PendingLines { anchor, result, line_failure, ..PendingLines::new(context) };
+        let (answer_offset, result, line_failure) =
+            (std::mem::take(&mut self.answer_offset), self.result.take(), self.line_failure.take());
+        *self = PendingLines { answer_offset, result, line_failure, ..PendingLines::new(context) };
     }
 
     /// Refuses data, and what was written with it.
@@ -197,7 +197,7 @@ impl File for Ingest {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
         let mut batch = self.batch.lock();
-        let start = batch.anchor.position(offset);
+        let start = batch.answer_offset.position(offset);
         if batch.result.is_none() {
             batch.result = Some(self.context.mount.answers.get(
                 &self.context.view,
@@ -225,7 +225,7 @@ impl File for Ingest {
             self.note_pending(&batch);
             return Err(failure);
         }
-        batch.anchor.note_write(offset + data.len() as u64);
+        batch.answer_offset.note_write(offset + data.len() as u64);
         self.note_pending(&batch);
         Ok(data.len())
     }

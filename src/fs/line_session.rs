@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::anchor::Anchor;
+use super::answer_offset::AnswerOffset;
 use super::batch;
 use super::counted::CountedBuffer;
 use super::errno::Failure;
@@ -75,7 +75,7 @@ pub(super) struct LineSession<S: LineProtocol> {
 }
 
 struct SessionState {
-    anchor: Anchor,
+    answer_offset: AnswerOffset,
     /// The beginning of a line; it counts for the caller.
     tail: CountedBuffer,
     /// The line that was refused after its beginning had been taken.
@@ -95,7 +95,7 @@ impl<S: LineProtocol> LineSession<S> {
     /// Begins a handle on which nothing was written yet.
     pub fn new(context: OpenContext, protocol: S) -> LineSession<S> {
         let state = SessionState {
-            anchor: Anchor::default(),
+            answer_offset: AnswerOffset::default(),
             tail: context.buffer(),
             answer: new_answer(&context),
             read_end: 0,
@@ -239,7 +239,7 @@ impl<S: LineProtocol> LineSession<S> {
     fn begin(&self, offset: u64) -> CountedBuffer {
         let mut state = self.state.lock();
         state.has_written = true;
-        if state.anchor.note_write(offset) {
+        if state.answer_offset.note_write(offset) {
             state.answer = new_answer(&self.context);
             state.read_end = 0;
         }
@@ -257,7 +257,7 @@ impl<S: LineProtocol> File for LineSession<S> {
         self.finish_line()?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let start = state.anchor.position(offset);
+        let start = state.answer_offset.position(offset);
         let bytes = if state.has_written {
             part(&state.answer.lock(), start, size)
         } else {
@@ -287,7 +287,7 @@ impl<S: LineProtocol> File for LineSession<S> {
             }
         })?;
         let mut state = self.state.lock();
-        state.anchor.note_write(offset + taken as u64);
+        state.answer_offset.note_write(offset + taken as u64);
         state.tail = tail;
         Ok(taken)
     }

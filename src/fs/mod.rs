@@ -21,7 +21,7 @@
 //! EAGAIN for what has to be done again on a thread that may wait. The rest follows from the kind of the memory's
 //! error, by the table in `errno.rs`.
 
-mod anchor;
+mod answer_offset;
 mod attr;
 mod batch;
 mod config;

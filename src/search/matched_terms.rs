@@ -140,7 +140,7 @@ fn count_records<'a>(
 
 /// Returns how many visible rows of a layer a list has.
 fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> Result<u64, SearchError> {
-    if layer.visible.is_all() {
+    if layer.visible.all_visible() {
         return Ok(list.documents().into());
     }
     scan.timer.spend(list.documents() as usize)?;
@@ -155,7 +155,7 @@ fn add_files(record_counts: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]
         for (count, term) in record_counts.iter_mut().zip(terms) {
             files.timer.spend(TERM_STEPS)?;
             let Some(list) = postings.term(term) else { continue };
-            if part.is_all() {
+            if part.shows_each_row_once() {
                 *count += u64::from(list.documents());
                 continue;
             }

@@ -1,18 +1,18 @@
 //! Where the answer begins for a handle that writes and reads in turn.
 
-/// The anchored-read rule.
+/// Where the answer begins in the offsets of a handle.
 ///
 /// A handle has one position for writing and reading. Some clients read on from where their write
 /// ended (bash, buffered Python), others go back to 0 first (pread, Node, text files). The first
 /// read after a write shows which kind this is, and its offset becomes the answer's start; a later
 /// read before that start goes back to 0.
 #[derive(Default, Debug)]
-pub(super) struct Anchor {
+pub(super) struct AnswerOffset {
     written_to: u64,
     start: Option<u64>,
 }
 
-impl Anchor {
+impl AnswerOffset {
     /// Notes a write that ended at offset `end`, and tells whether it is the first one after a
     /// read.
     pub fn note_write(&mut self, end: u64) -> bool {
@@ -35,57 +35,57 @@ impl Anchor {
 
 #[cfg(test)]
 mod tests {
-    use super::Anchor;
+    use super::AnswerOffset;
 
     #[test]
     fn reading_on_from_the_write_finds_the_start() {
-        let mut anchor = Anchor::default();
-        anchor.note_write(12);
-        assert_eq!(anchor.position(12), 0);
-        assert_eq!(anchor.position(112), 100);
+        let mut answer_offset = AnswerOffset::default();
+        answer_offset.note_write(12);
+        assert_eq!(answer_offset.position(12), 0);
+        assert_eq!(answer_offset.position(112), 100);
     }
 
     #[test]
     fn reading_from_zero_finds_the_start_too() {
-        let mut anchor = Anchor::default();
-        anchor.note_write(12);
-        assert_eq!(anchor.position(0), 0);
-        assert_eq!(anchor.position(12), 12);
-        assert_eq!(anchor.position(100), 100);
+        let mut answer_offset = AnswerOffset::default();
+        answer_offset.note_write(12);
+        assert_eq!(answer_offset.position(0), 0);
+        assert_eq!(answer_offset.position(12), 12);
+        assert_eq!(answer_offset.position(100), 100);
     }
 
     #[test]
     fn a_pread_in_the_middle_counts_from_zero() {
-        let mut anchor = Anchor::default();
-        anchor.note_write(12);
-        assert_eq!(anchor.position(4), 4);
-        assert_eq!(anchor.position(500), 500);
+        let mut answer_offset = AnswerOffset::default();
+        answer_offset.note_write(12);
+        assert_eq!(answer_offset.position(4), 4);
+        assert_eq!(answer_offset.position(500), 500);
     }
 
     #[test]
     fn going_back_to_zero_rewinds() {
-        let mut anchor = Anchor::default();
-        anchor.note_write(12);
-        assert_eq!(anchor.position(12), 0);
-        assert_eq!(anchor.position(0), 0);
-        assert_eq!(anchor.position(20), 20);
+        let mut answer_offset = AnswerOffset::default();
+        answer_offset.note_write(12);
+        assert_eq!(answer_offset.position(12), 0);
+        assert_eq!(answer_offset.position(0), 0);
+        assert_eq!(answer_offset.position(20), 20);
     }
 
     #[test]
     fn each_turn_has_its_own_start() {
-        let mut anchor = Anchor::default();
-        assert!(!anchor.note_write(12));
-        assert!(!anchor.note_write(24));
-        assert_eq!(anchor.position(24), 0);
-        assert_eq!(anchor.position(124), 100);
-        assert!(anchor.note_write(136));
-        assert_eq!(anchor.position(136), 0);
+        let mut answer_offset = AnswerOffset::default();
+        assert!(!answer_offset.note_write(12));
+        assert!(!answer_offset.note_write(24));
+        assert_eq!(answer_offset.position(24), 0);
+        assert_eq!(answer_offset.position(124), 100);
+        assert!(answer_offset.note_write(136));
+        assert_eq!(answer_offset.position(136), 0);
     }
 
     #[test]
     fn a_handle_that_never_wrote_reads_from_zero() {
-        let mut anchor = Anchor::default();
-        assert_eq!(anchor.position(0), 0);
-        assert_eq!(anchor.position(10), 10);
+        let mut answer_offset = AnswerOffset::default();
+        assert_eq!(answer_offset.position(0), 0);
+        assert_eq!(answer_offset.position(10), 10);
     }
 }
