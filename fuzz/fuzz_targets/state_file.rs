@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let _ = (
         file.verify(),
         file.newest_at(1, Time(i64::MAX)),
-        file.last_up_to(1, u64::MAX),
+        file.newest_at_or_before(1, u64::MAX),
         file.oldest(2),
         file.first_after(1, 1),
     );

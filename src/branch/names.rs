@@ -77,13 +77,13 @@ impl NameError {
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err(NameError::Length(truncated_for_message(name), name.len()));
+        return Err(NameError::Length(escaped_beginning(name), name.len()));
     }
     if name.starts_with('.') || !name.bytes().all(allowed) {
-        return Err(NameError::Characters(truncated_for_message(name)));
+        return Err(NameError::Characters(escaped_beginning(name)));
     }
     if RESERVED.contains(&name) {
-        return Err(NameError::Taken(truncated_for_message(name)));
+        return Err(NameError::Taken(escaped_beginning(name)));
     }
     Ok(())
 }
@@ -94,12 +94,12 @@ pub fn check_record_id(id: &str) -> Result<(), NameError> {
     if fits && !id.chars().any(|c| c == '/' || c.is_control()) {
         Ok(())
     } else {
-        Err(NameError::RecordId(truncated_for_message(id)))
+        Err(NameError::RecordId(escaped_beginning(id)))
     }
 }
 
 /// The beginning of a refused name, fit for a message.
-fn truncated_for_message(name: &str) -> String {
+fn escaped_beginning(name: &str) -> String {
     name.chars().take(80).flat_map(char::escape_debug).collect()
 }
 

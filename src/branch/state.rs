@@ -165,7 +165,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(&segment).visible.set(row, true),
         }
-        self.change_sum(|sum| sum.add(&hash));
+        self.update_content_sum(|sum| sum.add(&hash));
         self.totals.add(totals);
         // Only now: the layer that lost the old row may be the one that shows the new one.
         self.drop_unseen();
@@ -219,7 +219,7 @@ impl BranchVersion {
         let visible = Visible::all(segment.rows());
         // Last: until here `hints` and the layers are parallel, and no id is found in the new one.
         self.layers.push(Layer { segment: segment.clone(), visible });
-        self.change_sum(|sum| sum.join(segment.sum()));
+        self.update_content_sum(|sum| sum.join(segment.sum()));
         self.totals.add(segment.totals());
         self.drop_unseen();
         Ok(())
@@ -287,7 +287,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(segment).visible.set(*row, false),
         }
-        self.change_sum(|sum| sum.remove(&hash));
+        self.update_content_sum(|sum| sum.remove(&hash));
         self.totals.subtract(totals);
         Ok(())
     }
@@ -320,7 +320,8 @@ impl BranchVersion {
         &mut self.layers[index]
     }
 
-    fn change_sum(&mut self, change: impl FnOnce(&mut SetHash)) {
+    /// Changes the sum over the hashes of all versions, and forgets the head that was computed from it.
+    fn update_content_sum(&mut self, change: impl FnOnce(&mut SetHash)) {
         change(Arc::make_mut(&mut self.sum));
         self.head = OnceLock::new();
     }

@@ -163,7 +163,7 @@ pub fn filler(number: u64) -> [u8; FILLER_BYTES] {
 }
 
 /// Accepts the path of a file or, as `""`, the root.
-fn checked_dir(path: &str) -> io::Result<&str> {
+fn check_dir_path(path: &str) -> io::Result<&str> {
     if path.is_empty() { Ok(path) } else { check_path(path) }
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::folder::{FOLDER_MODE, Folder};
 use super::lock::{Lock, LockError};
-use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, check_path, checked_dir, filler};
+use super::{Disk, DiskFile, DiskSpace, FILLER_BYTES, Mapped, check_dir_path, check_path, filler};
 
 /// Freeing more than this takes longer than starting a thread.
 const COSTLY_BYTES: u64 = 16 << 20;
@@ -85,7 +85,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        let mut names = Folder::open_at(&self.root, checked_dir(dir)?)?.names()?;
+        let mut names = Folder::open_at(&self.root, check_dir_path(dir)?)?.names()?;
         names.sort_unstable();
         Ok(names)
     }
@@ -99,11 +99,11 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        Folder::open_at(&self.root, checked_dir(path)?)?.sync()
+        Folder::open_at(&self.root, check_dir_path(path)?)?.sync()
     }
 
     fn mode(&self, path: &str) -> io::Result<u32> {
-        let (folder, name) = Folder::open_parent(&self.root, checked_dir(path)?)?;
+        let (folder, name) = Folder::open_parent(&self.root, check_dir_path(path)?)?;
         folder.mode(name)
     }
 
@@ -148,7 +148,7 @@ fn make_root(path: &Path) -> io::Result<()> {
 }
 
 /// Takes up room where the file system can't set it aside.
-fn fill(file: &File, len: u64) -> io::Result<()> {
+fn write_filler(file: &File, len: u64) -> io::Result<()> {
     let blocks = (0..len).step_by(FILLER_BYTES).zip(0..);
     blocks.into_iter().try_for_each(|(at, number)| {
         let count = (len - at).min(FILLER_BYTES as u64) as usize;
@@ -196,7 +196,7 @@ impl DiskFile for RealFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill(&self.0, len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_filler(&self.0, len),
             other => Ok(other?),
         }
     }

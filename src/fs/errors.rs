@@ -54,7 +54,7 @@ impl ErrorReader {
 
 impl ErrorLog {
     /// Adds a line, and drops the oldest ones beyond [`LINES_MAX`] and [`BYTES_MAX`].
-    pub fn record(&self, time: Time, uid: Option<u32>, path: &str, refusal: &Refusal) {
+    pub fn add(&self, time: Time, uid: Option<u32>, path: &str, refusal: &Refusal) {
         let text = line(time, path, refusal);
         let mut ring = self.ring.lock();
         ring.bytes += text.len();
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_line_is_json_with_everything_that_the_contract_names() {
         let log = ErrorLog::default();
-        log.record(Time(0), None, "vectors/a\"b.json", &error("has 2\nnumbers"));
+        log.add(Time(0), None, "vectors/a\"b.json", &error("has 2\nnumbers"));
         let text = log.text(ErrorReader::Owner);
         let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["path"], "vectors/a\"b.json");
@@ -123,7 +123,7 @@ mod tests {
     fn everybody_sees_their_own_lines_and_the_owner_all() {
         let log = ErrorLog::default();
         for (uid, message) in [(Some(7), "of 7"), (Some(8), "of 8"), (None, "of nobody")] {
-            log.record(Time(0), uid, "ctl", &error(message));
+            log.add(Time(0), uid, "ctl", &error(message));
         }
         let count = |reader| String::from_utf8(log.text(reader)).unwrap().lines().count();
         assert_eq!((count(ErrorReader::Owner), count(ErrorReader::Other(7)), count(ErrorReader::Other(9))), (3, 1, 0));
@@ -135,7 +135,7 @@ mod tests {
     fn the_last_thousand_are_kept() {
         let log = ErrorLog::default();
         for number in 0..1_003 {
-            log.record(Time(0), None, "ctl", &error(&number.to_string()));
+            log.add(Time(0), None, "ctl", &error(&number.to_string()));
         }
         let text = String::from_utf8(log.text(ErrorReader::Owner)).unwrap();
         assert_eq!(text.lines().count(), 1_000);
@@ -146,12 +146,12 @@ mod tests {
     fn long_names_push_out_older_lines_and_are_cut_between_characters() {
         let log = ErrorLog::default();
         for _ in 0..1_000 {
-            log.record(Time(0), None, "x", &error(&"ä".repeat(FIELD_BYTES_MAX)));
+            log.add(Time(0), None, "x", &error(&"ä".repeat(FIELD_BYTES_MAX)));
         }
         let text = log.text(ErrorReader::Owner);
         assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&text.len()), "{}", text.len());
         assert!(String::from_utf8(text).is_ok());
-        log.record(Time(0), None, &"p".repeat(3_000), &error(&"ä".repeat(3_000)));
+        log.add(Time(0), None, &"p".repeat(3_000), &error(&"ä".repeat(3_000)));
         let line = log.last(ErrorReader::Owner).unwrap();
         assert_eq!(["path", "message"].map(|field| line[field].as_str().unwrap().len()), [2_048; 2]);
     }

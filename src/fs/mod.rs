@@ -170,7 +170,7 @@ impl Filesystem {
                 continue;
             }
             let errors = &self.mount.states.get_or_insert(branch).errors;
-            errors.record(time, Some(uid), &format!("vectors/{name}"), &Refusal::TemporaryLost);
+            errors.add(time, Some(uid), &format!("vectors/{name}"), &Refusal::TemporaryLost);
         }
     }
 
@@ -208,7 +208,7 @@ impl Filesystem {
             return;
         };
         let errors = &self.mount.states.get_or_insert(view.branch()).errors;
-        errors.record(self.mount.memory.now(), who.map(|caller| caller.uid), path, refusal);
+        errors.add(self.mount.memory.now(), who.map(|caller| caller.uid), path, refusal);
     }
 
     /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.
@@ -217,7 +217,7 @@ impl Filesystem {
         while let Some(parent) = above {
             if self.mount.memory.info(parent).is_ok() {
                 let errors = &self.mount.states.get_or_insert(parent).errors;
-                return errors.record(self.mount.memory.now(), Some(who.uid), ".", &why);
+                return errors.add(self.mount.memory.now(), Some(who.uid), ".", &why);
             }
             above = self.mount.ended.parent(parent);
         }

@@ -157,7 +157,7 @@ impl MountContext {
         }
         if change.op == KEPT_DROPPED {
             let errors = &self.states.get_or_insert(change.branch).errors;
-            errors.record(self.memory.now(), None, ".", &LimitError::KeptDropped.into());
+            errors.add(self.memory.now(), None, ".", &LimitError::KeptDropped.into());
         }
         if change.op == "purge" {
             // Any branch may have lost something, and any answer may quote it.

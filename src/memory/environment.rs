@@ -137,7 +137,7 @@ impl TestClock {
     }
 
     /// Lets time go by.
-    pub fn wait(&self, nanos: i64) {
+    pub fn advance(&self, nanos: i64) {
         self.0[0].fetch_add(nanos, std::sync::atomic::Ordering::Relaxed);
     }
 

@@ -199,7 +199,7 @@ fn collect_hits(
             let depth = fused_depth(query.k);
             let (nearest, exact) = nearest_hits(vector, depth)?;
             let matching = text_hits(text, depth)?;
-            Ok((make.fused(&nearest, &matching, vector)?, exact))
+            Ok((make.fused_hits(&nearest, &matching, vector)?, exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }
@@ -323,7 +323,7 @@ impl HitBuilder<'_> {
         })
     }
 
-    fn fused(
+    fn fused_hits(
         &mut self,
         nearest: &[NearHit],
         matching: &[WordHit],

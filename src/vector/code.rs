@@ -37,7 +37,7 @@ pub fn quantize(v: &[f32], out: &mut [i8]) -> (f32, f32) {
     let per_step = if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 };
     let mut squares = 0.0_f64;
     for (byte, &x) in out.iter_mut().zip(v) {
-        let step = nearest((f64::from(x) * per_step).clamp(-127.0, 127.0));
+        let step = round_to_nearest((f64::from(x) * per_step).clamp(-127.0, 127.0));
         *byte = step as i8;
         let missing = f64::from(x) - f64::from(scale) * step;
         squares += missing * missing;
@@ -50,7 +50,7 @@ pub fn quantize(v: &[f32], out: &mut [i8]) -> (f32, f32) {
 /// Adding 1.5 * 2^52 pushes all fraction bits out, which is a single addition on every processor,
 /// where a call to round is a function call on some.
 #[inline]
-fn nearest(x: f64) -> f64 {
+fn round_to_nearest(x: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     (x + SHIFT) - SHIFT
 }

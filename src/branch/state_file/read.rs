@@ -136,7 +136,7 @@ impl StateFile {
 
     /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::count`]
     /// does.
-    pub fn last_up_to(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
+    pub fn newest_at_or_before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         let Some(row) = row.checked_sub(1) else { return Ok(None) };
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
-use super::{Disk, DiskFile, DiskSpace, check_path, checked_dir};
+use super::{Disk, DiskFile, DiskSpace, check_dir_path, check_path};
 use content::SimulatedFile;
 use cut::CutOutcome;
 use file::{ForgetfulFile, ForgetfulShared, guard};
@@ -185,16 +185,16 @@ impl Disk for ForgetfulDisk {
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.shared.read().list(checked_dir(dir)?)
+        self.shared.read().list(check_dir_path(dir)?)
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.write().make_dir(checked_dir(path)?)
+        self.shared.write().make_dir(check_dir_path(path)?)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut names = self.shared.write();
-        names.check_folder(checked_dir(path)?)?;
+        names.check_folder(check_dir_path(path)?)?;
         if self.shared.obeys_sync() {
             names.sync(path);
         }
@@ -203,7 +203,7 @@ impl Disk for ForgetfulDisk {
 
     fn mode(&self, path: &str) -> io::Result<u32> {
         let names = self.shared.read();
-        match names.check_folder(checked_dir(path)?) {
+        match names.check_folder(check_dir_path(path)?) {
             Ok(()) => Ok(0o700),
             Err(_) => names.file(path).map(|_| 0o600),
         }

@@ -275,12 +275,12 @@ impl RetainedStates {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.is_retained(info));
         for file in self.files.iter() {
-            let mut found = file.last_up_to(branch.0, entry)?;
+            let mut found = file.newest_at_or_before(branch.0, entry)?;
             while let Some(info) = found
                 && !self.is_retained(&info)
             {
                 // An outdated state is in its file until the next seal, so the one before it is looked for.
-                found = file.last_up_to(branch.0, info.key.1 - 1)?;
+                found = file.newest_at_or_before(branch.0, info.key.1 - 1)?;
             }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }
@@ -299,7 +299,7 @@ impl RetainedStates {
             while let Some(info) = found
                 && !self.is_retained(&info)
             {
-                found = file.last_up_to(branch.0, info.key.1 - 1)?;
+                found = file.newest_at_or_before(branch.0, info.key.1 - 1)?;
             }
             newest = newest.into_iter().chain(found).max_by_key(|info| info.key);
         }

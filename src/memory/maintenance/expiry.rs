@@ -298,7 +298,7 @@ mod tests {
         clock.set_wrong_by(0);
         memory.expire_in_time(INTERVAL).unwrap();
         assert!(memory.catalog().branches.contains_key(&child), "neither by a wrong clock nor too early");
-        clock.wait(2 * HOUR);
+        clock.advance(2 * HOUR);
         memory.expire_in_time(INTERVAL).unwrap();
         assert!(!memory.catalog().branches.contains_key(&child));
     }

@@ -388,7 +388,7 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, clock.environment(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         let first = memory.commit(&who, main, put("first")).unwrap().entry;
-        clock.wait(DAY / 24);
+        clock.advance(DAY / 24);
         memory.commit(&who, main, put("second")).unwrap();
         clock.set_wrong_by(365 * DAY);
         memory.collect_in_need(&mut memory.storage.manifest.lock()).unwrap();

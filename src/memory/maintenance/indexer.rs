@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::relocations::{COMPACTED_ROWS_MAX, Compaction, owners};
+use super::relocations::{COMPACTED_ROWS_MAX, Compaction, sole_root_by_segment};
 use super::unfinished;
 use crate::branch::{BranchVersion, Layer};
 use crate::disk::Disk;
@@ -246,7 +246,7 @@ impl Memory {
         if !may(&task.segment) {
             return false;
         }
-        let owners = owners(&self.catalog_now());
+        let owners = sole_root_by_segment(&self.catalog_now());
         let owner = |segment: &Segment| owners.get(&segment.name()).copied().flatten();
         let joins = |other: &Segment| may(other) && owner(other) == owner(&task.segment);
         let mut rows: HashMap<Hash, u32> = self

@@ -230,7 +230,7 @@ pub(super) type GroupKey = (usize, Option<BranchId>);
 /// Gathers all that the catalog reaches, by dimension and root branch.
 fn groups(catalog: &Catalog) -> BTreeMap<GroupKey, CompactionGroup> {
     let mut groups: BTreeMap<GroupKey, CompactionGroup> = BTreeMap::new();
-    let (mut seen, owners) = (HashSet::new(), owners(catalog));
+    let (mut seen, owners) = (HashSet::new(), sole_root_by_segment(catalog));
     for branch in catalog.branches.values() {
         for_each_branch_state(branch, &mut |state| {
             // Forks share states, so the address tells one that was looked at; the catalog holds all of them meanwhile.
@@ -265,7 +265,7 @@ pub(super) fn add_layers(
 }
 
 /// Returns the root branch that alone sees each segment, if that is a large one.
-pub(in crate::memory) fn owners(catalog: &Catalog) -> HashMap<Hash, Option<BranchId>> {
+pub(in crate::memory) fn sole_root_by_segment(catalog: &Catalog) -> HashMap<Hash, Option<BranchId>> {
     let mut owners = HashMap::new();
     for branch in catalog.branches.values() {
         let root = large_root_branch(catalog, branch);

@@ -188,7 +188,7 @@ mod tests {
         clock.set_wrong_by(48 * HOUR);
         assert!(memory.expire_or_retry(&none), "it is not tried again within a second");
         clock.set_wrong_by(0);
-        clock.wait(2 * HOUR);
+        clock.advance(2 * HOUR);
         let next = memory.maintenance.signal_expiry.0.0.lock().next;
         assert!(next.is_some_and(|next| next <= memory.now()));
         assert!(!memory.expire_or_retry(&none));
