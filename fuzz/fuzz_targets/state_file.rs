@@ -6,7 +6,8 @@ use engramfs::object::Time;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let [empty, full, fewer] = engramfs_fuzz::states();
-    let written = WrittenStates { name: engramfs_fuzz::NAME, held: full.clone(), anchors: vec![empty, full, fewer] };
+    let written =
+        WrittenStates { name: engramfs_fuzz::NAME, held: full.clone(), full_states: vec![empty, full, fewer] };
     let Ok(file) = StateFile::open(&engramfs_fuzz::blobs_with(bytes), written) else { return };
     let _ = (
         file.verify(),

@@ -25,5 +25,5 @@ pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, chec
 pub use purge::RowFinder;
 pub use rows::RowIter;
 pub use state::{BranchVersion, Layer};
-pub use state_file::{AnchorState, RetainedState, StateFile, StateInfo, StateKey, WrittenStates, write_state_file};
+pub use state_file::{FullState, RetainedState, StateFile, StateInfo, StateKey, WrittenStates, write_state_file};
 pub use visible::Visible;

@@ -242,7 +242,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
         .values()
         .for_each(|branch| crate::memory::catalog::for_each_branch_state(branch, &mut check));
     let earlier = &loaded.catalog.retained;
-    earlier.files.iter().flat_map(|file| file.anchors()).for_each(&mut check);
+    earlier.files.iter().flat_map(|file| file.full_states()).for_each(&mut check);
     wrong?;
     check_recent(loaded, &mut seen)?;
     for file in earlier.files.iter() {

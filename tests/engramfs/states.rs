@@ -172,7 +172,7 @@ fn a_file_of_states_that_are_not_in_order_is_damage() {
             out.write(&section).unwrap();
         }
         let name = out.finish(0x7C, &[]).unwrap();
-        let written = WrittenStates { name, held: Arc::default(), anchors: Vec::new() };
+        let written = WrittenStates { name, held: Arc::default(), full_states: Vec::new() };
         assert_eq!(StateFile::open(&blobs, written).unwrap().infos().is_ok(), is_whole, "{entries:?}");
     }
 }
@@ -187,7 +187,8 @@ fn the_newest_state_at_a_time_is_never_one_of_another_branch() {
         out.write(&section).unwrap();
     }
     let name = out.finish(0x7C, &[]).unwrap();
-    let states = StateFile::open(&blobs, WrittenStates { name, held: Arc::default(), anchors: Vec::new() }).unwrap();
+    let states =
+        StateFile::open(&blobs, WrittenStates { name, held: Arc::default(), full_states: Vec::new() }).unwrap();
     let newest = |branch, time| states.newest_at(branch, Time(time)).unwrap().map(|info| info.key.1);
     assert_eq!([(1, 30), (2, 30), (3, 30)].map(|(branch, time)| newest(branch, time)), [Some(2), Some(3), None]);
     assert_eq!([9, 10, 19, 20].map(|time| newest(1, time)), [None, Some(1), Some(1), Some(2)]);

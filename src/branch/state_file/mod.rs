@@ -1,21 +1,21 @@
 //! A file of earlier states of branches, each as its difference from one before.
 //!
 //! The file holds no records and no contents of files: it names them by what they are. Where they are stored is told by
-//! `held`, the rows and chunks that its states need, and by `anchors`, whole states that deltas begin with. Both are
+//! `held`, the rows and chunks that its states need, and by `full_states`, whole states that deltas begin with. Both are
 //! moved like any other state; the file never changes.
 //!
 //! ```text
 //!  section 0  steps, in the order of their entries:
-//!             state   0 anchor's number | 1 + number of the step before it · records · files
+//!             state   0 full state's number | 1 + number of the step before it · records · files
 //!             records a delta (branch/delta.rs)
 //!             files   0 the same | 1 transfers · delta (workspace/delta.rs, chunks by hash)
-//!             base    0 that of the step before | 1 anchor's number | 2 number of a step
+//!             base    0 that of the step before | 1 full state's number | 2 number of a step
 //!  section 1  u64 for each step: where it ends in section 0
 //!  section 2  the index, a row for each step, in order of branch and entry:
 //!             branch u64 · entry u64 · time i64 · owner u32 · flags u32 (1 pinned) · step u32 · zeros u32
 //! ```
 
-mod anchors;
+mod full_states;
 mod read;
 mod write;
 
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use super::BranchVersion;
 use crate::object::Time;
 
-pub use anchors::AnchorState;
+pub use full_states::FullState;
 pub use read::StateFile;
 pub use write::{WrittenStates, write_state_file};
 
@@ -42,8 +42,8 @@ mod code {
     pub const CHANGED: u8 = 1;
     /// The base is that of the step before; nothing follows.
     pub const BASE_OF_BEFORE: u8 = 0;
-    /// An anchor's number follows.
-    pub const BASE_ANCHOR: u8 = 1;
+    /// A full state's number follows.
+    pub const BASE_FULL: u8 = 1;
     /// A step's number follows, whose state is the base.
     pub const BASE_STEP: u8 = 2;
 }

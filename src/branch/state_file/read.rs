@@ -20,7 +20,7 @@ pub struct StateFile {
     /// The rows and chunks that its states need.
     held: Arc<BranchVersion>,
     /// Whole states that its steps refer to.
-    anchors: Vec<Arc<BranchVersion>>,
+    full_states: Vec<Arc<BranchVersion>>,
     held_index: OnceLock<HeldIndex>,
     steps: ReadCache<u64, Arc<BranchVersion>>,
     states: ReadCache<StateKey, RetainedState>,
@@ -68,7 +68,7 @@ impl StateFile {
     /// states.
     pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
         let container = Arc::new(Container::open(blobs, written.name, KIND)?);
-        Ok(StateFile::new(container, written.held, written.anchors))
+        Ok(StateFile::new(container, written.held, written.full_states))
     }
 
     /// Checks a file that nothing names; nothing where it is of another kind. The error is that of
@@ -77,16 +77,16 @@ impl StateFile {
         Container::open(blobs, name, KIND).ok().map(|file| file.verify())
     }
 
-    fn new(container: Arc<Container>, held: Arc<BranchVersion>, anchors: Vec<Arc<BranchVersion>>) -> StateFile {
+    fn new(container: Arc<Container>, held: Arc<BranchVersion>, full_states: Vec<Arc<BranchVersion>>) -> StateFile {
         let (steps, states) = (ReadCache(Mutex::default()), ReadCache(Mutex::default()));
-        StateFile { container, held, anchors, held_index: OnceLock::new(), steps, states }
+        StateFile { container, held, full_states, held_index: OnceLock::new(), steps, states }
     }
 
     /// Returns the same file with what it needs standing elsewhere: each value that `place` gives has to equal the one
     /// before.
     pub fn relocated(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
-        let (held, anchors) = (place(&self.held), self.anchors.iter().map(place).collect());
-        StateFile::new(self.container.clone(), held, anchors)
+        let (held, full_states) = (place(&self.held), self.full_states.iter().map(place).collect());
+        StateFile::new(self.container.clone(), held, full_states)
     }
 
     /// Returns the file's name, which is the hash of its footer.
@@ -105,11 +105,11 @@ impl StateFile {
     }
 
     /// Returns the whole states that it needs, by the numbers that its steps have for them.
-    pub fn anchors(&self) -> &[Arc<BranchVersion>] {
-        &self.anchors
+    pub fn full_states(&self) -> &[Arc<BranchVersion>] {
+        &self.full_states
     }
 
-    /// Checks every byte of the file. What `held` and the anchors need is checked with the segments and packs that have
+    /// Checks every byte of the file. What `held` and the full states need is checked with the segments and packs that have
     /// it. The first damage ends it: `SegmentError::Damaged`.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
@@ -170,7 +170,7 @@ impl StateFile {
 
     /// Reads a state; none where it is not here. The last 64 that were read are remembered.
     ///
-    /// [`DeltaError::Missing`] where neither `held` nor an anchor has a version that it names.
+    /// [`DeltaError::Missing`] where neither `held` nor a full state has a version that it names.
     pub fn state(&self, key: StateKey) -> Result<Option<RetainedState>, DeltaError> {
         if let Some(known) = self.states.get(&key) {
             return Ok(Some(known));
@@ -253,7 +253,7 @@ impl StateFile {
             }
             let mut input = Reader::new(self.step_bytes(at)?);
             match input.number()?.checked_sub(1) {
-                None => break self.anchor(input.number()?)?,
+                None => break self.full_state(input.number()?)?,
                 // A step refers to earlier ones only, so that not even damaged ones lead in a circle.
                 Some(before) if before < at => {
                     deltas.push(input);
@@ -292,7 +292,7 @@ impl StateFile {
             match (input.byte()?, before) {
                 // Each round goes to an earlier step, so it ends even where the steps are damaged.
                 (code::BASE_OF_BEFORE, Some(before)) if before < step => step = before,
-                (code::BASE_ANCHOR, _) => return self.anchor(input.number()?),
+                (code::BASE_FULL, _) => return self.full_state(input.number()?),
                 (code::BASE_STEP, _) => {
                     let other = input.number()?;
                     return if other < step { self.step(other) } else { Err(CodecError::Number.into()) };
@@ -302,9 +302,9 @@ impl StateFile {
         }
     }
 
-    fn anchor(&self, number: u64) -> Result<Arc<BranchVersion>, DeltaError> {
-        let anchor = usize::try_from(number).ok().and_then(|number| self.anchors.get(number));
-        anchor.cloned().ok_or_else(|| CodecError::Number.into())
+    fn full_state(&self, number: u64) -> Result<Arc<BranchVersion>, DeltaError> {
+        let full_state = usize::try_from(number).ok().and_then(|number| self.full_states.get(number));
+        full_state.cloned().ok_or_else(|| CodecError::Number.into())
     }
 
     fn held_index(&self) -> Result<&HeldIndex, DeltaError> {

@@ -11,13 +11,13 @@ use crate::object::{BlobStore, Hash, Writer};
 use crate::segment::{ContainerWriter, SegmentError};
 use crate::workspace::HeldChunks;
 
-/// Records that one step may have other than the one before, beyond which it is an anchor, and likewise the share of the times of
-/// deletes: an anchor has all of them.
+/// Records that one step may have other than the one before, beyond which it is a full state, and likewise the share of the times of
+/// deletes: a full state has all of them.
 const STEP_RECORDS_MAX: usize = 1024;
 const STEP_DELETES_SHARE: usize = 8;
 /// Bytes that the files of one step may take, likewise.
 const STEP_FILE_BYTES_MAX: usize = 64 << 10;
-/// Records and kilobytes of files that a row of steps may change, beyond which the next is an anchor: what is read for one state.
+/// Records and kilobytes of files that a row of steps may change, beyond which the next is a full state: what is read for one state.
 const ROW_COST_MAX: usize = 4096;
 const ROW_DELETES_SHARE: usize = 2;
 
@@ -28,7 +28,7 @@ pub struct WrittenStates {
     /// The rows and chunks that its states need: they are moved as a state is, and the file stays as it is.
     pub held: Arc<BranchVersion>,
     /// Whole states that its steps begin with, in the order of their numbers.
-    pub anchors: Vec<Arc<BranchVersion>>,
+    pub full_states: Vec<Arc<BranchVersion>>,
 }
 
 /// What later steps may refer to.
@@ -46,7 +46,7 @@ struct StepWriter {
     step_ends: Vec<u64>,
     rows: NeededRows,
     chunks: HeldChunks,
-    anchors: Vec<Arc<BranchVersion>>,
+    full_states: Vec<Arc<BranchVersion>>,
     /// The last step of each branch.
     last_steps: HashMap<u64, Step>,
     /// The first step of each head: bases refer to it, and references lead to earlier steps only.
@@ -91,7 +91,7 @@ pub fn write_state_file(
     let name = file.finish(KIND, &[])?;
     let mut held = BranchVersion::from_layers(steps.rows.into_layers());
     held.replace_by_equal_files(steps.chunks.tree()?);
-    Ok(WrittenStates { name, held: Arc::new(held), anchors: steps.anchors })
+    Ok(WrittenStates { name, held: Arc::new(held), full_states: steps.full_states })
 }
 
 impl StepWriter {
@@ -141,8 +141,8 @@ impl StepWriter {
                 self.write_base(Some(step), &base);
             }
             None => {
-                let anchor = self.anchor_index(state);
-                self.out.number(0).number(anchor);
+                let full_state = self.full_state_index(state);
+                self.out.number(0).number(full_state);
                 self.write_base(None, &base);
             }
         }
@@ -180,16 +180,16 @@ impl StepWriter {
         } else if let Some(step) = self.steps_by_head.get(&base.head()) {
             self.out.byte(code::BASE_STEP).number(step.number);
         } else {
-            let anchor = self.anchor_index(base);
-            self.out.byte(code::BASE_ANCHOR).number(anchor);
+            let full_state = self.full_state_index(base);
+            self.out.byte(code::BASE_FULL).number(full_state);
         }
     }
 
-    fn anchor_index(&mut self, state: &Arc<BranchVersion>) -> u64 {
-        let known = self.anchors.iter().position(|anchor| Arc::ptr_eq(anchor, state));
+    fn full_state_index(&mut self, state: &Arc<BranchVersion>) -> u64 {
+        let known = self.full_states.iter().position(|full_state| Arc::ptr_eq(full_state, state));
         known.unwrap_or_else(|| {
-            self.anchors.push(state.clone());
-            self.anchors.len() - 1
+            self.full_states.push(state.clone());
+            self.full_states.len() - 1
         }) as u64
     }
 }

@@ -409,7 +409,7 @@ impl RetainedStates {
         }
         for file in self.files.iter() {
             each(file.held());
-            file.anchors().iter().for_each(&mut *each);
+            file.full_states().iter().for_each(&mut *each);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::branch::{AnchorState, BranchVersion, StateKey};
+use crate::branch::{BranchVersion, FullState, StateKey};
 use crate::memory::Error;
 use crate::memory::catalog::{BranchId, Catalog};
 
@@ -19,18 +19,18 @@ impl Catalog {
     /// of the user whose states take most, the oldest first. Kind `Io` or `Damaged` where a file of states can't be
     /// read.
     pub(in crate::memory) fn crowding_states(&self, limit_bytes: u64) -> Result<HashSet<StateKey>, Error> {
-        let states = self.retained.files.iter().flat_map(|file| file.anchors());
+        let states = self.retained.files.iter().flat_map(|file| file.full_states());
         // At most so much: mostly they share nearly all with what is in use.
         let bytes_at_most: u64 = states.map(|state| state.files().totals().metadata_bytes()).sum();
         if bytes_at_most <= limit_bytes {
             return Ok(HashSet::new());
         }
-        let mut users: HashMap<u32, Vec<(u64, AnchorState)>> = HashMap::new();
-        for (bytes, anchor) in self.anchors_by_age()? {
-            users.entry(anchor.owner).or_default().push((bytes, anchor));
+        let mut users: HashMap<u32, Vec<(u64, FullState)>> = HashMap::new();
+        for (bytes, full_state) in self.full_states_by_age()? {
+            users.entry(full_state.owner).or_default().push((bytes, full_state));
         }
-        let sum = |anchors: &[(u64, AnchorState)]| anchors.iter().map(|(bytes, _)| bytes).sum::<u64>();
-        let mut sums: HashMap<u32, u64> = users.iter().map(|(uid, anchors)| (*uid, sum(anchors))).collect();
+        let sum = |full_states: &[(u64, FullState)]| full_states.iter().map(|(bytes, _)| bytes).sum::<u64>();
+        let mut sums: HashMap<u32, u64> = users.iter().map(|(uid, full_states)| (*uid, sum(full_states))).collect();
         let mut all_bytes: u64 = sums.values().sum();
         let mut gone = HashSet::new();
         if all_bytes <= limit_bytes {
@@ -39,9 +39,9 @@ impl Catalog {
         // Always of the user who holds most by then, so that those who hold little lose nothing while others have more.
         while all_bytes > limit_bytes / 4 * FOURTHS_LEFT
             && let Some((uid, own_bytes)) = sums.iter_mut().max_by_key(|(uid, bytes)| (**bytes, **uid))
-            && let Some((bytes, anchor)) = users.get_mut(uid).and_then(Vec::pop)
+            && let Some((bytes, full_state)) = users.get_mut(uid).and_then(Vec::pop)
         {
-            gone.extend(anchor.needed_by);
+            gone.extend(full_state.needed_by);
             *own_bytes -= bytes;
             all_bytes -= bytes;
         }
@@ -50,21 +50,21 @@ impl Catalog {
 
     /// Returns the whole states that files of states hold, the newest first, with the bytes of memory that the names and
     /// attributes of its files take beyond those of what is newer, or in use.
-    fn anchors_by_age(&self) -> Result<Vec<(u64, AnchorState)>, Error> {
-        let mut anchors = Vec::new();
+    fn full_states_by_age(&self) -> Result<Vec<(u64, FullState)>, Error> {
+        let mut full_states = Vec::new();
         for file in self.retained.files.iter() {
-            anchors.extend(file.anchors_in_use()?);
+            full_states.extend(file.full_states_in_use()?);
         }
-        anchors.sort_by_key(|anchor| Reverse(anchor.needed_by.last().map(|(_, entry)| *entry)));
+        full_states.sort_by_key(|full_state| Reverse(full_state.needed_by.last().map(|(_, entry)| *entry)));
         let mut newer: HashMap<u64, Arc<BranchVersion>> = HashMap::new();
-        let measured = anchors.into_iter().map(|anchor| {
-            let branch = anchor.needed_by.first().map_or(0, |(branch, _)| *branch);
+        let measured = full_states.into_iter().map(|full_state| {
+            let branch = full_state.needed_by.first().map_or(0, |(branch, _)| *branch);
             // Measured against what is newer and stays in any case, since trees share all that has not changed between
             // them.
             let next = newer.get(&branch).cloned().or_else(|| self.nearest_in_use(BranchId(branch)));
-            let bytes = anchor.state.files().metadata_bytes_beyond(next.unwrap_or_default().files());
-            newer.insert(branch, anchor.state.clone());
-            (bytes, anchor)
+            let bytes = full_state.state.files().metadata_bytes_beyond(next.unwrap_or_default().files());
+            newer.insert(branch, full_state.state.clone());
+            (bytes, full_state)
         });
         Ok(measured.collect())
     }
@@ -132,8 +132,8 @@ mod tests {
         memory.seal_and_reclaim().unwrap();
         memory.seal_and_reclaim().unwrap();
         let held = |memory: &Memory| {
-            let anchors = memory.catalog().clone().anchors_by_age().unwrap();
-            anchors.iter().map(|(bytes, _)| bytes).sum::<u64>()
+            let full_states = memory.catalog().clone().full_states_by_age().unwrap();
+            full_states.iter().map(|(bytes, _)| bytes).sum::<u64>()
         };
         assert!((1..=limit_bytes).contains(&held(&memory)), "{} of {limit_bytes}", held(&memory));
         let is_kept = |memory: &Memory, (branch, entry): (BranchId, u64)| {

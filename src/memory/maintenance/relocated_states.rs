@@ -46,9 +46,9 @@ pub(super) fn add_retained(
             }
         }
     }
-    // Most states in a file are changes, so what the file as a whole holds and its anchors are all that is needed.
+    // Most states in a file are changes, so what the file as a whole holds and its full states are all that is needed.
     for file in catalog.retained.files.iter() {
-        for state in [file.held()].into_iter().chain(file.anchors()) {
+        for state in [file.held()].into_iter().chain(file.full_states()) {
             add_layers(state, owners, groups);
         }
     }

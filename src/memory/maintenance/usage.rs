@@ -128,7 +128,7 @@ impl Memory {
         // What branches need is marked by now, so that only what else is needed counts for retained states.
         let mut retained = HashMap::new();
         for file in catalog.retained.files.iter() {
-            let bytes = file.length() + marks.mark([file.held()].into_iter().chain(file.anchors()));
+            let bytes = file.length() + marks.mark([file.held()].into_iter().chain(file.full_states()));
             share_out(catalog, &file.infos()?, bytes, &mut retained);
         }
         self.maintenance.retained.set(retained);

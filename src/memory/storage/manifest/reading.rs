@@ -37,14 +37,14 @@ pub struct PartReading {
 struct StateFileRow {
     name: Hash,
     held: StateRef,
-    anchors: Vec<StateRef>,
+    full_states: Vec<StateRef>,
 }
 
 impl StateFileRow {
     fn read(input: &mut Reader<'_>) -> Result<StateFileRow, CodecError> {
         let (name, held) = (input.hash()?, state_ref(input)?);
-        let anchors = (0..input.length()?).map(|_| state_ref(input)).collect::<Result<_, _>>()?;
-        Ok(StateFileRow { name, held, anchors })
+        let full_states = (0..input.length()?).map(|_| state_ref(input)).collect::<Result<_, _>>()?;
+        Ok(StateFileRow { name, held, full_states })
     }
 }
 
@@ -137,10 +137,12 @@ impl PartReading {
             catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
         let mut retained = Vec::new();
-        for StateFileRow { name, held, anchors } in files_of_states {
+        for StateFileRow { name, held, full_states } in files_of_states {
             let held = states.state(held)?;
-            let anchors = anchors.into_iter().map(|anchor| states.state(anchor)).collect::<Result<_, _>>()?;
-            retained.push(Arc::new(files.state_file(WrittenStates { name, held, anchors }).ok_or(CodecError::Number)?));
+            let full_states =
+                full_states.into_iter().map(|full_state| states.state(full_state)).collect::<Result<_, _>>()?;
+            retained
+                .push(Arc::new(files.state_file(WrittenStates { name, held, full_states }).ok_or(CodecError::Number)?));
         }
         catalog.retained.files = Arc::new(retained);
         catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();

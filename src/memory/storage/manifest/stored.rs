@@ -272,8 +272,8 @@ impl Stored {
             for file in new.files.iter() {
                 out.hash(&file.name());
                 self.write_state(out, file.held(), trees)?;
-                out.number(file.anchors().len() as u64);
-                file.anchors().iter().try_for_each(|anchor| self.write_state(out, anchor, trees))?;
+                out.number(file.full_states().len() as u64);
+                file.full_states().iter().try_for_each(|full_state| self.write_state(out, full_state, trees))?;
             }
         }
         let write_ended = |out: &mut Writer, ended: &Arc<EndedBranch>| {

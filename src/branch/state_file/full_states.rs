@@ -8,7 +8,7 @@ use crate::branch::{BranchVersion, DeltaError};
 use crate::object::{CodecError, Reader};
 
 /// A whole state that a file holds in memory, and whom it serves.
-pub struct AnchorState {
+pub struct FullState {
     /// The state that steps of the file begin with.
     pub state: Arc<BranchVersion>,
     /// Who owned the branch of the oldest state that needs it: forks that came later may belong to others.
@@ -17,7 +17,7 @@ pub struct AnchorState {
     pub needed_by: Vec<StateKey>,
 }
 
-/// The anchors, by their places, that a step rests on.
+/// The full states, by their places, that a step rests on.
 #[derive(Clone, Copy)]
 struct Roots {
     state: usize,
@@ -27,31 +27,31 @@ struct Roots {
 impl StateFile {
     /// Returns the whole states that the file's states need. It reads the file once, and no state.
     ///
-    /// [`DeltaError::Codec`] where a step refers to a later one or to no anchor.
-    pub fn anchors_in_use(&self) -> Result<Vec<AnchorState>, DeltaError> {
+    /// [`DeltaError::Codec`] where a step refers to a later one or to no full state.
+    pub fn full_states_in_use(&self) -> Result<Vec<FullState>, DeltaError> {
         let roots = self.roots()?;
-        let whole_states = self.anchors().iter();
-        let mut anchors: Vec<AnchorState> =
-            whole_states.map(|state| AnchorState { state: state.clone(), owner: 0, needed_by: Vec::new() }).collect();
+        let whole_states = self.full_states().iter();
+        let mut full_states: Vec<FullState> =
+            whole_states.map(|state| FullState { state: state.clone(), owner: 0, needed_by: Vec::new() }).collect();
         let rows = (0..self.count()?).map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
         let mut rows: Vec<_> = rows.iter().collect();
-        // Oldest first: the first state that needs an anchor says who pays for it.
+        // Oldest first: the first state that needs a full state says who pays for it.
         rows.sort_by_key(|row| row.info.key.1);
         for row in rows {
             let Roots { state, base } = roots.get(to_index(row.step)?).copied().ok_or(CodecError::Number)?;
             for root in [Some(state), Some(base).filter(|base| *base != state)].into_iter().flatten() {
-                let anchor = anchors.get_mut(root).ok_or(CodecError::Number)?;
-                if anchor.needed_by.is_empty() {
-                    anchor.owner = row.owner;
+                let full_state = full_states.get_mut(root).ok_or(CodecError::Number)?;
+                if full_state.needed_by.is_empty() {
+                    full_state.owner = row.owner;
                 }
-                anchor.needed_by.push(row.info.key);
+                full_state.needed_by.push(row.info.key);
             }
         }
-        anchors.retain(|anchor| !anchor.needed_by.is_empty());
-        Ok(anchors)
+        full_states.retain(|full_state| !full_state.needed_by.is_empty());
+        Ok(full_states)
     }
 
-    /// Returns for each step the anchors at the ends of its references: they lead to earlier steps only.
+    /// Returns for each step the full states at the ends of its references: they lead to earlier steps only.
     fn roots(&self) -> Result<Vec<Roots>, DeltaError> {
         let mut roots: Vec<Roots> = Vec::new();
         for step in 0..self.step_count()? {
@@ -67,7 +67,7 @@ impl StateFile {
             };
             let base = match (input.byte()?, before) {
                 (code::BASE_OF_BEFORE, Some(before)) => earlier(before)?.base,
-                (code::BASE_ANCHOR, _) => to_index(input.number()?)?,
+                (code::BASE_FULL, _) => to_index(input.number()?)?,
                 (code::BASE_STEP, _) => earlier(input.number()?)?.state,
                 (other, _) => return Err(CodecError::Code(other).into()),
             };
