@@ -131,7 +131,7 @@ mod tests {
             // The deepest first, so that nothing above it is known.
             [below, closed, inode].map(|directory| access.may_search(directory))
         };
-        // A quarter of the stack that threads of the server have.
+        // A quarter of the stack that threads of the server have, so that a recursion over directories overflows here first.
         let looked = std::thread::Builder::new().stack_size(512 << 10).spawn(look).unwrap().join().unwrap();
         assert_eq!(looked, [false, false, true]);
     }

@@ -194,7 +194,7 @@ impl FsNode {
             FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => true,
             FsNode::Directory(..) => true,
             FsNode::Shared(_, shared) => shared.is_directory(),
-            // The tree knows which other inodes are directories.
+            // For other inodes ask the tree.
             FsNode::File(_, inode) => *inode == FILES_ROOT,
             FsNode::Control(..)
             | FsNode::Record(..)

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-/// How little the very first ranks count more than the next. The paper has 60 for long lists of many systems; with two lists a record
-/// in the middle of both would then beat the first of one.
+/// The k of reciprocal rank fusion: the larger, the less first ranks count above later ones.
+///
+/// The paper has 60 for long lists of many systems; with two lists a record in the middle of both would then beat the
+/// first of one.
 pub const RRF_K: f64 = 10.0;
 
 /// An id that some list holds, with its score by ranks.

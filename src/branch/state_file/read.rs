@@ -82,8 +82,8 @@ impl StateFile {
         StateFile { container, held, full_states, held_index: OnceLock::new(), steps, states }
     }
 
-    /// Returns the same file with what it needs standing elsewhere: each value that `place` gives has to equal the one
-    /// before.
+    /// Returns the same file with its rows and chunks found in other files: each state that `place` gives has to equal
+    /// the one before.
     pub fn relocated(&self, mut place: impl FnMut(&Arc<BranchVersion>) -> Arc<BranchVersion>) -> StateFile {
         let (held, full_states) = (place(&self.held), self.full_states.iter().map(place).collect());
         StateFile::new(self.container.clone(), held, full_states)

@@ -72,7 +72,6 @@ impl TouchedPaths<'_> {
         let mut directories: Vec<(u64, Vec<u8>)> =
             self.tree.resolve(from).ok().into_iter().map(|inode| (inode, Vec::new())).collect();
         while let Some((directory, inside)) = directories.pop() {
-            // What is not a directory has no entries.
             for (name, inode) in self.tree.entries(directory, None).into_iter().flatten() {
                 let inside = [&inside[..], b"/", name].concat();
                 paths.extend([[from, &inside].concat(), [to, &inside].concat()]);

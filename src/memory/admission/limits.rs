@@ -138,7 +138,7 @@ impl Memory {
         let mut users: HashMap<u32, (u64, u64)> = HashMap::new();
         let mut seen = HashSet::new();
         for change in changes {
-            // Counted once, also where one that has ended is removed and another one takes its key.
+            // A signal counts once, also where it has ended, is removed and another one takes its key.
             if let Some(before) = owner.signals.get(change.key()).filter(|_| seen.insert(change.key())) {
                 users.entry(before.owner).or_default().0 += before.bytes();
             }

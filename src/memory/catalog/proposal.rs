@@ -83,7 +83,7 @@ impl Branch {
         self.proposal.as_deref().filter(|proposal| proposal.frozen.seq == entry)
     }
 
-    /// Returns the states that stay as they are beside its own: its checkpoints, and what it proposes.
+    /// Returns the states that stay as they are beside its present one: its checkpoints, and what it proposes.
     pub fn frozen_states(&self) -> impl Iterator<Item = &Checkpoint> {
         self.checkpoints.values().chain(self.proposal.iter().map(|proposal| &proposal.frozen))
     }

@@ -132,7 +132,8 @@ impl ConflictAcks {
     pub(in crate::memory) fn note_written(&self, branch: BranchId, uid: u32, before: &Tree, after: &Tree) {
         // Called for each commit of files under the writer lock, so a branch of which nothing was shown costs one look-up.
         let Some(shown) = self.with_acks(|all| all.get(&branch).map(|acks| acks.shown.len())) else { return };
-        // Whichever is less: a merge may have shown very many conflicts, and a commit may have changed very much.
+        // Goes through the differences where they are at most as many as the conflicts that were shown, else through the
+        // conflicts: there may be very many of either.
         let differences = before.differences_at_most(after, shown);
         self.with_acks(|all| {
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };

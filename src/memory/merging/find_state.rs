@@ -134,7 +134,7 @@ pub(in crate::memory) struct StateSearch<'a> {
 }
 
 impl<'a> StateSearch<'a> {
-    /// Returns a branch as it is now. Fails with `Error::Gone` where it has ended.
+    /// Begins a search in a branch as it is now. Fails with `Error::Gone` where it has ended.
     pub fn new(memory: &'a Memory, branch: BranchId) -> Result<StateSearch<'a>, Error> {
         let catalog = memory.catalog().clone();
         let branch = catalog.branch_ref(branch)?.clone();

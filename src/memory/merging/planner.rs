@@ -331,7 +331,7 @@ mod tests {
         merge().unwrap();
     }
 
-    /// It costs what the parent changed, and says the same as one that is made anew.
+    /// Following works out only what the parent changed, so it could leave something as it was: a full plan tells.
     #[test]
     fn a_plan_that_follows_the_parent_is_that_of_both_as_they_are() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };

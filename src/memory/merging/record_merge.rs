@@ -127,7 +127,7 @@ impl RecordMerge {
         Ok(hasher.finish())
     }
 
-    /// Returns a hash of what is taken and what was decided, for each so many records in order of ids.
+    /// Returns a hash of what is taken and what was decided for each 1,024 records, in order of ids.
     pub fn hashes(&self) -> impl Iterator<Item = &Hash> {
         self.hashes.iter()
     }

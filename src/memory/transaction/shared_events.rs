@@ -262,7 +262,7 @@ impl Memory {
         };
         match command.shared_event()? {
             SharedEvent::Appended(via, _) => event_context(via, &|_, _| true),
-            // Its own log, if it has one, ends with it; who hears of the merge has that of the parent.
+            // A log of the child's own ends with the merge, of which those are told who share the parent's log.
             SharedEvent::Merged(child, _) => {
                 let parent = catalog.branch(child).ok()?.parent?;
                 let context = event_context(parent, &|parent, owner| parent.id == owner.id)?;

@@ -28,7 +28,7 @@ use crate::sync::allow_waiting;
 
 static EVENT: Context = Context::new("engramfs 2026 event id v1");
 
-/// Every so many entries one holds how many bytes the lines before it have.
+/// One entry in so many stores its offset in the log's text, from which those of the others are counted.
 pub(in crate::memory) const OFFSET_EVERY: u64 = 64;
 
 /// What became of entries that were to be appended, all of them or none.
@@ -212,8 +212,8 @@ pub(super) fn plan_append(
         let content = entry.content((number % OFFSET_EVERY == 1).then_some(totals.bytes));
         line.clear();
         write_entry_line(number, &content, &provenance, &mut line);
-        // Counted line by line, as readers ask for offsets in the log's text, and every so many entries one holds its
-        // own.
+        // Counted line by line: readers ask for offsets in the log's text, and every OFFSET_EVERY-th entry stores its
+        // offset.
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
         changes.push(put(log_entry_id(number), content));
         changes.extend(event.map(|(id, content)| put(id, content)));

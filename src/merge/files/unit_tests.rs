@@ -397,6 +397,6 @@ fn a_unit_is_looked_for_however_deep_a_file_lies() {
         let rules = Rules::parse(RULES).unwrap();
         UnitFinder::new(&tree, &rules, &NoPacks).root(file, true).unwrap().is_none()
     };
-    // A quarter of the stack that threads of the server have.
+    // A quarter of the stack that threads of the server have, so that a recursion over directories overflows here first.
     assert!(std::thread::Builder::new().stack_size(512 << 10).spawn(look).unwrap().join().unwrap());
 }
