@@ -57,7 +57,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = holder_in(&file);
+                let holder = read_holder(&file);
                 return Err(LockError::Held { path, holder });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
@@ -89,7 +89,7 @@ impl Drop for Lock {
 }
 
 /// Returns the first line of the lock file, or a phrase in its place.
-fn holder_in(file: &File) -> String {
+fn read_holder(file: &File) -> String {
     let mut bytes = [0; HOLDER_BYTES_MAX];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);
     let text = String::from_utf8_lossy(&bytes[..read]);

@@ -16,7 +16,7 @@ const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
 /// its control groups, and RLIMIT_AS. `u64::MAX` where none of them can be read.
 pub fn available_memory() -> u64 {
-    [machine(), control_groups(), address_space()].into_iter().flatten().min().unwrap_or(u64::MAX)
+    [machine(), control_groups(), address_space_limit()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
 /// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
@@ -83,7 +83,7 @@ fn machine() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-fn address_space() -> Option<u64> {
+fn address_space_limit() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
@@ -137,7 +137,7 @@ mod tests {
         // More than any machine has, so that no other test is refused memory.
         let limit = before.maximum.unwrap_or(u64::MAX).min(1 << 50);
         setrlimit(Resource::As, Rlimit { current: Some(limit), ..before }).unwrap();
-        let found = address_space();
+        let found = address_space_limit();
         setrlimit(Resource::As, before).unwrap();
         assert_eq!(found, Some(limit));
         assert!(available_memory() <= machine().unwrap());

@@ -99,7 +99,7 @@ impl<'a> JournalFiles<'a> {
         // else it is damage, not a tear.
         if let Some(torn) = &mut torn {
             for number in later.clone() {
-                torn.bytes += self.unflushed(number, &last, torn.offset)?;
+                torn.bytes += self.unflushed_bytes(number, &last, torn.offset)?;
             }
         }
         let dropped = later.chain(self.unfinished).collect();
@@ -120,7 +120,7 @@ impl<'a> JournalFiles<'a> {
 
     /// Returns how many bytes a later file has beside its header, where it does not tell that the one that is torn at
     /// `offset` was flushed.
-    fn unflushed(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
+    fn unflushed_bytes(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
         let mut later = Replay::open(self.disk, number)?;
         // The frames are not carried out: what is asked is only what the whole ones among them vouch for.
         later.run::<JournalError>(0, |_| Ok(true))?;

@@ -117,7 +117,7 @@ impl Scan<'_> {
                 self.check_time()?;
             }
             let Some(found) = derived.for_version(version) else { continue };
-            let bounds = query.bounds(query.compared(found.code(), found.norm));
+            let bounds = query.bounds(query.code_product(found.code(), found.norm));
             if pool.admits(bounds.1) && self.passes_filter(version.filterable()) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
             }

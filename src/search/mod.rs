@@ -36,7 +36,7 @@ pub use derived::DerivedVectors;
 pub use file_scan::{FileSource, PassageReader};
 pub use filter::{Filter, FilterError};
 pub use query::{Include, Mode, Query, QueryError};
-pub use vector_search::walk_pays_beside;
+pub use vector_search::is_walked_after_larger;
 
 use crate::segment::SegmentError;
 

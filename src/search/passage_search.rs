@@ -110,5 +110,5 @@ impl FileSource<'_> {
 /// Tells whether a vector may be among the nearest, by its code.
 fn may_enter(top: &NearestRows, query: &PreparedVector, (code, norm): (Code<'_>, f32)) -> bool {
     let Some(worst) = top.worst() else { return true };
-    query.bounds(query.compared(code, norm)).1 >= worst
+    query.bounds(query.code_product(code, norm)).1 >= worst
 }

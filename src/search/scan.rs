@@ -12,7 +12,7 @@ use super::pool::{CandidateSet, RowLocation};
 use super::query_timer::QueryTimer;
 use crate::branch::{BranchVersion, Codes};
 use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
-use crate::vector::{Compared, PreparedVector};
+use crate::vector::{CodeProduct, PreparedVector};
 use roaring::RoaringBitmap;
 
 /// Rows between two looks at the clock.
@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
 
     /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
     pub fn passes_filter(&self, metadata: &Value) -> bool {
-        self.filter.is_none_or(|filter| !self.timer.is_over(self.filter_steps) && filter.matches(metadata))
+        self.filter.is_none_or(|filter| !self.timer.runs_out(self.filter_steps) && filter.matches(metadata))
     }
 }
 
@@ -171,7 +171,7 @@ impl<'a> Columns<'a> {
                 let sieve = query.sieve(pool.worst());
                 for (&row, &product) in rows.iter().zip(products) {
                     at += 1;
-                    if let Some(found) = self.compared(row, product)
+                    if let Some(found) = self.code_product(row, product)
                         && sieve.passes(found)
                     {
                         let bounds = query.bounds(found);
@@ -188,9 +188,9 @@ impl<'a> Columns<'a> {
 
     /// Returns what is known of a row by its code; nothing where it has no vector.
     #[inline]
-    fn compared(&self, row: u32, product: i32) -> Option<Compared> {
+    fn code_product(&self, row: u32, product: i32) -> Option<CodeProduct> {
         let at = row as usize;
         let (&norm, &scale, &residual) = (self.norms.get(at)?, self.scales.get(at)?, self.residuals.get(at)?);
-        (norm >= 0.0).then_some(Compared { product, scale, residual, norm })
+        (norm >= 0.0).then_some(CodeProduct { product, scale, residual, norm })
     }
 }

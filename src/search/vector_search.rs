@@ -110,7 +110,7 @@ fn walk_pays(seen: u32, all: u32, ef: usize, rows_per_candidate: u64) -> bool {
 
 /// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
 /// that of a larger one.
-pub fn walk_pays_beside(seen: u32, all: u32) -> bool {
+pub fn is_walked_after_larger(seen: u32, all: u32) -> bool {
     walk_pays(seen, all, BEAM_NODES_MIN, ROWS_PER_CANDIDATE)
 }
 
@@ -200,7 +200,7 @@ impl Scan<'_> {
         for &layer in &layers {
             let share = f64::from(self.segment_rows(layer)) / f64::from(self.segment_rows(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
-            if self.walks(layer, query, kept, effort.exact)? {
+            if self.should_walk(layer, query, kept, effort.exact)? {
                 // The graph has the rows' own vectors alone, so the derived ones are scanned beside the walk.
                 self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
@@ -223,7 +223,7 @@ impl Scan<'_> {
     }
 
     /// Tells whether a segment's graph is there and costs less than a scan of the rows in query.
-    fn walks(&self, layer: usize, query: &PreparedVector, ef: usize, exact: bool) -> Result<bool, SearchError> {
+    fn should_walk(&self, layer: usize, query: &PreparedVector, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;
         if exact || segment.graph(query.metric()).is_none() {
             return Ok(false);
@@ -294,7 +294,7 @@ impl Scan<'_> {
             if at.is_multiple_of(ROWS_A_SIEVE) {
                 sieve = query.sieve(pool.worst());
             }
-            if let Some(found) = version.code().map(|code| query.compared(code, version.norm))
+            if let Some(found) = version.code().map(|code| query.code_product(code, version.norm))
                 && sieve.passes(found)
             {
                 let bounds = query.bounds(found);

@@ -35,7 +35,7 @@ pub use coarse::{CoarsePlace, CoarseQuery, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use matrix::{PackedMatrix, StridedRows};
 pub use metric::{Metric, UnknownMetric};
-pub use prepared::{Compared, PreparedVector, Sieve};
+pub use prepared::{CodeProduct, PreparedVector, Sieve};
 
 /// The largest number of dimensions a vector may have.
 pub const DIM_MAX: usize = 65_536;

@@ -9,9 +9,9 @@ mod sieve;
 
 pub use sieve::Sieve;
 
-/// A row that a query was compared with by their codes.
+/// The product of the codes of a query and a row, with what bounds of their score need of the row.
 #[derive(Clone, Copy, Debug)]
-pub struct Compared {
+pub struct CodeProduct {
     /// The inner product of the two codes, exact: 65,536 products of 127 by 127 fit an i32.
     pub product: i32,
     /// What one step of the row's code is worth, as [`Code::scale`].
@@ -37,7 +37,7 @@ pub struct Compared {
 /// let score = query.score(&row, norm(&row));
 /// assert!((score - 0.6).abs() < 1e-6);
 /// // The code alone rules out most rows.
-/// let (lower, upper) = query.bounds(query.compared(Code { bytes: &bytes, scale, residual }, norm(&row)));
+/// let (lower, upper) = query.bounds(query.code_product(Code { bytes: &bytes, scale, residual }, norm(&row)));
 /// assert!(lower <= score && score <= upper);
 /// ```
 #[derive(Clone, Debug)]
@@ -124,9 +124,9 @@ impl PreparedVector {
     /// When the code has another dimension.
     #[must_use]
     #[inline]
-    pub fn compared(&self, code: Code<'_>, row_norm: f32) -> Compared {
+    pub fn code_product(&self, code: Code<'_>, row_norm: f32) -> CodeProduct {
         let product = self.kernels.dot_i8(&self.bytes, code.bytes);
-        Compared { product, scale: code.scale, residual: code.residual, norm: row_norm }
+        CodeProduct { product, scale: code.scale, residual: code.residual, norm: row_norm }
     }
 
     /// Returns a lower and an upper bound on [`PreparedVector::score`], from a row's code alone.
@@ -136,7 +136,7 @@ impl PreparedVector {
     /// outside 1e-15 to 1e15.
     #[must_use]
     #[inline]
-    pub fn bounds(&self, row: Compared) -> (f32, f32) {
+    pub fn bounds(&self, row: CodeProduct) -> (f32, f32) {
         let row_norm = row.norm;
         if !self.is_safe(row_norm) {
             return self.metric.range();
@@ -146,7 +146,7 @@ impl PreparedVector {
     }
 
     #[inline]
-    fn product(&self, row: Compared) -> f64 {
+    fn product(&self, row: CodeProduct) -> f64 {
         f64::from(row.product) * f64::from(self.scale) * f64::from(row.scale)
     }
 

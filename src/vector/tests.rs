@@ -318,7 +318,7 @@ fn check_bounds(q: &[f32], x: &[f32]) -> f32 {
     for metric in Metric::ALL {
         let prepared = PreparedVector::new(metric, q.to_vec());
         let score = prepared.score(x, norm(x));
-        let found = prepared.compared(code, norm(x));
+        let found = prepared.code_product(code, norm(x));
         let (lower, upper) = prepared.bounds(found);
         let told = format!("{metric}, dim {}: {lower} <= {score} <= {upper}", x.len());
         assert!(lower <= score && score <= upper, "{told}");
@@ -397,14 +397,14 @@ fn the_sieve_is_as_fine_as_the_bounds() {
             let (q, x) = (random.vector(dim), random.vector(dim));
             let (prepared, length, mut bytes) = (PreparedVector::new(metric, q), norm(&x), vec![0; dim]);
             let (scale, residual) = quantize(&x, &mut bytes);
-            let found = prepared.compared(Code { bytes: &bytes, scale, residual }, length);
+            let found = prepared.code_product(Code { bytes: &bytes, scale, residual }, length);
             let upper = prepared.bounds(found).1;
             let size = if metric == Metric::Cosine { 1.0 } else { prepared.norm() * length };
             let sieve = prepared.sieve(Some(upper + 1e-5 * size));
             assert!(!sieve.passes(found), "{metric}, dim {dim}: {upper}");
             // A row without a vector, or with damaged numbers, is not for the sieve to judge.
-            assert!(sieve.passes(Compared { norm: -1.0, ..found }));
-            assert!(sieve.passes(Compared { scale: f32::NAN, ..found }));
+            assert!(sieve.passes(CodeProduct { norm: -1.0, ..found }));
+            assert!(sieve.passes(CodeProduct { scale: f32::NAN, ..found }));
         }
     }
 }

@@ -136,7 +136,7 @@ impl Verb {
     }
 
     /// Reads the line back that `ctl` answered with, for a command that asks a mount; none where it can't be this verb's.
-    pub fn answer_of_line(&self, line: &str) -> Option<VerbAnswer> {
+    pub fn parse_answer(&self, line: &str) -> Option<VerbAnswer> {
         match self.spec.report {
             Report::Object => ShownObject::parse(line).map(VerbAnswer::Object),
             _ => Some(line.trim_end()).filter(|line| !line.is_empty()).map(|line| VerbAnswer::Line(line.to_owned())),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::load::{EntryLink, LoadChanges, change_node};
+use super::load::{DeltaChanges, EntryLink, change_node};
 use super::node::Body;
 use super::tree::ROOT;
 use super::{FileName, Tree, TreeError};
@@ -11,7 +11,7 @@ impl Tree {
     /// Checks what the changes could have broken: every name leads to an inode, and every inode
     /// touched has a name and hangs below the root. The base is whole, so nothing else is looked at.
     /// `TreeError::Stored` with what is broken.
-    pub(super) fn check(&self, changes: &LoadChanges) -> Result<(), TreeError> {
+    pub(super) fn check(&self, changes: &DeltaChanges) -> Result<(), TreeError> {
         let has_entry = |parent: u64, name: &FileName, inode: u64| {
             self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
         };

@@ -18,7 +18,7 @@ pub(super) type EntryLink = (u64, FileName, u64);
 
 /// What a delta does, gathered while its nodes are read.
 #[derive(Default)]
-pub(super) struct LoadChanges<'a> {
+pub(super) struct DeltaChanges<'a> {
     packs: Vec<Hash>,
     /// Where chunks are that are named by their hashes.
     held: Option<&'a HeldChunks>,
@@ -54,7 +54,7 @@ impl Tree {
         // The writer left orphans out of the base, too.
         tree.drop_orphans();
         tree.invalidate_hashes();
-        let (mut input, mut changes) = (Reader::new(bytes), LoadChanges { held, ..LoadChanges::default() });
+        let (mut input, mut changes) = (Reader::new(bytes), DeltaChanges { held, ..DeltaChanges::default() });
         match input.byte()? {
             VERSION => {}
             other => return Err(CodecError::Code(other).into()),
@@ -84,7 +84,7 @@ impl Tree {
     }
 
     /// Removes an inode; that its names go, too, is seen in the end.
-    fn remove_inode(&mut self, inode: u64, changes: &mut LoadChanges<'_>) -> Result<(), TreeError> {
+    fn remove_inode(&mut self, inode: u64, changes: &mut DeltaChanges<'_>) -> Result<(), TreeError> {
         let old = self.nodes.remove(inode).filter(|_| inode != ROOT);
         let old = old.ok_or(TreeError::Stored("an inode goes that is not there"))?;
         // A clone is changed, which an error drops: totals may be half done on the way.
@@ -101,7 +101,7 @@ impl Tree {
     fn read_node(
         &mut self,
         inode: u64,
-        changes: &mut LoadChanges<'_>,
+        changes: &mut DeltaChanges<'_>,
         input: &mut Reader<'_>,
     ) -> Result<(), TreeError> {
         let old = self.nodes.get(inode).cloned();
@@ -148,7 +148,7 @@ impl Tree {
     }
 
     /// Gives inodes the names that entries have.
-    fn relink(&mut self, changes: &LoadChanges<'_>) -> Result<(), TreeError> {
+    fn relink(&mut self, changes: &DeltaChanges<'_>) -> Result<(), TreeError> {
         // Before names are given: an entry that is set again as it was is in both lists and has to be there in the end.
         // An inode that went itself needs to lose none.
         for (parent, name, inode) in &changes.removed {
@@ -180,7 +180,7 @@ fn read_body(
     kind: u8,
     inode: u64,
     old: Option<&FileNode>,
-    changes: &mut LoadChanges<'_>,
+    changes: &mut DeltaChanges<'_>,
     input: &mut Reader<'_>,
 ) -> Result<Body, TreeError> {
     const FILE: u8 = FileKind::File as u8;
@@ -206,7 +206,7 @@ fn read_body(
 fn read_entries(
     inode: u64,
     old: Option<&Directory>,
-    changes: &mut LoadChanges<'_>,
+    changes: &mut DeltaChanges<'_>,
     input: &mut Reader<'_>,
 ) -> Result<Directory, TreeError> {
     let mut directory = old.cloned().unwrap_or_default();
@@ -233,7 +233,7 @@ fn read_entries(
 
 fn read_content(
     old: Option<&FileContent>,
-    changes: &LoadChanges<'_>,
+    changes: &DeltaChanges<'_>,
     input: &mut Reader<'_>,
 ) -> Result<FileContent, TreeError> {
     let mut content = old.cloned().unwrap_or_default();
@@ -258,7 +258,7 @@ fn read_content(
     Ok(content)
 }
 
-fn read_piece(changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
+fn read_piece(changes: &DeltaChanges<'_>, input: &mut Reader<'_>) -> Result<Option<Piece>, TreeError> {
     match input.byte()? {
         code::HOLE => Ok(None),
         // A run of no chunks would be a piece that covers not even its own number.
@@ -267,7 +267,7 @@ fn read_piece(changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Optio
     }
 }
 
-fn read_chunk(code: u8, changes: &LoadChanges<'_>, input: &mut Reader<'_>) -> Result<Chunk, TreeError> {
+fn read_chunk(code: u8, changes: &DeltaChanges<'_>, input: &mut Reader<'_>) -> Result<Chunk, TreeError> {
     let length = read_u32(input)?;
     if length == 0 || u64::from(length) > CHUNK_BYTES {
         return Err(TreeError::Stored("a chunk has no length that it can have"));

@@ -132,7 +132,7 @@ impl Nodes {
 
     /// Goes through all nodes in ascending order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<FileNode>)> {
-        let all = Differing { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
+        let all = DifferenceIter { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
         all.filter_map(|changed| Some((changed.inode, changed.new?)))
     }
 
@@ -140,11 +140,11 @@ impl Nodes {
     /// differs: blocks that both share are passed over.
     pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = ChangedNode<'a>> {
         let top = BlockPair::new(self.root(), newer.root(), self.level.max(newer.level));
-        Differing { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }
+        DifferenceIter { pairs: if self.ptr_eq(newer) { Vec::new() } else { Vec::from([top]) } }
     }
 
-    fn root(&self) -> Option<Placed<'_>> {
-        self.root.as_ref().map(|block| Placed { block, level: self.level })
+    fn root(&self) -> Option<LeveledBlock<'_>> {
+        self.root.as_ref().map(|block| LeveledBlock { block, level: self.level })
     }
 }
 
@@ -168,17 +168,17 @@ fn remove_node(place: &mut Option<Arc<Block>>, inode: u64, level: u32) -> Option
 
 /// A block with its level: together they say which inodes it holds.
 #[derive(Clone, Copy)]
-struct Placed<'a> {
+struct LeveledBlock<'a> {
     block: &'a Arc<Block>,
     level: u32,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> LeveledBlock<'a> {
     /// Returns the block below a digit of `level`; a block of a lower level is below digit 0.
-    fn child(self, digit: usize, level: u32) -> Option<Placed<'a>> {
+    fn child(self, digit: usize, level: u32) -> Option<LeveledBlock<'a>> {
         match &**self.block {
             _ if self.level < level => Some(self).filter(|_| digit == 0),
-            Block::Inner(blocks) => blocks[digit].as_ref().map(|block| Placed { block, level: level - 1 }),
+            Block::Inner(blocks) => blocks[digit].as_ref().map(|block| LeveledBlock { block, level: level - 1 }),
             Block::Leaf(_) => None,
         }
     }
@@ -190,8 +190,8 @@ impl<'a> Placed<'a> {
 
 /// What two maps have behind the same digits, and how far that was looked at.
 struct BlockPair<'a> {
-    old: Option<Placed<'a>>,
-    new: Option<Placed<'a>>,
+    old: Option<LeveledBlock<'a>>,
+    new: Option<LeveledBlock<'a>>,
     level: u32,
     /// The number that the digits so far make.
     number: u64,
@@ -199,17 +199,17 @@ struct BlockPair<'a> {
 }
 
 impl<'a> BlockPair<'a> {
-    fn new(old: Option<Placed<'a>>, new: Option<Placed<'a>>, level: u32) -> BlockPair<'a> {
+    fn new(old: Option<LeveledBlock<'a>>, new: Option<LeveledBlock<'a>>, level: u32) -> BlockPair<'a> {
         BlockPair { old, new, level, number: 0, digit: 0 }
     }
 }
 
 /// Goes through what differs; the innermost pair is the last.
-struct Differing<'a> {
+struct DifferenceIter<'a> {
     pairs: Vec<BlockPair<'a>>,
 }
 
-impl<'a> Iterator for Differing<'a> {
+impl<'a> Iterator for DifferenceIter<'a> {
     type Item = ChangedNode<'a>;
 
     fn next(&mut self) -> Option<ChangedNode<'a>> {
@@ -224,14 +224,14 @@ impl<'a> Iterator for Differing<'a> {
             pair.digit += 1;
             let number = pair.number * WAYS as u64 + digit as u64;
             if level == 0 {
-                let node = |side: Option<Placed<'a>>| side.and_then(|side| side.node(digit));
+                let node = |side: Option<LeveledBlock<'a>>| side.and_then(|side| side.node(digit));
                 let (old, new) = (node(old), node(new));
                 if !is_same_block(old, new) {
                     return Some(ChangedNode { inode: number, old, new });
                 }
                 continue;
             }
-            let below = |side: Option<Placed<'a>>| side.and_then(|side| side.child(digit, level));
+            let below = |side: Option<LeveledBlock<'a>>| side.and_then(|side| side.child(digit, level));
             let (old, new) = (below(old), below(new));
             if !is_same_block(old.map(|it| it.block), new.map(|it| it.block)) {
                 self.pairs.push(BlockPair { number, ..BlockPair::new(old, new, level - 1) });

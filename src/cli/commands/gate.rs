@@ -11,7 +11,7 @@ use super::guard::describe_exit;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
-use crate::cli::target::{Access, Target, denied};
+use crate::cli::target::{Access, Target, access_error};
 use crate::verb::Verb;
 
 /// Bytes of what the checker's command line adds to its verdict.
@@ -69,7 +69,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 /// Returns the proposal's directory and the name under which it is proposed.
 fn proposal(path: &Path) -> Result<(PathBuf, String), CommandError> {
     let missing_proposal = || {
-        if let Some(denied) = denied(path) {
+        if let Some(denied) = access_error(path) {
             return denied;
         }
         let message = format!("{} is no proposal of a mounted branch", path.display());

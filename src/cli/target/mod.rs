@@ -105,7 +105,7 @@ pub trait QuerySession {
 }
 
 /// Returns the error for a path that is closed to the caller; none for one that is not there.
-pub fn denied(path: &Path) -> Option<CommandError> {
+pub fn access_error(path: &Path) -> Option<CommandError> {
     let error = path.canonicalize().err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
     let message = format!("{} can't be looked at: {error}", path.display());
     Some(CommandError::new(
@@ -134,7 +134,7 @@ impl Target {
                 Err(CommandError::usage(message, format!("write {}main", text.display())))
             }
             Some((store, name_path)) => Ok(Target::Closed { store, name_path }),
-            None => Err(denied(text).unwrap_or_else(|| no_target(text))),
+            None => Err(access_error(text).unwrap_or_else(|| no_target(text))),
         }
     }
 

@@ -64,7 +64,7 @@ impl<'a> Mounted<'a> {
             serde_json::from_str::<IgnoredAny>(line).map_err(|e| not_json("ctl", &e))?;
         }
         let no_answer = || CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS);
-        verb.answer_of_line(&answer).ok_or_else(no_answer)
+        verb.parse_answer(&answer).ok_or_else(no_answer)
     }
 
     /// Returns a setting, empty where it is unset. Without a line end. Fails where the file can't be read.

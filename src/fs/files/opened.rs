@@ -12,7 +12,7 @@ pub(in crate::fs) type InodeKey = (FileTreeId, u64);
 /// All inodes that have handles, or are just about to lose a name.
 #[derive(Default)]
 pub(in crate::fs) struct OpenInodes {
-    inodes: Mutex<HashMap<InodeKey, Uses>>,
+    inodes: Mutex<HashMap<InodeKey, InodeUses>>,
     /// Some inode is no longer about to lose a name, or files may be opened again.
     unblocked: Condvar,
 }
@@ -46,7 +46,7 @@ impl HeldOpens {
 }
 
 #[derive(Default)]
-struct Uses {
+struct InodeUses {
     handles: usize,
     /// How many of them write.
     writers: usize,
@@ -58,7 +58,7 @@ struct Uses {
     is_orphan: bool,
 }
 
-impl Uses {
+impl InodeUses {
     fn is_idle(&self) -> bool {
         self.handles == 0 && self.pending_unlinks == 0
     }
@@ -126,7 +126,7 @@ impl OpenInodes {
         // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
         // list.
         inodes.entry((files.clone(), held.inode())).or_default().pending_unlinks += 1;
-        let is_open = |uses: &Uses| if held == HeldOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
+        let is_open = |uses: &InodeUses| if held == HeldOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
         let open = inodes.iter().filter(|((tree_id, _), uses)| tree_id == files && is_open(uses));
         open.map(|((_, inode), _)| *inode).collect()
     }
@@ -169,12 +169,12 @@ impl OpenInodes {
     }
 }
 
-fn is_held(inodes: &HashMap<InodeKey, Uses>, files: &FileTreeId, held: HeldOpens) -> bool {
+fn is_held(inodes: &HashMap<InodeKey, InodeUses>, files: &FileTreeId, held: HeldOpens) -> bool {
     inodes.get(&(files.clone(), held.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
-fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, Uses>>, key: &InodeKey) {
-    if inodes.get(key).is_some_and(Uses::is_idle) {
+fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, InodeUses>>, key: &InodeKey) {
+    if inodes.get(key).is_some_and(InodeUses::is_idle) {
         inodes.remove(key);
     }
 }

@@ -112,7 +112,7 @@ impl TouchedPaths<'_> {
 }
 
 /// A branch that receives a merge, and what its rules are checked against.
-pub(in crate::memory) struct Received<'a> {
+pub(in crate::memory) struct MergeReceiver<'a> {
     /// What `config/rules` of that branch says, path by path.
     pub rules: &'a Rules,
     /// Its owner, who sets the rules and may therefore merge what others wrote.
@@ -124,7 +124,7 @@ pub(in crate::memory) struct Received<'a> {
 }
 
 /// Refuses a merge that would do to the branch that receives what its rules forbid.
-pub(in crate::memory) fn check_merge(merge: &Received<'_>, who: &Actor) -> Result<(), Error> {
+pub(in crate::memory) fn check_merge(merge: &MergeReceiver<'_>, who: &Actor) -> Result<(), Error> {
     for difference in &merge.differences {
         let rule = merge.rules.rule_for(&difference.path);
         if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
@@ -153,13 +153,13 @@ fn is_append(difference: &TreeDifference, packs: &dyn Packs) -> Result<bool, Err
 }
 
 fn writer_refusal(path: &[u8], rule: &Rule, who: &Actor) -> RuleRefusal {
-    RuleRefusal::Writer { uid: who.uid, path: text(path), pattern: rule.pattern.to_string() }
+    RuleRefusal::Writer { uid: who.uid, path: lossy_path(path), pattern: rule.pattern.to_string() }
 }
 
 fn append_refusal(path: &[u8], rule: &Rule) -> RuleRefusal {
-    RuleRefusal::Append { path: text(path), pattern: rule.pattern.to_string() }
+    RuleRefusal::Append { path: lossy_path(path), pattern: rule.pattern.to_string() }
 }
 
-fn text(path: &[u8]) -> String {
+fn lossy_path(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

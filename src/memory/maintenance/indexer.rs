@@ -18,7 +18,7 @@ use crate::graph::{GraphBuilder, Params};
 use crate::memory::catalog::Branch;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
-use crate::search::walk_pays_beside;
+use crate::search::is_walked_after_larger;
 use crate::segment::{GraphFile, Segment, write_graph};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::vector::Metric;
@@ -200,7 +200,7 @@ impl Memory {
         let is_beside = state.layers().iter().any(is_large);
         let pays = move |layer: &Layer| {
             let (all, seen) = (layer.segment.rows(), layer.visible.count());
-            layer.segment.dim() > 0 && all >= rows / BESIDE_SHARE && walk_pays_beside(seen, all)
+            layer.segment.dim() > 0 && all >= rows / BESIDE_SHARE && is_walked_after_larger(seen, all)
         };
         let wants = move |layer: &&Layer| is_large(layer) || is_beside && pays(layer);
         state.layers().iter().filter(wants).filter(move |layer| layer.segment.graph(metric).is_none())

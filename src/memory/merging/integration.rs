@@ -165,7 +165,7 @@ impl Integration {
             both_changed.push(
                 decision
                     .decision(trees)
-                    .ok_or_else(|| missing("a file that both sides changed is not at its path".into()))?,
+                    .ok_or_else(|| missing_from_outcome("a file that both sides changed is not at its path".into()))?,
             );
         }
         Ok(Integration {
@@ -248,7 +248,7 @@ fn merged_records(
     // wrong record.
     if changes.len() as u64 != outcome.records.len() {
         let (found, recorded) = (changes.len(), outcome.records.len());
-        return Err(missing(format!("{found} records differ between branch and base, not {recorded}")));
+        return Err(missing_from_outcome(format!("{found} records differ between branch and base, not {recorded}")));
     }
     let (mut merged, mut both_changed) = (BranchVersion::clone(sides.parent), Vec::new());
     // Ids are recorded for kept-both outcomes alone, in the same order, so they are taken as such outcomes come.
@@ -259,7 +259,7 @@ fn merged_records(
             Action::from_difference(change, sides.child).apply(&mut merged)?;
         }
         if outcome == RecordOutcome::Both {
-            let id = other_ids.next().ok_or_else(|| missing("a record that is kept has no id".into()))?;
+            let id = other_ids.next().ok_or_else(|| missing_from_outcome("a record that is kept has no id".into()))?;
             Action::keep_as(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
             kept_as = Some(id);
         }
@@ -270,7 +270,7 @@ fn merged_records(
     Ok((merged, both_changed))
 }
 
-fn missing(found: String) -> Error {
+fn missing_from_outcome(found: String) -> Error {
     Error::damaged(format!("what its recorded outcome refers to is not there: {found}"))
 }
 

@@ -241,7 +241,7 @@ impl<'a> MergeSides<'a> {
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
-        let forbidden = self.forbidden(&merged, merge_budget)?;
+        let forbidden = self.find_refusal(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();
         // After all decisions: the hash is what somebody agrees to, so it covers each of them.
@@ -272,13 +272,13 @@ impl<'a> MergeSides<'a> {
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
-    fn forbidden(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
+    fn find_refusal(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
         let Some(who) = self.who.filter(|_| self.merge != MergeKind::Pull) else { return Ok(None) };
         let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
         let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
         let differences = before.differences_at_most(after, merge_budget.changes_max).ok_or(PlanError::Exceeded)?;
-        Ok(guard::check_merge(&guard::Received { rules, owner, differences, packs }, who).err())
+        Ok(guard::check_merge(&guard::MergeReceiver { rules, owner, differences, packs }, who).err())
     }
 
     /// Returns what the gate of the parent says; it lets all pulls and reverts pass.

@@ -48,13 +48,13 @@ impl ChangeCounts {
         if let Some(count) = self.0.get(&key) {
             return Ok(*count);
         }
-        let count = changes(old, new)?;
+        let count = count_differences(old, new)?;
         self.0.insert(key, count);
         Ok(count)
     }
 }
 
-fn changes(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Error> {
+fn count_differences(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Error> {
     let records = match old.totals().records {
         // Without a base every record is an edit; comparing might take long and would count the same.
         0 => new.totals().records,

@@ -55,7 +55,7 @@ impl FileViews {
     }
 
     /// Returns how often all views were let go of.
-    fn clears(&self) -> u64 {
+    fn clear_count(&self) -> u64 {
         self.0.lock().clears
     }
 
@@ -136,7 +136,7 @@ impl Memory {
 
     fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         // Noted first: what is looked up before a purge may hold what that takes out.
-        let (clears, set) = (self.file_views.clears(), self.storage.file_index.set());
+        let (clears, set) = (self.file_views.clear_count(), self.storage.file_index.set());
         let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {
@@ -249,11 +249,11 @@ mod tests {
     fn what_was_looked_up_before_a_purge_is_not_kept() {
         let (kept, view) = (FileViews::default(), View::Branch(BranchId(1)));
         let files = || Arc::new(VisibleFiles::none(HiddenPaths { rules: "".into(), hides: None }));
-        let before = kept.clears();
+        let before = kept.clear_count();
         kept.clear();
         kept.put(&view, files(), before);
         assert!(kept.get(&view).is_none());
-        kept.put(&view, files(), kept.clears());
+        kept.put(&view, files(), kept.clear_count());
         assert!(kept.get(&view).is_some());
     }
 

@@ -107,7 +107,7 @@ impl SharedLog {
             return Ok(out);
         }
         let is_near = near.entry > 0 && near.offset <= offset && offset - near.offset < (size as u64).max(1 << 16);
-        let mut at = if is_near { *near } else { self.anchor(offset)? };
+        let mut at = if is_near { *near } else { self.nearest_stored_offset(offset)? };
         self.for_each_after(at.entry - 1, |number, line| {
             at.entry = number;
             let next = at.offset + line.len() as u64;
@@ -127,7 +127,7 @@ impl SharedLog {
     }
 
     /// Returns the last entry that tells its offset and begins at or before one: every 64th does.
-    fn anchor(&self, offset: u64) -> Result<SharedLogPosition, Error> {
+    fn nearest_stored_offset(&self, offset: u64) -> Result<SharedLogPosition, Error> {
         let (mut low, mut high) = (0, (self.totals.entries - 1) / OFFSET_EVERY);
         while low < high {
             let middle = (low + high).div_ceil(2);

@@ -322,7 +322,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             let name = self.free_name(b"moved")?;
             return self.rename((staging, &temporary_name), (ROOT, &name)).map(drop);
         }
-        let path = self.resolver.item(change.id).undecided(None).path;
+        let path = self.resolver.item(change.id).to_decision(None).path;
         self.resolver.record_loser(path, Loser::File(Side::Parent));
         self.apply(FileOp::Unlink { parent: staging, name: temporary_name, keep: true }).map(drop)
     }

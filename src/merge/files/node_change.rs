@@ -105,7 +105,7 @@ impl MergeItem {
     }
 
     /// Returns what a decision on it says of its versions; `decision` is put in as it is.
-    pub(super) fn undecided(&self, decision: Option<Side>) -> FileDecision {
+    pub(super) fn to_decision(&self, decision: Option<Side>) -> FileDecision {
         let hash = |seen: &Option<NodeVersion>| seen.as_ref().and_then(|seen| seen.hash);
         let path = self.path().unwrap_or_default().to_vec();
         FileDecision { path, base: hash(&self.base), child: hash(&self.child), parent: hash(&self.parent), decision }

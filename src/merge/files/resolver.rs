@@ -76,7 +76,7 @@ impl<'a> Resolver<'a> {
         match (&item.base, &item.child, &item.parent) {
             (None, Some(child), None) => Ok(Some(item.added(child))),
             (Some(_), None, None) if !is_directory => {
-                self.record(item.undecided(Some(Side::Both)));
+                self.record(item.to_decision(Some(Side::Both)));
                 Ok(None)
             }
             // A directory goes when nothing is left in it, and comes back with what is put into it.
@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
     /// Decides between a delete and a change, or two things at one place; the other side loses.
     pub(super) fn resolve(&mut self, item: &MergeItem, times: [Time; 2]) -> Option<Side> {
         let winner = self.policy(item, times).winner();
-        self.record(item.undecided(winner));
+        self.record(item.to_decision(winner));
         if let (Some(winner), Some(path)) = (winner, item.path()) {
             let loser = other_side(winner);
             let is_there = if loser == Side::Child { item.child.is_some() } else { item.parent.is_some() };
@@ -117,7 +117,7 @@ impl<'a> Resolver<'a> {
     /// has to see it first.
     pub(super) fn keep_parent(&mut self, item: &MergeItem) -> Option<Side> {
         let decision = self.policy(item, [Time::default(); 2]).winner().map(|_| Side::Parent);
-        let undecided = item.undecided(decision);
+        let undecided = item.to_decision(decision);
         if decision.is_some() {
             self.record_loser(undecided.path.clone(), Loser::File(Side::Child));
         }
@@ -139,7 +139,7 @@ impl<'a> Resolver<'a> {
         let path = item.path().unwrap_or_default();
         let mut strategy = self.rules.rule_for(path).strategy(self.strategy);
         if strategy == Strategy::Manual {
-            strategy = match (self.resolved)(&item.undecided(None)) {
+            strategy = match (self.resolved)(&item.to_decision(None)) {
                 Some(Side::Child) => Strategy::ChildWins,
                 Some(Side::Parent) => Strategy::ParentWins,
                 Some(Side::Both) | None => Strategy::Manual,
@@ -168,7 +168,7 @@ impl<'a> Resolver<'a> {
         let mut policy = self.policy(item, if is_same { times(|node| node.ctime) } else { times(|node| node.mtime) });
         let mut change = NodeChange::empty(item.id);
         if !item.is_directory() {
-            change.body = self.body(item, base, &mut policy)?;
+            change.body = self.decide_body(item, base, &mut policy)?;
         }
         let mode = |seen: &NodeVersion| seen.node.mode;
         if policy.takes_child(base.map(mode), mode(child), mode(parent)) {
@@ -178,13 +178,13 @@ impl<'a> Resolver<'a> {
         move_names(&mut change, base, child, parent, &mut policy);
         let both = base.is_none_or(|base| !child.is_unchanged_from(base) && !parent.is_unchanged_from(base));
         if both && (!item.is_directory() || policy.decision != Some(Side::Both)) {
-            self.record(item.undecided(policy.decision));
+            self.record(item.to_decision(policy.decision));
         }
         Ok(change)
     }
 
     /// Decides the content of a file: kept, the child's, or merged by its kind.
-    fn body(
+    fn decide_body(
         &mut self,
         item: &MergeItem,
         base: Option<&NodeVersion>,

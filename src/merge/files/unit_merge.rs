@@ -204,7 +204,7 @@ impl<'a, 'b> Units<'a, 'b> {
             base: hash(base),
             child: hash(child),
             parent: hash(parent),
-            ..resolver.item(root).undecided(Some(Side::Both))
+            ..resolver.item(root).to_decision(Some(Side::Both))
         };
         // Both sides changed it to the same unit: that is listed, and no conflict.
         if !between.iter().any(|change| change.is_change) && self.places(root, 1) == self.places(root, 2) {
@@ -293,7 +293,7 @@ impl UnitPlan {
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
             let differing = diff_members((&finders[0], child), (&finders[1], result));
             if differing.iter().any(|difference| difference.is_change) {
-                torn.push(resolver.item(root).undecided(None));
+                torn.push(resolver.item(root).to_decision(None));
             }
         }
         torn

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Compared, PreparedVector};
+use super::{CodeProduct, PreparedVector};
 use crate::vector::metric::SieveTerms;
 
 /// Lengths of queries and rows for which no term below leaves the range of f32, not even in its
@@ -35,8 +35,8 @@ impl Sieve {
     /// Where this is false, the upper of [`PreparedVector::bounds`] is certainly below the threshold.
     #[must_use]
     #[inline]
-    pub fn passes(&self, row: Compared) -> bool {
-        let Compared { product, scale, residual, norm } = row;
+    pub fn passes(&self, row: CodeProduct) -> bool {
+        let CodeProduct { product, scale, residual, norm } = row;
         let certain = self.product * (product as f32 * scale) + self.residual * residual;
         let bound = certain + self.norm * norm + self.square * norm * norm + self.rest;
         // Written so that NaN passes, which only damaged rows make.

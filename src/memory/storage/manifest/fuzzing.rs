@@ -23,7 +23,7 @@ pub fn manifest_root(bytes: &[u8]) {
 /// Reads the parts of a manifest on an empty blob store, and looks at every branch of the catalog that they give.
 pub fn manifest_parts(parts: &[&[u8]]) {
     let mut reading = PartReading::default();
-    if parts.iter().filter(|part| !part.is_empty()).any(|part| reading.part(part).is_err()) {
+    if parts.iter().filter(|part| !part.is_empty()).any(|part| reading.read_part(part).is_err()) {
         return;
     }
     let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());

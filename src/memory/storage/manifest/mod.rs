@@ -239,7 +239,7 @@ pub(in crate::memory) fn read(
         let file = Container::open(&segments.blobs, part.name, PART)?;
         // Read whole at once, so that all of it is checked before anything of it is used.
         file.verify()?;
-        reading.part(file.section(0)?)?;
+        reading.read_part(file.section(0)?)?;
     }
     let files = ManifestFiles { segments, trees, failure: RefCell::default() };
     let read = reading.finish(&files, parts);

@@ -81,7 +81,7 @@ struct ManifestRow {
 impl PartReading {
     /// Reads the next part. Fails with the [`CodecError`] of a value that is not of the expected form, and with
     /// [`CodecError::Number`] where bytes are left over.
-    pub fn part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+    pub fn read_part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let mut input = Reader::new(bytes);
         // The tables come first: what follows refers to their rows by number, and the numbers go on from part to part.
         for _ in 0..input.length()? {

@@ -175,12 +175,12 @@ impl Stored {
         let sidecars = std::mem::take(&mut next.sidecars);
         // A manifest that failed may be on the disk or not, so the files that either names are kept.
         self.sidecars = sidecars.clone();
-        let mut part = next.changes(catalog, trees)?;
+        let mut part = next.encode_part(catalog, trees)?;
         let (together, anew) = (next.together, next.rewrites_all || next.is_outgrown(part.len() as u64));
         if anew {
             // Nothing is known of the old parts any longer, so that all is written and numbered anew.
             next = Stored::default();
-            part = next.changes(catalog, trees)?;
+            part = next.encode_part(catalog, trees)?;
         }
         if !part.is_empty() {
             let name = write_part(blobs, &part)?;
@@ -209,7 +209,7 @@ impl Stored {
 
     /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
     /// none where they are the same.
-    fn changes(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
+    fn encode_part(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
         // The new catalog is installed at once: where this fails `advance` has the next part say all.
         let before = std::mem::replace(&mut self.catalog, catalog.clone());
         let mut users = (0, Writer::new());
