@@ -34,7 +34,8 @@ impl CountedBuffer {
         Ok(self.reservation.reserve_more(bytes).map_err(Error::from)?)
     }
 
-    /// Makes it so long; what is added is zeros. EDQUOT, ENOSPC or ENOMEM, and then it is as before.
+    /// Cuts or extends the buffer to a length; bytes that are added are zeros. Fails with EDQUOT, ENOSPC or ENOMEM, and
+    /// leaves it as it was.
     pub fn resize(&mut self, length: usize) -> Result<(), Failure> {
         self.make_room(length)?;
         self.bytes.resize(length, 0);

@@ -71,7 +71,7 @@ impl Temporaries {
         self.names.lock().get(name).cloned()
     }
 
-    /// Returns the one of a number, with a name or open.
+    /// Returns the temporary that has a number, as long as it has a name or is open.
     pub fn numbered(&self, number: u64) -> Option<Arc<Temporary>> {
         self.numbers.lock().get(&number)?.upgrade()
     }

@@ -14,7 +14,7 @@ use crate::disk::Disk;
 
 const FOLDER: &str = "journal";
 
-/// The files from one on, without a gap.
+/// The journal files from a number on, without a gap between their numbers.
 pub struct JournalFiles<'a> {
     disk: &'a Arc<dyn Disk>,
     numbers: Vec<u64>,

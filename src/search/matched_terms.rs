@@ -36,7 +36,7 @@ pub struct LayerTerms<'a> {
 }
 
 impl<'a> MatchedTerms<'a> {
-    /// Looks for the words of a text in all sources. What nobody holds is left out. [`SearchError::Timeout`] once the
+    /// Looks for the words of a text in all sources. Words that no source holds are left out. [`SearchError::Timeout`] once the
     /// time is over, [`SearchError::Segment`] where postings can't be read or are damaged.
     pub fn find(
         scans: &'a [Scan<'_>],

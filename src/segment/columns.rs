@@ -256,9 +256,9 @@ impl Segment {
         self.codes().map(drop)
     }
 
-    /// Returns of all int8 copies what a step is worth, and the length of what a copy leaves out: one number a row
-    /// each. The first call reads and checks both whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a
-    /// block can't be read or is not what was written.
+    /// Returns for each row the scale of its int8 copy, and the length of what that copy leaves out. The first
+    /// call reads and checks both whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or
+    /// is not what was written.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
         Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))

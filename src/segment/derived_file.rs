@@ -66,7 +66,7 @@ pub struct DerivedColumns<'a> {
     pub residuals: &'a [f32],
 }
 
-/// The files of derived vectors that something has: one of each embedder.
+/// The files of derived vectors of one segment, of records or of passages: one for each embedder.
 #[derive(Default)]
 pub struct DerivedFiles(RwLock<Vec<Arc<DerivedFile>>>);
 
@@ -159,7 +159,7 @@ impl DerivedFile {
         self.embedder
     }
 
-    /// Returns how many numbers each vector has, at most 2³² - 1; what it is without vectors means nothing.
+    /// Returns how many numbers each vector has, at most 2³² - 1; without vectors it has no meaning.
     pub fn dim(&self) -> usize {
         self.dim
     }

@@ -117,7 +117,7 @@ impl PreparedVector {
         self.metric.distance(score)
     }
 
-    /// Compares with the code of one row.
+    /// Multiplies the query's code with that of one row.
     ///
     /// # Panics
     ///

@@ -103,7 +103,7 @@ impl Chunks {
         }
     }
 
-    /// Makes holes of a range; returns how many bytes that took up.
+    /// Makes a range a hole; returns how many bytes of it took up room before.
     pub fn clear(&mut self, range: Range<u64>) -> u64 {
         if let Chunks::First(first) = self {
             return first.take_if(|_| range.contains(&0)).map_or(0, |chunk| chunk.space());

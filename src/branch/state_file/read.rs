@@ -64,8 +64,8 @@ pub(super) struct IndexRow {
 }
 
 impl StateFile {
-    /// Opens a file with what it needs beside itself. [`SegmentError::Damaged`] where the file of that name is none of
-    /// states.
+    /// Opens a file of states with the rows, chunks and full states that it needs from other files.
+    /// [`SegmentError::Damaged`] where the file of that name is no file of states.
     pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
         let container = Arc::new(Container::open(blobs, written.name, KIND)?);
         Ok(StateFile::new(container, written.held, written.full_states))

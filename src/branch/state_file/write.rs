@@ -21,7 +21,7 @@ const STEP_FILE_BYTES_MAX: usize = 64 << 10;
 const ROW_COST_MAX: usize = 4096;
 const ROW_DELETES_SHARE: usize = 2;
 
-/// A file that was written, with what it needs beside itself.
+/// A file that was written, with what it needs from other files.
 pub struct WrittenStates {
     /// Name of the file in the blob store.
     pub name: Hash,

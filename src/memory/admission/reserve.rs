@@ -81,7 +81,7 @@ impl Reserve {
         self.present_count.load(Ordering::Acquire) as u64 * self.piece_bytes
     }
 
-    /// Returns how many bytes a whole one has; 0 for a store that keeps none.
+    /// Returns how many bytes a full reserve has; 0 for a store that keeps none.
     pub fn bytes_wanted(&self) -> u64 {
         self.pieces as u64 * self.piece_bytes
     }

@@ -271,7 +271,7 @@ impl RetainedStates {
 
     /// Returns the newest state of a branch at or before an entry, if one is kept. It costs a binary search in each
     /// file of states. Fails where a file of states can't be read or is damaged.
-    pub fn newest_until(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
+    pub fn newest_at_or_before(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.is_retained(info));
         for file in self.files.iter() {

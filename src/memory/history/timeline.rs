@@ -83,7 +83,7 @@ fn takes_from_parent(entry: &Entry) -> bool {
     entry.parent_id != 0 && matches!(entry.op, EntryOp::Fork | EntryOp::Pull)
 }
 
-/// Changes the standings of an entry's branch and, where that shows the entry, of its parent.
+/// Adds an entry to the totals and facts of its branch and, where that shows the entry, to those of its parent.
 pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, parent: &mut TimelinePoint) {
     let totals = &mut branch.totals;
     totals.own_bytes += lengths.lineage_bytes;

@@ -261,7 +261,8 @@ impl PurgeSearch {
         self.found.is_empty() && mark.segments.is_empty() && mark.quotes.is_empty()
     }
 
-    /// Returns what goes, sorted, so that the command is the same; by content alone once the names were forgotten.
+    /// Returns what the purge takes out, sorted, so that equal purges are equal commands; by content alone once the names
+    /// were forgotten.
     pub fn selection(&self) -> PurgeSelection {
         let sorted = |hashes: &HashSet<Hash>| {
             let mut hashes: Vec<Hash> = hashes.iter().copied().collect();

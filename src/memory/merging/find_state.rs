@@ -75,7 +75,7 @@ impl Memory {
         let mut found = ended_children(&catalog, who, catalog.branch(branch)?);
         let found = found.find(|(entry, ended)| *ended.name == *name || name.parse() == Ok(**entry));
         let (entry, ended) = found.ok_or_else(|| BranchError::NoEnded(name.to_owned()))?;
-        let kept = catalog.retained.newest_until(ended.id, ended.last_entry)?;
+        let kept = catalog.retained.newest_at_or_before(ended.id, ended.last_entry)?;
         if kept.is_none_or(|kept| kept.key.1 != ended.last_entry) {
             return Err(Error::NotKept(name.to_owned()));
         }
@@ -161,7 +161,7 @@ impl<'a> StateSearch<'a> {
         let Some(change) = self.last_change(signed)? else { return Ok(StateOutcome::Dropped) };
         // Only the state of this very change counts: the newest that is kept may be an older one, and not what the
         // branch had.
-        let kept = self.catalog.retained.newest_until(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
+        let kept = self.catalog.retained.newest_at_or_before(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
         Ok(match kept.or(Some(self.present_state()).filter(|present| present.key.1 == change)) {
             Some(kept) => self.found(kept, seq),
             None => StateOutcome::Dropped,

@@ -70,7 +70,7 @@ impl Drop for IndexClaim<'_> {
 
 impl FileIndex {
     /// Opens the files that a manifest names, and the vectors of their passages among the sidecars. One that is missing or
-    /// damaged is as good as none.
+    /// damaged is left out, and made again later.
     pub fn open(blobs: &BlobStore, manifest_names: Vec<Hash>, sidecars: &BTreeSet<Hash>) -> FileIndex {
         let open = |name: &Hash| match IndexSegment::open(blobs, *name) {
             Ok(segment) => Some(segment),

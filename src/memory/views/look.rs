@@ -234,7 +234,7 @@ impl Memory {
         if present.state_entry == entry {
             return Ok(present.changed);
         }
-        let kept = catalog.retained.newest_until(branch, entry)?.filter(|kept| kept.key.1 == entry);
+        let kept = catalog.retained.newest_at_or_before(branch, entry)?.filter(|kept| kept.key.1 == entry);
         Ok(kept.ok_or_else(|| Error::NotKept(entry.to_string()))?.time)
     }
 
