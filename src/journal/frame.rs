@@ -142,8 +142,8 @@ impl FrameChecksum {
         bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
         bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
         // The header has a check of its own, so that a reader can trust the length before it has read so much.
-        let header_check = self.compute(offset, &[&bytes[..HEADER_CHECK]]);
-        bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check[..4]);
+        let header_check = self.header_check(offset, &bytes);
+        bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check);
         // The header is hashed with the payload, so that a payload can't be put behind another header.
         let check = self.compute(offset, &[&[&bytes[..CHECK]], parts].concat());
         bytes[CHECK..].copy_from_slice(&check);
@@ -154,7 +154,7 @@ impl FrameChecksum {
     pub fn decode(&self, offset: u64, bytes: &[u8]) -> Option<FrameHeader> {
         let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
         // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
-        if !cfg!(fuzzing) && bytes[HEADER_CHECK..CHECK] != self.compute(offset, &[&bytes[..HEADER_CHECK]])[..4] {
+        if !cfg!(fuzzing) && bytes[HEADER_CHECK..CHECK] != self.header_check(offset, bytes) {
             return None;
         }
         Some(FrameHeader {
@@ -176,6 +176,24 @@ impl FrameChecksum {
             let check = || self.compute(header.offset, &[&header_bytes[..CHECK], covered]);
             cfg!(fuzzing) || header.checksum == u64::from_le_bytes(check())
         })
+    }
+
+    /// Returns the check of the fields in front of it. It is computed at each byte of a torn tail, so the bytes are hashed in
+    /// one piece, for which no hasher with its stack of chunks is made.
+    fn header_check(&self, offset: u64, bytes: &[u8; FRAME_BYTES]) -> [u8; 4] {
+        const OFFSET_BYTES: usize = 8;
+        let fields = &bytes[..HEADER_CHECK];
+        let hash = match self {
+            FrameChecksum::Unkeyed => blake3::hash(fields),
+            FrameChecksum::Keyed(key) => {
+                let mut hashed = [0; OFFSET_BYTES + HEADER_CHECK];
+                hashed[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
+                hashed[OFFSET_BYTES..].copy_from_slice(fields);
+                blake3::keyed_hash(key, &hashed)
+            }
+        };
+        let [first, second, third, fourth, ..] = *hash.as_bytes();
+        [first, second, third, fourth]
     }
 
     /// Returns the first 8 bytes of the hash over `parts`, one after the other.
