@@ -438,7 +438,7 @@ mod tests {
     fn a_file_without_a_salt_is_read_and_carried_on() {
         let (forgetful, disk) = disk();
         let frame = |offset, kind, payload: &[u8]| {
-            [&FrameChecksum::Unkeyed.encode(offset, kind, 0, &[payload], 0)[..], payload].concat()
+            [&FrameChecksum::Unkeyed.encode_header(offset, kind, 0, &[payload], 0)[..], payload].concat()
         };
         let bytes = [&b"engrJRN2"[..], &1u64.to_le_bytes(), &frame(16, FrameKind::Command, b"one")].concat();
         let file = disk.create(&Journal::file_path(1)).unwrap();

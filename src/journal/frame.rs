@@ -128,7 +128,7 @@ pub enum FrameChecksum {
 impl FrameChecksum {
     /// Returns the header of a frame at `offset` whose payload is `parts` one after the other, and `rest` bytes that the
     /// check does not cover. Parts and rest together are at most [`PAYLOAD_BYTES_MAX`] bytes.
-    pub fn encode(
+    pub fn encode_header(
         &self,
         offset: u64,
         kind: FrameKind,
@@ -145,7 +145,7 @@ impl FrameChecksum {
         let header_check = self.header_check(offset, &bytes);
         bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check);
         // The header is hashed with the payload, so that a payload can't be put behind another header.
-        let check = self.compute(offset, &[&[&bytes[..CHECK]], parts].concat());
+        let check = self.whole_check(offset, &[&[&bytes[..CHECK]], parts].concat());
         bytes[CHECK..].copy_from_slice(&check);
         bytes
     }
@@ -173,7 +173,7 @@ impl FrameChecksum {
             _ => Some(payload),
         };
         covered.is_some_and(|covered| {
-            let check = || self.compute(header.offset, &[&header_bytes[..CHECK], covered]);
+            let check = || self.whole_check(header.offset, &[&header_bytes[..CHECK], covered]);
             cfg!(fuzzing) || header.checksum == u64::from_le_bytes(check())
         })
     }
@@ -196,15 +196,16 @@ impl FrameChecksum {
         [first, second, third, fourth]
     }
 
-    /// Returns the first 8 bytes of the hash over `parts`, one after the other.
-    fn compute(&self, offset: u64, parts: &[&[u8]]) -> [u8; 8] {
+    /// Returns the check of header and payload, given as `parts` one after the other.
+    fn whole_check(&self, offset: u64, parts: &[&[u8]]) -> [u8; 8] {
         let mut hasher = match self {
             FrameChecksum::Unkeyed => blake3::Hasher::new(),
-            FrameChecksum::Keyed(key) => blake3::Hasher::new_keyed(key),
+            FrameChecksum::Keyed(key) => {
+                let mut hasher = blake3::Hasher::new_keyed(key);
+                hasher.update(&offset.to_le_bytes());
+                hasher
+            }
         };
-        if matches!(self, FrameChecksum::Keyed(_)) {
-            hasher.update(&offset.to_le_bytes());
-        }
         for part in parts {
             hasher.update(part);
         }
@@ -231,7 +232,7 @@ mod tests {
     const OFFSET: u64 = 1000;
 
     fn encode(kind: FrameKind, flushed: u64, parts: &[&[u8]]) -> Vec<u8> {
-        [&CHECKSUM.encode(OFFSET, kind, flushed, parts, 0)[..], &parts.concat()].concat()
+        [&CHECKSUM.encode_header(OFFSET, kind, flushed, parts, 0)[..], &parts.concat()].concat()
     }
 
     #[test]
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn of_content_only_the_head_is_covered() {
         let (length, head, rest) = (4u32.to_le_bytes(), b"head", b"content");
-        let header_bytes = CHECKSUM.encode(OFFSET, FrameKind::Content, 7, &[&length, head], rest.len());
+        let header_bytes = CHECKSUM.encode_header(OFFSET, FrameKind::Content, 7, &[&length, head], rest.len());
         let good = [&length[..], head, rest].concat();
         let header = CHECKSUM.decode(OFFSET, &header_bytes).unwrap();
         assert_eq!((header.length_bytes, content(&good)), (good.len(), Some((&head[..], &rest[..]))));

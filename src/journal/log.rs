@@ -236,7 +236,7 @@ impl Journal {
         }
         // Read before the frame is written: it may tell less than is flushed by then, never more.
         let flushed = self.flush().flushed_to;
-        let header = self.header.checksum.encode(tail.length, kind, flushed, covered, bytes(rest));
+        let header = self.header.checksum.encode_header(tail.length, kind, flushed, covered, bytes(rest));
         tail.is_writing = true;
         let writing = WriteGuard(&self.has_failed);
         let written = self.write_parts(&[&[&header[..]], covered, rest].concat(), tail.length);
