@@ -63,17 +63,17 @@ impl Drop for Running<'_> {
 
 /// While it lives no earlier state goes that is in no file yet. Who makes one holds the lock of `storage.manifest`, under which alone
 /// another catalog is put in place.
-struct StatesKept<'a>(&'a Memory);
+struct RetentionHold<'a>(&'a Memory);
 
-impl<'a> StatesKept<'a> {
-    fn begin(memory: &'a Memory) -> Result<StatesKept<'a>, Error> {
+impl<'a> RetentionHold<'a> {
+    fn begin(memory: &'a Memory) -> Result<RetentionHold<'a>, Error> {
         let _writer = memory.writer()?;
         memory.catalog.write().retained.keeps_all = true;
-        Ok(StatesKept(memory))
+        Ok(RetentionHold(memory))
     }
 }
 
-impl Drop for StatesKept<'_> {
+impl Drop for RetentionHold<'_> {
     fn drop(&mut self) {
         self.0.catalog.write().retained.keeps_all = false;
     }
@@ -199,12 +199,12 @@ impl Memory {
         // Before the entry: after a crash behind it the next opening finds by the mark whose bytes have to go.
         mark.save(&*self.disk)?;
         drop(catalog);
-        self.take_out(who, &mut purge, report)?;
+        self.commit_purge(who, &mut purge, report)?;
         self.finish_purge(&mut self.storage.manifest.lock())
     }
 
     /// Makes the entry that takes it out of every state; the bytes are still on the disk afterwards.
-    fn take_out(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
+    fn commit_purge(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
         self.give_room()?;
         // Gives a new user an entry with their name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
@@ -227,7 +227,7 @@ impl Memory {
         purge: &mut Purge,
         report: &mut PurgeReport,
     ) -> Result<(BTreeSet<BranchId>, BranchEvent), Error> {
-        let _kept = StatesKept::begin(self)?;
+        let _kept = RetentionHold::begin(self)?;
         self.seal_alone(stored, &Compaction::Small)?;
         // Worked out again before the writer lock is taken: the seal has put other states in place of those before.
         purge.find_affected(&self.catalog_now())?;

@@ -46,7 +46,7 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     mark.save(&disk).unwrap();
     memory.seal().unwrap();
     memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
-    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+    memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
     memory.sync().unwrap();
     let disk = disk.power_cut_keep_nothing();
     drop(memory);
@@ -61,13 +61,13 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
 }
 
 /// Makes the entry of a purge of one item, which is not finished after that.
-fn take_out(memory: &Memory, disk: &ForgetfulDisk, main: BranchId, item: &str) {
+fn leave_purge_unfinished(memory: &Memory, disk: &ForgetfulDisk, main: BranchId, item: &str) {
     memory.commit_all_pending().unwrap();
     let (mut search, catalog) = (PurgeSearch::new([item.into()].into(), false), memory.catalog().clone());
     search.scan_catalog(memory, &catalog, main).unwrap();
     let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
     search.mark(memory, &purge.find_affected(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
-    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+    memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
 }
 
 fn holds_secret(disk: &ForgetfulDisk) -> bool {
@@ -81,7 +81,7 @@ fn gc_finishes_a_purge_that_is_left_over_or_says_that_it_could_not() {
     memory.stop_maintenance();
     let main = memory.root("main").unwrap();
     write(&memory, main, "hunter2");
-    take_out(&memory, &disk, main, "files/dump.jsonl");
+    leave_purge_unfinished(&memory, &disk, main, "files/dump.jsonl");
     let is_left = || memory.gc(&who(), None, false).unwrap()["purge_unfinished"].clone();
     let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
     assert_eq!(is_left(), true);
@@ -103,7 +103,7 @@ fn a_purge_of_a_file_that_was_deleted_while_open_is_no_damage_for_an_opening() {
     memory.edit(&who(), main, FileOp::Unlink { parent: FILES_ROOT, name, keep: true }).unwrap();
     memory.seal().unwrap();
     assert_eq!(memory.catalog().branch(main).unwrap().state.files().orphans().count(), 1, "a control");
-    take_out(&memory, &disk, main, "files/dump.jsonl");
+    leave_purge_unfinished(&memory, &disk, main, "files/dump.jsonl");
     memory.sync().unwrap();
     let disk = disk.power_cut_keep_nothing();
     open(&disk).close().unwrap();
@@ -123,7 +123,7 @@ fn a_purge_after_states_were_thinned_is_no_damage_for_an_opening() {
         memory.commit(&who(), main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     }
     assert!(memory.catalog().retained.recent.len() < 2_000, "a control");
-    take_out(&memory, &disk, main, "a");
+    leave_purge_unfinished(&memory, &disk, main, "a");
     memory.sync().unwrap();
     let disk = disk.power_cut_keep_nothing();
     open(&disk).close().unwrap();
@@ -139,7 +139,7 @@ fn the_entry_of_a_purge_moves_out_of_the_lineage_once_that_is_finished() {
     let main = memory.root("main").unwrap();
     let input = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
     memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
-    take_out(&memory, &disk, main, "leak");
+    leave_purge_unfinished(&memory, &disk, main, "leak");
     let later = Revision::parse("2200-01-01T00:00:00Z").unwrap();
     let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
     assert_eq!(memory.archive_lineage(&who(), &later, false).unwrap_err().code(), "purge_running");
@@ -208,7 +208,7 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     let rewrite_set = RewriteSet { segments, ..RewriteSet::default() };
     memory.seal_and_compact(&Compaction::Rewrite(Arc::new(rewrite_set))).unwrap();
     mark.save(&disk).unwrap();
-    memory.take_out(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
+    memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
     memory.finish_purge(&mut memory.storage.manifest.lock()).unwrap();
     memory.close().unwrap();
     drop(memory);
