@@ -6,7 +6,7 @@ use std::io;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
-use crate::sync::{Measure, TrimHeap};
+use crate::sync::{MemoryMeter, TrimHeap};
 
 /// Arenas of the allocator: each reserves 64 MiB of address space.
 const ARENAS: i32 = 2;
@@ -52,7 +52,7 @@ pub fn tune_allocator() {
 }
 
 /// Returns the measure of this process's anonymous memory; mapped files do not count.
-pub fn measure() -> Measure {
+pub fn measure() -> MemoryMeter {
     Box::new(|trim| {
         if trim == TrimHeap::Yes {
             trim_heap();

@@ -34,7 +34,7 @@ pub struct Budget {
 
 /// Measures what the whole process takes, now and then: not all that callers make it hold is counted.
 struct Gauge {
-    measure: Measure,
+    measure: MemoryMeter,
     /// Bytes beyond which nothing more is admitted.
     limit_bytes: u64,
     /// Bytes admitted since the last measurement.
@@ -43,7 +43,7 @@ struct Gauge {
 }
 
 /// Returns how many bytes the process takes, after it gave back what it does not need where that is set.
-pub type Measure = Box<dyn Fn(TrimHeap) -> u64 + Send + Sync>;
+pub type MemoryMeter = Box<dyn Fn(TrimHeap) -> u64 + Send + Sync>;
 
 /// Whether the process gives back memory before it is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ impl Budget {
 
     /// Has the process measured from now on: while it takes more than `limit` bytes nothing is admitted. The first
     /// call counts.
-    pub fn watch(&self, limit_bytes: u64, measure: Measure) {
+    pub fn watch(&self, limit_bytes: u64, measure: MemoryMeter) {
         let gauge =
             Gauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
         // Only the first call sets it (OnceLock).

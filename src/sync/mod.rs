@@ -22,7 +22,7 @@ mod rwlock;
 mod shares;
 mod waiting;
 
-pub use budget::{Budget, Measure, OverBudget, Reservation, TrimHeap};
+pub use budget::{Budget, MemoryMeter, OverBudget, Reservation, TrimHeap};
 pub use condvar::Condvar;
 pub use deadline::Deadline;
 pub use mutex::{Mutex, MutexGuard};

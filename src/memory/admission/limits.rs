@@ -7,7 +7,7 @@ use crate::memory::catalog::signals::SignalChange;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
 use crate::memory::command::log_record::Command;
 use crate::memory::{Error, LimitError, Memory};
-use crate::sync::{Measure, Mutex, OverBudget, Reservation};
+use crate::sync::{MemoryMeter, Mutex, OverBudget, Reservation};
 use crate::workspace::Tree;
 
 /// Bytes that a command is taken to need in memory beside those of its log record.
@@ -48,7 +48,7 @@ impl Memory {
     ///
     /// Where the names and attributes of the store's files alone take more than half, nothing can be written: returns
     /// why.
-    pub fn limit_memory(&self, limit_bytes: u64, several_users: bool, measure: Measure) -> Option<String> {
+    pub fn limit_memory(&self, limit_bytes: u64, several_users: bool, measure: MemoryMeter) -> Option<String> {
         let budget_bytes = limit_bytes / 4 * 3;
         self.admission.budget.limit(budget_bytes, if several_users { limit_bytes / 4 } else { budget_bytes });
         self.admission.budget.watch(limit_bytes / 8 * 7, measure);
