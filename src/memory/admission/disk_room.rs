@@ -136,8 +136,8 @@ impl Memory {
     /// with no lock held, and hold what it returns until it is written.
     ///
     /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
-    pub(in crate::memory) fn take_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
-        let (taken, shortage) = self.reserve_room(bytes);
+    pub(in crate::memory) fn reserve_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
+        let (taken, shortage) = self.count_in_flight(bytes);
         if shortage.is_none() {
             return Ok(taken);
         }
@@ -148,15 +148,15 @@ impl Memory {
         self.find_shortage().map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
     }
 
-    /// Finds room as [`Memory::take_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
+    /// Finds room as [`Memory::reserve_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
     /// Kind `Full` where there is none.
-    pub(in crate::memory) fn take_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
-        let (taken, shortage) = self.reserve_room(bytes);
+    pub(in crate::memory) fn reserve_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
+        let (taken, shortage) = self.count_in_flight(bytes);
         shortage.map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
     }
 
     /// Counts bytes as being written, and returns what the disk lacks for them.
-    fn reserve_room(&self, bytes: u64) -> (DiskReservation<'_>, Option<Shortage>) {
+    fn count_in_flight(&self, bytes: u64) -> (DiskReservation<'_>, Option<Shortage>) {
         let room = &self.admission.room;
         // Before the disk is asked, so that of two who ask at once each counts what the other writes.
         room.in_flight_bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -168,7 +168,7 @@ impl Memory {
 
     /// Sees to it that what gives room back is followed by a seal that has room, with the reserve. Kind `WouldWait` on
     /// a thread that must not wait for a seal.
-    pub(in crate::memory) fn give_room(&self) -> Result<(), Error> {
+    pub(in crate::memory) fn ensure_room_to_free(&self) -> Result<(), Error> {
         let room = &self.admission.room;
         // The usual case costs two loads, since deletes come through here under any load.
         if !room.is_tight() && room.reserve.is_whole() {

@@ -194,8 +194,8 @@ impl Memory {
             path = Some(branch.path.to_string());
             Ok(DiscardBranch(branch.id))
         };
-        self.give_room()?;
-        match self.transact_in_room(who, &[Some(branch)], command) {
+        self.ensure_room_to_free()?;
+        match self.transact_without_reserving(who, &[Some(branch)], command) {
             Err(error) if matches!(error.kind(), Kind::Busy | Kind::Gone) => Ok(None),
             done => done.map(|_| path),
         }
@@ -215,7 +215,7 @@ impl Memory {
         log::warn!("{told}; {}", told.hint());
         for (_, branch) in self.roots() {
             let command = || Ok(AnnounceKeptDropped(branch));
-            if let Err(error) = self.transact_in_room(&self.environment.owner, &[Some(branch)], command) {
+            if let Err(error) = self.transact_without_reserving(&self.environment.owner, &[Some(branch)], command) {
                 log::warn!("the lineage does not say so: {error}; {}", error.hint());
                 self.notify(BranchEvent::for_root(branch, KEPT_DROPPED));
             }

@@ -263,7 +263,7 @@ impl Memory {
 
     /// Puts a finished graph onto the blob store and in use, and has the manifest name it.
     fn install_graph(&self, task: &GraphTask, bytes: &[u8]) -> Result<(), Error> {
-        let _room = self.take_room(bytes.len() as u64)?;
+        let _room = self.reserve_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
             let _publishing = self.storage.segments.blobs.publishing();

@@ -205,7 +205,7 @@ impl Memory {
 
     /// Makes the entry that takes it out of every state; the bytes are still on the disk afterwards.
     fn commit_purge(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         // Gives a new user an entry with their name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
         let (holders, change) = self.make_purge_entry(&mut self.storage.manifest.lock(), who, purge, report)?;
@@ -353,7 +353,7 @@ impl Memory {
     /// Has the bytes go that no state has: what came and went between two seals has no name that could be found. Fails
     /// where there is no room for the new files, and as a seal does.
     pub(super) fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         let rewrite_set = RewriteSet { packs: self.packs_with_dead_chunks(catalog)?, ..RewriteSet::default() };
         self.rewrite(&mut self.storage.manifest.lock(), rewrite_set)
     }

@@ -88,7 +88,7 @@ impl Memory {
         // Before anything else: a file that was written to resolve a conflict must not be refused for that conflict.
         self.resolve_written_until(branch, options.deadline)?;
         // With no lock held: room is made by a collection, which seals.
-        let _room = self.take_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost(0, 0))?;
         let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &options.note };
         match self.merge_when_closed(request, &options)? {
             MergeAttempt::Done(entry, change) => {

@@ -85,7 +85,7 @@ impl Memory {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = resolved;
-        let _room = self.take_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost(0, 0))?;
         let change = {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (_, change) =

@@ -106,11 +106,11 @@ impl Memory {
             self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
             let cost = edits_disk_cost(&resolved, is_bulk);
-            let _room = match without_waiting(|| self.room_for(cost)) {
+            let _room = match without_waiting(|| self.reserve_for(cost)) {
                 Err(Error::WouldWait) => {
                     // A collection gives back no file that this holds on to.
                     drop(resolved);
-                    let room = self.room_for(cost)?;
+                    let room = self.reserve_for(cost)?;
                     resolved = resolve()?;
                     room
                 }
@@ -157,7 +157,7 @@ impl Memory {
             // Only an error ends this without an entry; `holds` tells the two cases apart below.
             if holds { Ok(CommitRecords { branch, changes }) } else { Err(BranchError::Moves.into()) }
         };
-        match self.transact_in_room(who, &[Some(branch)], command) {
+        match self.transact_without_reserving(who, &[Some(branch)], command) {
             Err(_) if !holds => Ok(None),
             done => done.map(Some),
         }
@@ -276,7 +276,7 @@ impl Memory {
         }
         self.check_records(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
         let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
-        let _room = self.take_room(disk_cost(0, 0) + bulk_disk_cost(bytes as u64))?;
+        let _room = self.reserve_room(disk_cost(0, 0) + bulk_disk_cost(bytes as u64))?;
         // A segment has its rows in the order of ids.
         records.sort_by(|one, other| one.id().cmp(other.id()));
         let rows: Vec<Row> =
@@ -295,7 +295,7 @@ impl Memory {
 
     /// Deletes a record where it still is that version; tells whether it was. Kind `Gone` where the branch has ended.
     pub fn delete_version(&self, who: &Actor, branch: BranchId, record: &Record) -> Result<bool, Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         let mut is_there = true;
         let command = || {
             let state = self.catalog().branch(branch)?.state.clone();
@@ -303,17 +303,17 @@ impl Memory {
             let delete = RecordChange::Delete { id: record.id().into() };
             if is_there { Ok(CommitRecords { branch, changes: vec![delete] }) } else { Err(BranchError::Moves.into()) }
         };
-        match self.transact_in_room(who, &[Some(branch)], command) {
+        match self.transact_without_reserving(who, &[Some(branch)], command) {
             Err(_) if !is_there => Ok(false),
             done => done.map(|_| true),
         }
     }
 
     /// Finds room for edits that cost so many bytes; those that only delete may use the reserve.
-    fn room_for(&self, cost: Option<u64>) -> Result<Option<DiskReservation<'_>>, Error> {
+    fn reserve_for(&self, cost: Option<u64>) -> Result<Option<DiskReservation<'_>>, Error> {
         match cost {
-            Some(cost) => self.take_room(cost).map(Some),
-            None => self.give_room().map(|()| None),
+            Some(cost) => self.reserve_room(cost).map(Some),
+            None => self.ensure_room_to_free().map(|()| None),
         }
     }
 

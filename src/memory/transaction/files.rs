@@ -261,10 +261,10 @@ impl Memory {
             _ => None,
         };
         let _room = match self.frees_room(branch, &edit.op) {
-            true => self.give_room().map(|()| None)?,
+            true => self.ensure_room_to_free().map(|()| None)?,
             false => {
                 let bytes = content_bytes(&edit.op);
-                Some(self.take_room(if direct.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
+                Some(self.reserve_room(if direct.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
             }
         };
         let (outcome, _before) = {

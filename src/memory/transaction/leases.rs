@@ -98,7 +98,7 @@ impl Memory {
         if self.leases.add_holder(branch) {
             return Ok(lease());
         }
-        let _room = self.take_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost(0, 0))?;
         // A lease that was lost a moment ago gets its entry before the new one.
         self.note_lost_lease(branch)?;
         let mut writer = self.writer_for(who, &[])?;
@@ -140,8 +140,8 @@ impl Memory {
         let owner = Actor { uid: owner, gid: 0, name: self.catalog().user(owner) };
         // Under the lock again: somebody may have taken it.
         let command = || is_lost().map(|_| LoseLease(branch)).ok_or_else(|| BranchError::InUse.into());
-        self.give_room()?;
-        match self.transact_in_room(&owner, &[], command) {
+        self.ensure_room_to_free()?;
+        match self.transact_without_reserving(&owner, &[], command) {
             Err(_) if is_lost().is_none() => Ok(()),
             noted => noted.map(drop),
         }

@@ -58,7 +58,7 @@ impl Memory {
             let context = MergeContext { catalog, packs: &self.storage.trees, time };
             Rollback::new(context, branch, source, patterns.as_deref(), changes_max)
         };
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
         let (mut retry, mut rounds) = (UnitRetry::new(), 0);
         while rounds < PLAN_ROUNDS_MAX {
@@ -74,7 +74,7 @@ impl Memory {
                 Ok(planned) if !planned.is_shrinking() && room.is_none() => {
                     // Room is found with no lock held; under the writer lock the plan is checked again.
                     drop(writer);
-                    room = Some(self.take_room(disk_cost(0, 0))?);
+                    room = Some(self.reserve_room(disk_cost(0, 0))?);
                     earlier = Some(planned);
                 }
                 Ok(planned) => {

@@ -109,7 +109,7 @@ impl Memory {
         entries: &[SharedLogEntryInput],
     ) -> Result<AppendReceipt, Error> {
         let bytes = entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
-        let _room = self.take_room(disk_cost(bytes, 0))?;
+        let _room = self.reserve_room(disk_cost(bytes, 0))?;
         let (mut receipt, mut nothing_new) = (AppendReceipt::default(), false);
         let command = || {
             let catalog = self.catalog().clone();
@@ -124,7 +124,7 @@ impl Memory {
             }
             Ok(AppendEntries { owner: catalog.log_owner(branch)?.id, via, growth })
         };
-        match self.transact_in_room(who, &[], command) {
+        match self.transact_without_reserving(who, &[], command) {
             Err(_) if nothing_new => Ok(receipt),
             done => done.map(|_| receipt),
         }
@@ -134,7 +134,7 @@ impl Memory {
     ///
     /// Kind `Invalid` behind the last entry.
     pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
-        let _room = self.take_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost(0, 0))?;
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;
         let cursor = cursor_at(&self.catalog(), branch, entry)?;

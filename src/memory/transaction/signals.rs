@@ -349,8 +349,8 @@ impl Memory {
         // Removing signals frees room, so a full disk must not refuse it.
         let frees_room = bytes == 0;
         let _room = match frees_room {
-            true => self.give_room().map(|()| None)?,
-            false => Some(self.take_room(disk_cost(bytes as u64, 0))?),
+            true => self.ensure_room_to_free().map(|()| None)?,
+            false => Some(self.reserve_room(disk_cost(bytes as u64, 0))?),
         };
         let owner = {
             let mut writer = self.writer_for(who, &[])?;

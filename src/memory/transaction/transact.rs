@@ -169,12 +169,12 @@ impl Memory {
         branches: &[Option<BranchId>],
         command: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
-        let _room = self.take_room(disk_cost(0, 0))?;
-        self.transact_in_room(who, branches, command)
+        let _room = self.reserve_room(disk_cost(0, 0))?;
+        self.transact_without_reserving(who, branches, command)
     }
 
     /// Like [`Memory::transact`], for who found room for it, or gives room back. Fails as that does.
-    pub(in crate::memory) fn transact_in_room<C: Command>(
+    pub(in crate::memory) fn transact_without_reserving<C: Command>(
         &self,
         who: &Actor,
         branches: &[Option<BranchId>],

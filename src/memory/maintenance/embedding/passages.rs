@@ -142,7 +142,7 @@ impl Memory {
         goal: &EmbeddingGoal,
         segment: &Arc<IndexSegment>,
     ) -> Result<(), Error> {
-        self.install_passages(segment, &slot.derived_vectors(&goal.record), |bytes| self.take_room(bytes))?;
+        self.install_passages(segment, &slot.derived_vectors(&goal.record), |bytes| self.reserve_room(bytes))?;
         self.forget_passages(slot, segment)?;
         self.maintenance.embedding.note_step();
         Ok(())
@@ -152,7 +152,7 @@ impl Memory {
         &'a self,
         segment: &Arc<IndexSegment>,
         vectors: &DerivedVectors,
-        take_room: impl FnOnce(u64) -> Result<DiskReservation<'a>, Error>,
+        reserve_room: impl FnOnce(u64) -> Result<DiskReservation<'a>, Error>,
     ) -> Result<(), Error> {
         let Some(name) = segment.name() else { return Ok(()) };
         let (set, keys) = (vectors.embedder, segment.vector_keys()?);
@@ -165,7 +165,7 @@ impl Memory {
         }
         // Four bytes a number for the vector and one for its code, and some 50 for hash, number and bounds.
         let row_bytes = vectors.dim as u64 * 5 + 64;
-        let _room = take_room(keys.len() as u64 * row_bytes)?;
+        let _room = reserve_room(keys.len() as u64 * row_bytes)?;
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
         let _publishing = blobs.publishing();
@@ -203,8 +203,8 @@ impl Memory {
             }
         }
         // Room that is not there can't be made: a collection takes the lock that the caller holds.
-        let take_room = |bytes| self.take_free_room(bytes);
-        if let Err(error) = sets.iter().try_for_each(|set| self.install_passages(segment, set, take_room)) {
+        let reserve_room = |bytes| self.reserve_free_room(bytes);
+        if let Err(error) = sets.iter().try_for_each(|set| self.install_passages(segment, set, reserve_room)) {
             log::warn!("passages are embedded again: {error}");
         }
     }

@@ -24,7 +24,7 @@ impl Memory {
         let mut hashes = HashSet::new();
         let texts = DerivableTexts::read(segment, |_, hash, _| _ = hashes.insert(hash))?;
         let vectors = slot.derived_vectors(&goal.record);
-        let room = self.take_room(derived_bytes(segment, &vectors))?;
+        let room = self.reserve_room(derived_bytes(segment, &vectors))?;
         self.install_derived(&texts, segment, &vectors, room)?;
         // Unsealed versions find their vectors in memory alone, so those of their texts stay there.
         let unsealed = self.unsealed_hashes(&goal.roots);
@@ -83,7 +83,7 @@ impl Memory {
             let wanted = sets.iter().filter(|set| segment.dim() == 0 || segment.dim() == set.dim);
             wanted.into_iter().try_for_each(|set| {
                 // Room that is not there can't be made: a collection takes the lock that this seal holds.
-                let room = self.take_free_room(derived_bytes(segment, set))?;
+                let room = self.reserve_free_room(derived_bytes(segment, set))?;
                 self.install_derived(&texts, segment, set, room)
             })
         });

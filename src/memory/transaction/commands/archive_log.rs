@@ -81,7 +81,7 @@ impl Memory {
     /// They stay in the log's files, and queries that name the scope `log` find them. Kind `Invalid` for a branch whose log is
     /// another's, and for an entry behind the one that comes next.
     pub fn archive_log(&self, who: &Actor, branch: BranchId, before: u64) -> Result<Value, Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         for _ in 0..PLAN_ROUNDS_MAX {
             let catalog = self.catalog().clone();
             let (log, totals) = own_log(&catalog, branch)?;

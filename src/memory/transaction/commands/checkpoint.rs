@@ -157,15 +157,15 @@ impl Memory {
             };
             Ok(TakeCheckpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
         };
-        let _room = self.take_room(disk_cost(text.map_or(0, |text| text.len() as u64), 0))?;
-        self.transact_in_room(who, &[Some(branch)], command).map(drop)
+        let _room = self.reserve_room(disk_cost(text.map_or(0, |text| text.len() as u64), 0))?;
+        self.transact_without_reserving(who, &[Some(branch)], command).map(drop)
     }
 
     /// Deletes a checkpoint. Kind `NotFound` where the branch has none of that label.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         let command = || Ok(DeleteCheckpoint { branch, label: label.into() });
-        self.transact_in_room(who, &[Some(branch)], command).map(drop)
+        self.transact_without_reserving(who, &[Some(branch)], command).map(drop)
     }
 }
 

@@ -60,7 +60,7 @@ impl Memory {
     /// Throws a branch away. Kind `NotEmpty` while it has child branches, or its own log has entries that were not archived;
     /// `NotPermitted` for `main`.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
-        self.give_room()?;
-        self.transact_in_room(who, &[Some(branch)], || Ok(DiscardBranch(branch))).map(drop)
+        self.ensure_room_to_free()?;
+        self.transact_without_reserving(who, &[Some(branch)], || Ok(DiscardBranch(branch))).map(drop)
     }
 }

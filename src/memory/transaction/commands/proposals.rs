@@ -149,9 +149,9 @@ impl Memory {
 
     /// Takes back what a branch proposes. Kind `NotFound` where it proposes nothing.
     pub fn withdraw(&self, who: &Actor, branch: BranchId) -> Result<Hash, Error> {
-        self.give_room()?;
+        self.ensure_room_to_free()?;
         let command = || self.catalog().branch(branch)?.proposed().map(|_| Withdraw(branch));
-        Ok(self.transact_in_room(who, &[], command)?.hash)
+        Ok(self.transact_without_reserving(who, &[], command)?.hash)
     }
 
     /// Approves of what a branch below `parent` proposes, or is against it, in place of what the caller said before.

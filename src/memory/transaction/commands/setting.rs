@@ -120,8 +120,12 @@ impl Memory {
             matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
         };
         // So that what is kept can be let go of on a full disk.
-        let _room = if shortens { self.give_room().map(|()| None)? } else { Some(self.take_room(disk_cost(0, 0))?) };
-        self.transact_in_room(who, &[Some(branch)], command)?;
+        let _room = if shortens {
+            self.ensure_room_to_free().map(|()| None)?
+        } else {
+            Some(self.reserve_room(disk_cost(0, 0))?)
+        };
+        self.transact_without_reserving(who, &[Some(branch)], command)?;
         let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
         if let Some(settings) = settings.filter(|_| setting == Setting::Rules) {
             // Parse now, without the writer lock, so that no holder of the lock has to.
