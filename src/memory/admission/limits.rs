@@ -13,7 +13,7 @@ use crate::workspace::Tree;
 /// Bytes that a command is taken to need in memory beside those of its log record.
 const COMMAND_BYTES: u64 = 1024;
 /// Earlier states may take one in so many of the bytes that names and attributes of files may.
-const KEPT_SHARE: u64 = 4;
+const RETAINED_SHARE: u64 = 4;
 
 /// The memory that names and attributes of files take, in the share of each user.
 #[derive(Default)]
@@ -28,8 +28,8 @@ pub(in crate::memory) struct FilesHeld {
 impl FilesHeld {
     /// Returns how many bytes those of earlier states may take beside those of branches: a fourth of what these may, or all
     /// without a limit.
-    pub(in crate::memory) fn kept_limit_bytes(&self) -> u64 {
-        self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / KEPT_SHARE)
+    pub(in crate::memory) fn retained_limit_bytes(&self) -> u64 {
+        self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / RETAINED_SHARE)
     }
 
     /// Returns how many bytes a user holds and how many all do, with what is frozen.
@@ -197,7 +197,7 @@ mod tests {
                 (1..).zip(parts).map(|(uid, bytes)| budget.reserve(uid, bytes).unwrap()).collect();
             assert!(budget.reserve(4, 1).is_err_and(|over| over.shared), "{several_users}");
             drop(held);
-            assert_eq!(memory.admission.files_held.kept_limit_bytes(), limit_bytes / 8, "of earlier states");
+            assert_eq!(memory.admission.files_held.retained_limit_bytes(), limit_bytes / 8, "of earlier states");
         }
     }
 }

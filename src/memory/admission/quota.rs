@@ -84,12 +84,12 @@ impl Memory {
         limits.iter().try_for_each(|(id, quota)| {
             let mut sum = known.total_usage.get(id).copied().unwrap_or_default();
             sum.bytes += self.maintenance.retained.for_subtree(&catalog, *id) as i64;
-            check_quota(catalog.branch(*id)?, quota, sum, growth)
+            check_limits(catalog.branch(*id)?, quota, sum, growth)
         })
     }
 
     /// As [`Memory::check_quota`], for written records, with the bytes that they have afterwards. Fails as that does.
-    pub(in crate::memory) fn check_records<'a>(
+    pub(in crate::memory) fn check_record_quota<'a>(
         &self,
         branch: BranchId,
         records: impl Iterator<Item = (&'a Arc<str>, usize)>,
@@ -97,7 +97,7 @@ impl Memory {
         self.check_quota(branch, |branch| {
             let mut growth = Usage::default();
             for (id, bytes) in records {
-                let before = record(&branch.state, &branch.base, id)?;
+                let before = record_usage(&branch.state, &branch.base, id)?;
                 let after = Usage { bytes: bytes as i64, records: 1, branches: 0 };
                 growth = growth.plus(after.minus(before));
             }
@@ -106,7 +106,7 @@ impl Memory {
     }
 
     /// As [`Memory::check_quota`], for an operation on files. Fails as that does.
-    pub(in crate::memory) fn check_file(&self, branch: BranchId, op: &FileOp<'_>) -> Result<(), Error> {
+    pub(in crate::memory) fn check_file_quota(&self, branch: BranchId, op: &FileOp<'_>) -> Result<(), Error> {
         let (inode, end) = match op {
             FileOp::Write { inode, offset, bytes } => (*inode, offset.saturating_add(bytes.len() as u64)),
             FileOp::Copy { to, to_offset, length, .. } => (*to, to_offset.saturating_add(*length)),
@@ -157,8 +157,8 @@ impl KnownUsage {
 
     /// Counts a branch below some quota; returns it where it has one of its own, whose sum is then made anew.
     fn add(&mut self, now: &Catalog, new: &Branch) -> Result<Option<BranchId>, Error> {
-        if is_governed(now, new) {
-            let own = usage(new)?;
+        if counts_in_quota(now, new) {
+            let own = branch_usage(new)?;
             self.own_usage.insert(new.id, own);
             self.count(now, new, own.plus(Usage { branches: 1, ..Usage::default() }));
         }
@@ -207,7 +207,7 @@ impl KnownUsage {
             let branch = now.branch(id)?;
             let own = match self.own_usage.get(&id) {
                 Some(own) => *own,
-                None => usage(branch)?,
+                None => branch_usage(branch)?,
             };
             self.own_usage.insert(id, own);
             sum = sum.plus(own).plus(Usage { branches: 1, ..Usage::default() });
@@ -230,12 +230,12 @@ fn own_quota(branch: &Branch) -> Option<(BranchId, Quota)> {
 
 /// Tells whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
 /// appended is no edit of the branch above it.
-fn is_governed(catalog: &Catalog, branch: &Branch) -> bool {
+fn counts_in_quota(catalog: &Catalog, branch: &Branch) -> bool {
     branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| own_quota(branch).is_some())
 }
 
 /// What a branch holds of its own. It goes through all of its files.
-fn usage(branch: &Branch) -> Result<Usage, Error> {
+fn branch_usage(branch: &Branch) -> Result<Usage, Error> {
     let (base, state) = (&branch.base, &branch.state);
     let mut own = Usage::default();
     if base.totals().records == 0 {
@@ -255,11 +255,11 @@ fn usage(branch: &Branch) -> Result<Usage, Error> {
 fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error> {
     let same_base = old.base_seq == new.base_seq;
     if !same_base {
-        return usage(new);
+        return branch_usage(new);
     }
     let mut own = before;
     for id in touched_at_most(&old.state, &new.state, usize::MAX)?.unwrap_or_default() {
-        own = own.plus(record(&new.state, &new.base, &id)?).minus(record(&old.state, &new.base, &id)?);
+        own = own.plus(record_usage(&new.state, &new.base, &id)?).minus(record_usage(&old.state, &new.base, &id)?);
     }
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());
     for inode in files.0.changed_nodes(files.1).map(|changed| changed.inode) {
@@ -269,7 +269,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
 }
 
 /// What a record counts: one and its bytes where it differs from the base, no bytes where it was deleted, else nothing.
-fn record(state: &BranchVersion, base: &BranchVersion, id: &str) -> Result<Usage, SegmentError> {
+fn record_usage(state: &BranchVersion, base: &BranchVersion, id: &str) -> Result<Usage, SegmentError> {
     let (mine, bases) = (state.find(id)?, base.find(id)?);
     let hash = |row: &Option<crate::segment::Row>| row.as_ref().map(|row| row.hash()).transpose();
     if hash(&mine)? == hash(&bases)? {
@@ -291,7 +291,7 @@ fn file_bytes(files: &Tree, base: &Tree, inode: u64) -> i64 {
     }
 }
 
-fn check_quota(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(), Error> {
+fn check_limits(holder: &Branch, quota: &Quota, sum: Usage, growth: Usage) -> Result<(), Error> {
     let checks = [
         ("bytes", quota.bytes, sum.bytes, growth.bytes),
         ("records", quota.records, sum.records, growth.records),

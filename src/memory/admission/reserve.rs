@@ -32,7 +32,7 @@ pub(in crate::memory) struct Reserve {
     /// Grows with each change, so that a status can be compared with a later one.
     steps: AtomicU64,
     /// Whether the log says that it is short, so that not each attempt to fill it says it again.
-    short_is_told: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 /// How much of the reserve is there, in bytes, and how much a whole one has.
@@ -67,7 +67,7 @@ impl Reserve {
             present_count: AtomicUsize::new(there.len()),
             present: Mutex::new(there),
             steps: AtomicU64::default(),
-            short_is_told: AtomicBool::default(),
+            has_warned: AtomicBool::default(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Reserve {
     /// Says in the log how much of it is there; that nothing more of it could be made, once until it is whole.
     fn log_fill(&self, made: io::Result<()>, has_grown: bool) {
         let (bytes, wanted) = (self.bytes(), self.bytes_wanted());
-        let was_told = self.short_is_told.swap(made.is_err(), Ordering::AcqRel);
+        let was_told = self.has_warned.swap(made.is_err(), Ordering::AcqRel);
         match made {
             Ok(()) => log::info!("the reserve of {wanted} bytes for deletes and gc on a full disk is whole"),
             Err(error) if was_told && !has_grown => log::debug!("the reserve stays short: {error}"),

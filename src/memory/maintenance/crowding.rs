@@ -126,7 +126,7 @@ mod tests {
         let disk = ForgetfulDisk::new();
         let memory = open(Arc::new(disk.clone()));
         let (main, ann, bob) = (memory.root("main").unwrap(), user(1001), user(1002));
-        let limit_bytes = memory.admission.files_held.kept_limit_bytes();
+        let limit_bytes = memory.admission.files_held.retained_limit_bytes();
         let one = discarded(&memory, &bob, main, 0);
         let many: Vec<_> = (1..=20).map(|number| discarded(&memory, &ann, main, number)).collect();
         memory.seal_and_reclaim().unwrap();

@@ -238,7 +238,7 @@ impl Memory {
     /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns
     /// whether there were any. Kind `Io` or `Damaged` where a file of states can't be read.
     fn drop_crowding_states(&self) -> Result<bool, Error> {
-        let crowded_out = self.catalog_now().crowding_states(self.admission.files_held.kept_limit_bytes())?;
+        let crowded_out = self.catalog_now().crowding_states(self.admission.files_held.retained_limit_bytes())?;
         let found = !crowded_out.is_empty();
         if !found && self.catalog().retained.crowded_out.is_empty() {
             return Ok(false);

@@ -103,7 +103,7 @@ impl Memory {
             }
             // The quota is asked with no lock held, as counting may go through whole branches; room on the disk is
             // taken after that.
-            self.check_records(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
+            self.check_record_quota(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
             let cost = edits_disk_cost(&resolved, is_bulk);
             let _room = match without_waiting(|| self.reserve_for(cost)) {
@@ -274,7 +274,7 @@ impl Memory {
             let changes = deletes.iter().map(|id| RecordChange::Delete { id: id.clone() }).collect();
             return self.transact(who, &[Some(branch)], || Ok(CommitRecords { branch, changes })).map(drop);
         }
-        self.check_records(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
+        self.check_record_quota(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
         let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
         let _room = self.reserve_room(disk_cost(0, 0) + bulk_disk_cost(bytes as u64))?;
         // A segment has its rows in the order of ids.

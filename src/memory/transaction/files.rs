@@ -191,7 +191,7 @@ impl Memory {
     ) -> Result<FileOutcome, EditError> {
         let guarded = self.guard(who, branch, &op)?;
         // Counting for a quota may take long, so it is done before the lock, and a little may come in between.
-        self.check_file(branch, &op)?;
+        self.check_file_quota(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
         let still = |catalog: &Catalog, op: &FileOp<'_>| {
             let branch = catalog.branch(branch)?;

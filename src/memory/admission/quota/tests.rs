@@ -223,7 +223,7 @@ fn a_file_of_the_base_counts_what_a_cut_leaves_of_it() {
     assert!(is_over(cut(0, 1)), "all of the quota is used");
     rig.memory.check_quota(fork, |_| Ok(Usage::default())).unwrap();
     let catalog = rig.memory.catalog().clone();
-    assert_eq!(usage(catalog.branch(fork).unwrap()).unwrap().bytes, 1000);
+    assert_eq!(branch_usage(catalog.branch(fork).unwrap()).unwrap().bytes, 1000);
 }
 
 /// It is no branch that somebody made, and what is in it is no edit of the branch above it.
