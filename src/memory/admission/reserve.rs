@@ -30,7 +30,7 @@ pub(in crate::memory) struct Reserve {
     /// How many of them there are, for whoever asks without the lock.
     present_count: AtomicUsize,
     /// Grows with each change, so that a status can be compared with a later one.
-    steps: AtomicU64,
+    change_count: AtomicU64,
     /// Whether the log says that it is short, so that not each attempt to fill it says it again.
     has_warned: AtomicBool,
 }
@@ -66,7 +66,7 @@ impl Reserve {
             piece_bytes,
             present_count: AtomicUsize::new(there.len()),
             present: Mutex::new(there),
-            steps: AtomicU64::default(),
+            change_count: AtomicU64::default(),
             has_warned: AtomicBool::default(),
         }
     }
@@ -92,13 +92,13 @@ impl Reserve {
     }
 
     /// Returns a number that grows when more or less of it is there, by which a cached `status` is told to be outdated.
-    pub fn steps(&self) -> u64 {
-        self.steps.load(Ordering::Acquire)
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     fn note(&self, count: usize) {
         self.present_count.store(count, Ordering::Release);
-        self.steps.fetch_add(1, Ordering::AcqRel);
+        self.change_count.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Makes what is missing, as far as there is room.

@@ -42,7 +42,7 @@ struct IndexRequests {
     /// The segment at hand, and how many of its rows are done.
     current: Option<(Hash, u64)>,
     /// Grows with every step, so that a status can be compared with a later one.
-    steps: u64,
+    change_count: u64,
 }
 
 /// The thread that builds graphs, seen from outside.
@@ -124,20 +124,20 @@ impl Indexer {
     fn note_progress(&self, segment: Hash, rows: u64) -> bool {
         let mut requests = self.lock();
         requests.current = Some((segment, rows));
-        requests.steps += 1;
+        requests.change_count += 1;
         !requests.stop
     }
 
     /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
-    pub(in crate::memory) fn steps(&self) -> u64 {
-        self.lock().steps
+    pub(in crate::memory) fn change_count(&self) -> u64 {
+        self.lock().change_count
     }
 
     /// Notes that no graph is being built any longer.
     fn end_build(&self) {
         self.request(|requests| {
             requests.current = None;
-            requests.steps += 1;
+            requests.change_count += 1;
         });
     }
 

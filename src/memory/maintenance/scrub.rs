@@ -31,7 +31,7 @@ pub(in crate::memory) struct ScrubProgress {
 struct ScrubState {
     progress: ScrubProgress,
     /// Grows with the progress, so that a status can be compared with a later one.
-    steps: u64,
+    change_count: u64,
     stop: bool,
 }
 
@@ -87,14 +87,14 @@ impl Scrubber {
     }
 
     /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
-    pub(in crate::memory) fn steps(&self) -> u64 {
-        self.0.0.lock().steps
+    pub(in crate::memory) fn change_count(&self) -> u64 {
+        self.0.0.lock().change_count
     }
 
     fn note(&self, progress: ScrubProgress) {
         let mut state = self.0.0.lock();
         state.progress = progress;
-        state.steps += 1;
+        state.change_count += 1;
     }
 
     /// Waits for that time, or until it is to end; false to end.

@@ -35,7 +35,7 @@ impl FileUsage {
 #[derive(Default)]
 pub(in crate::memory) struct RetainedBytes {
     branches: Mutex<HashMap<BranchId, u64>>,
-    steps: AtomicU64,
+    change_count: AtomicU64,
 }
 
 impl RetainedBytes {
@@ -57,15 +57,15 @@ impl RetainedBytes {
     }
 
     /// Returns a number that grows when any of them changes, by which a cached `status` is told to be outdated.
-    pub fn steps(&self) -> u64 {
-        self.steps.load(Ordering::Acquire)
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     fn set(&self, branches: HashMap<BranchId, u64>) {
         let mut there = self.branches.lock();
         if *there != branches {
             *there = branches;
-            self.steps.fetch_add(1, Ordering::AcqRel);
+            self.change_count.fetch_add(1, Ordering::AcqRel);
         }
     }
 }

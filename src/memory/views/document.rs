@@ -127,18 +127,19 @@ impl Memory {
         let everything = match document {
             Document::Status => {
                 self.version()
-                    + self.maintenance.indexer.steps()
-                    + self.maintenance.embedding.steps()
-                    + self.maintenance.scrubber.steps()
+                    + self.maintenance.indexer.change_count()
+                    + self.maintenance.embedding.change_count()
+                    + self.maintenance.scrubber.change_count()
                     + self.storage.file_index.set().version
                     // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
                     + self.file_views.changes()
-                    + self.admission.room.reserve.steps()
-                    + self.maintenance.retained.steps()
+                    + self.admission.room.reserve.change_count()
+                    + self.maintenance.retained.change_count()
             }
             Document::Readme => {
                 // Side by side: in a sum a log that was archived and one step of the embedder would cancel out.
-                self.maintenance.embedding.steps() << 1 | u64::from(readme::has_long_log(catalog, resolved.branch))
+                self.maintenance.embedding.change_count() << 1
+                    | u64::from(readme::has_long_log(catalog, resolved.branch))
             }
             _ => 0,
         };

@@ -81,7 +81,7 @@ impl Memory {
         }
         if !found.is_empty() {
             slot.insert(&goal.record, found);
-            self.maintenance.embedding.note_step();
+            self.maintenance.embedding.note_change();
         }
         Ok(texts)
     }

@@ -32,7 +32,7 @@ use crate::sync::Mutex;
 #[derive(Default)]
 pub(in crate::memory) struct Embedders {
     slots: Mutex<Vec<Arc<EmbedderSlot>>>,
-    steps: AtomicU64,
+    change_count: AtomicU64,
 }
 
 impl Embedders {
@@ -59,12 +59,12 @@ impl Embedders {
     }
 
     /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
-    pub fn steps(&self) -> u64 {
-        self.steps.load(Ordering::Acquire)
+    pub fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
-    fn note_step(&self) {
-        self.steps.fetch_add(1, Ordering::AcqRel);
+    fn note_change(&self) {
+        self.change_count.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -43,7 +43,7 @@ impl Memory {
             Ok(search) => {
                 if !search.reused.is_empty() {
                     slot.insert(&goal.record, search.reused);
-                    self.maintenance.embedding.note_step();
+                    self.maintenance.embedding.note_change();
                 }
                 if !search.texts.is_empty() {
                     return Ok(Some(EmbeddingTask::Embed(search.texts, None)));
@@ -144,7 +144,7 @@ impl Memory {
     ) -> Result<(), Error> {
         self.install_passages(segment, &slot.derived_vectors(&goal.record), |bytes| self.reserve_room(bytes))?;
         self.forget_passages(slot, segment)?;
-        self.maintenance.embedding.note_step();
+        self.maintenance.embedding.note_change();
         Ok(())
     }
 

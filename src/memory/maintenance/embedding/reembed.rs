@@ -35,7 +35,7 @@ impl Memory {
             return Err(EmbedderError::Dimension { found: identity.dim, expected }.into());
         }
         slot.ask_reembed(root.id);
-        self.maintenance.embedding.note_step();
+        self.maintenance.embedding.note_change();
         Ok(json!({
             "reembed": "started", "root": &*root.name, "embedder": identity.name, "dim": identity.dim,
             "records": branch.state.totals().records,
@@ -60,7 +60,7 @@ impl Memory {
         }
         if finished {
             self.drop_old_sets();
-            self.maintenance.embedding.note_step();
+            self.maintenance.embedding.note_change();
         }
         Ok(finished)
     }

@@ -86,7 +86,7 @@ impl EmbeddingWorker {
                 log::warn!("{error}; {}", error.hint());
                 self.slot.mark_unreachable(error);
                 if let Some(memory) = self.memory.upgrade() {
-                    memory.maintenance.embedding.note_step();
+                    memory.maintenance.embedding.note_change();
                 }
             }
             Interruption::Store(_) if self.slot.is_stopping() => {}
@@ -108,7 +108,7 @@ impl EmbeddingWorker {
             self.slot.clear_has_work();
             let Some(memory) = self.memory.upgrade() else { return Ok(()) };
             let goals = memory.embedding_goals(&self.slot)?;
-            memory.maintenance.embedding.note_step();
+            memory.maintenance.embedding.note_change();
             // The embedder may take minutes, and the store could not be closed meanwhile.
             drop(memory);
             for goal in &goals {
@@ -158,7 +158,7 @@ impl EmbeddingWorker {
     fn embed(&self, goal: &EmbeddingGoal, texts: &[KeyedText]) -> Result<usize, Interruption> {
         let progress = || {
             if let Some(memory) = self.memory.upgrade() {
-                memory.maintenance.embedding.note_step();
+                memory.maintenance.embedding.note_change();
             }
         };
         let embedder = BatchEmbedder { slot: &self.slot, record: &goal.record, progress: &progress };

@@ -32,7 +32,7 @@ impl Memory {
         let is_stored = |hash: &Hash| file.as_ref().is_some_and(|file| matches!(file.find(hash), Ok(Some(_))));
         let stored = hashes.into_iter().filter(|hash| !unsealed.contains(hash) && is_stored(hash));
         slot.remove_written(&goal.record.set(), stored);
-        self.maintenance.embedding.note_step();
+        self.maintenance.embedding.note_change();
         Ok(())
     }
 
