@@ -180,7 +180,7 @@ impl JournalReading<'_> {
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
         self.journal_segments.extend(self.log_tail.count(&*log_record.command, bytes.len(), prepared.counts.put));
-        self.catalog.apply(prepared.branch, prepared.op, prepared.steps, seq, log_record.time);
+        self.catalog.apply(prepared.branch, prepared.op, prepared.changes, seq, log_record.time);
         // `push` needs to know how the branch stood before the entry.
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);

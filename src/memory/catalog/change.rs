@@ -71,13 +71,13 @@ pub enum CatalogChange {
 }
 
 /// Returns the branches whose records, files or base an entry changes, each once and in order of their ids.
-fn changed_branches(branch: BranchId, op: EntryOp, steps: &[CatalogChange]) -> Vec<BranchId> {
-    let changed = |step: &CatalogChange| match step {
+fn changed_branches(branch: BranchId, op: EntryOp, changes: &[CatalogChange]) -> Vec<BranchId> {
+    let changed = |change: &CatalogChange| match change {
         CatalogChange::Add(branch) => branch.log_totals.is_none().then_some(branch.id),
         CatalogChange::State(id, _) | CatalogChange::Base(id, _) => Some(*id),
         _ => None,
     };
-    let mut ids: Vec<BranchId> = steps.iter().filter_map(changed).collect();
+    let mut ids: Vec<BranchId> = changes.iter().filter_map(changed).collect();
     ids.extend((op == EntryOp::Files).then_some(branch));
     ids.sort_unstable();
     ids.dedup();
@@ -90,31 +90,31 @@ fn is_revertible(op: EntryOp) -> bool {
 }
 
 impl Catalog {
-    /// Carries out the steps of an entry about `branch` in their order, keeps the states that they leave, and can't fail.
-    pub fn apply(&mut self, branch: BranchId, op: EntryOp, steps: Vec<CatalogChange>, seq: u64, time: Time) {
-        let mut changed = changed_branches(branch, op, &steps);
+    /// Carries out the changes of an entry about `branch` in their order, keeps the states that they leave, and can't fail.
+    pub fn apply(&mut self, branch: BranchId, op: EntryOp, changes: Vec<CatalogChange>, seq: u64, time: Time) {
+        let mut changed = changed_branches(branch, op, &changes);
         // What was appended to a log stays: it has no earlier states.
         changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.log_totals.is_none()));
-        // Before the steps, which replace the states that are to stay.
+        // Before the changes, which replace the states that are to stay.
         if is_revertible(op) {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
-        for step in &steps {
-            if let CatalogChange::State(id, state) = step
+        for change in &changes {
+            if let CatalogChange::State(id, state) = change
                 && let Some(branch) = self.branches.get(id).filter(|branch| branch.log_totals.is_none())
             {
                 let deletes = op == EntryOp::Commit && state.totals().records < branch.state.totals().records;
                 self.retained.track_deletes(branch, deletes);
             }
         }
-        for step in steps {
-            if let CatalogChange::Remove(id) = step
+        for change in changes {
+            if let CatalogChange::Remove(id) = change
                 && let Some(branch) = self.branches.get(&id)
             {
                 // What is remembered of a branch is read from it before it goes.
                 self.retained.end(branch, seq, time, op == EntryOp::Merge);
             }
-            self.apply_change(step, seq, time);
+            self.apply_change(change, seq, time);
         }
         self.change_branch(branch, seq, |_| ());
         for id in changed {
@@ -131,8 +131,8 @@ impl Catalog {
     /// [`Catalog::change_branch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
     /// through [`Catalog::change_branch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
     /// one that rewrites earlier states raises `rewrites` instead.
-    pub(super) fn apply_change(&mut self, step: CatalogChange, seq: u64, time: Time) {
-        match step {
+    pub(super) fn apply_change(&mut self, change: CatalogChange, seq: u64, time: Time) {
+        match change {
             CatalogChange::Add(branch) => self.add(*branch, seq),
             CatalogChange::Remove(id) => self.remove(id, seq),
             CatalogChange::User(uid, name) => {

@@ -33,7 +33,7 @@ pub struct PreparedCommand {
     /// Labels of who acts: agent, session, task.
     pub labels: [Arc<str>; 3],
     /// The changes of the catalog, in the order in which they are carried out.
-    pub steps: Vec<CatalogChange>,
+    pub changes: Vec<CatalogChange>,
 }
 
 /// Returns the entry of a command on a branch, without a change of the catalog; its head is the branch's present one.
@@ -56,7 +56,7 @@ pub(in crate::memory) fn prepare_on_branch(
         counts: Counts::default(),
         detail: Detail::default(),
         labels: labels(catalog, branch, log_record.uid),
-        steps: Vec::new(),
+        changes: Vec::new(),
     }
 }
 
@@ -65,7 +65,7 @@ pub(in crate::memory) fn prepare_on_store(
     op: EntryOp,
     detail: Detail,
     user: Arc<str>,
-    step: CatalogChange,
+    change: CatalogChange,
 ) -> PreparedCommand {
     PreparedCommand {
         op,
@@ -78,7 +78,7 @@ pub(in crate::memory) fn prepare_on_store(
         counts: Counts::default(),
         detail,
         labels: [user, "".into(), "".into()],
-        steps: vec![step],
+        changes: vec![change],
     }
 }
 
@@ -90,8 +90,8 @@ impl PreparedCommand {
     }
 
     /// Adds a change of the catalog, carried out behind the others.
-    pub(in crate::memory) fn with_change(mut self, step: CatalogChange) -> PreparedCommand {
-        self.steps.push(step);
+    pub(in crate::memory) fn with_change(mut self, change: CatalogChange) -> PreparedCommand {
+        self.changes.push(change);
         self
     }
 
@@ -122,8 +122,8 @@ pub(in crate::memory) fn fix_dim_and_metric(
         && vectors
         && !catalog.branch(branch.root)?.vectors_fixed
     {
-        prepared.steps.push(CatalogChange::Set(branch.root, Setting::Dim, dim.to_string().into()));
-        prepared.steps.push(CatalogChange::Fix(branch.root));
+        prepared.changes.push(CatalogChange::Set(branch.root, Setting::Dim, dim.to_string().into()));
+        prepared.changes.push(CatalogChange::Fix(branch.root));
     }
     Ok(())
 }

@@ -216,20 +216,20 @@ impl Integration {
         });
         prepared.head = self.merged.head();
         prepared.counts = self.counts;
-        prepared.steps.push(CatalogChange::State(receiver.id, self.merged.clone()));
+        prepared.changes.push(CatalogChange::State(receiver.id, self.merged.clone()));
         match self.merge {
-            MergeKind::Merge => prepared.steps.push(CatalogChange::Remove(branch.id)),
-            MergeKind::Pull => prepared.steps.push(CatalogChange::Base(branch.id, parent.state.clone())),
+            MergeKind::Merge => prepared.changes.push(CatalogChange::Remove(branch.id)),
+            MergeKind::Pull => prepared.changes.push(CatalogChange::Base(branch.id, parent.state.clone())),
             MergeKind::Promote => {
                 // The branch goes on from what its parent has now, under its own inode numbers, and its proposal is
                 // answered.
                 let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
-                prepared.steps.push(CatalogChange::State(branch.id, promoted));
-                prepared.steps.push(CatalogChange::Proposal(branch.id, None));
-                prepared.steps.push(CatalogChange::Base(branch.id, self.merged));
+                prepared.changes.push(CatalogChange::State(branch.id, promoted));
+                prepared.changes.push(CatalogChange::Proposal(branch.id, None));
+                prepared.changes.push(CatalogChange::Base(branch.id, self.merged));
             }
             MergeKind::Revert(_) => {
-                prepared.steps.extend(self.base.map(|base| CatalogChange::Base(branch.id, base)));
+                prepared.changes.extend(self.base.map(|base| CatalogChange::Base(branch.id, base)));
             }
         }
         Ok(prepared)

@@ -69,8 +69,8 @@ impl Command for ResetClock {
     fn write(&self, _: &mut Writer) {}
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let (user, step) = (context.catalog.user(log_record.uid), CatalogChange::Clock(log_record.time));
-        Ok(prepare_on_store(EntryOp::Clock, Detail::default(), user, step))
+        let (user, change) = (context.catalog.user(log_record.uid), CatalogChange::Clock(log_record.time));
+        Ok(prepare_on_store(EntryOp::Clock, Detail::default(), user, change))
     }
 }
 

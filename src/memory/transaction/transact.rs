@@ -313,7 +313,7 @@ impl Memory {
             EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert | EntryOp::Purge
         );
         let (replaced, held) =
-            if replaces { self.replace(&self.catalog(), &mut prepared.steps) } else { Default::default() };
+            if replaces { self.keep_open_files(&self.catalog(), &mut prepared.changes) } else { Default::default() };
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let owners = || {
             let catalog = self.catalog();
@@ -324,7 +324,7 @@ impl Memory {
         };
         // Asked before and after: a branch may end, or get another owner.
         let before = owners();
-        self.catalog.write().apply(prepared.branch, prepared.op, prepared.steps, signed.entry.seq, signed.entry.time);
+        self.catalog.write().apply(prepared.branch, prepared.op, prepared.changes, signed.entry.seq, signed.entry.time);
         drop(held);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
         owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
@@ -335,14 +335,14 @@ impl Memory {
 
     /// Lets open files live on in the files that are about to be put in place of others; returns both, and what keeps
     /// more from being opened until that is done. An opening knows nothing of this, as no entry and no head does.
-    fn replace(&self, catalog: &Catalog, steps: &mut [CatalogChange]) -> (Vec<Replaced>, Vec<OpenersHeld>) {
+    fn keep_open_files(&self, catalog: &Catalog, changes: &mut [CatalogChange]) -> (Vec<Replaced>, Vec<OpenersHeld>) {
         let (mut replaced, mut guards) = (Vec::new(), Vec::new());
-        for step in steps {
-            if let CatalogChange::Purged(branches) = step {
+        for change in changes {
+            if let CatalogChange::Purged(branches) = change {
                 // Nothing lives on that is open: it would keep its bytes.
                 replaced.extend(branches.iter().filter_map(|after| replaced_files(catalog, after)));
             }
-            let CatalogChange::State(branch, state) = step else { continue };
+            let CatalogChange::State(branch, state) = change else { continue };
             let Some(before) = catalog.branches.get(branch).map(|branch| branch.state.files().clone()) else {
                 continue;
             };

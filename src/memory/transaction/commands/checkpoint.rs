@@ -77,9 +77,9 @@ impl Command for TakeCheckpoint {
         let prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Checkpoint).with_detail(detail);
         let prepared = prepared.with_change(CatalogChange::Checkpoint(branch.id, label.clone(), checkpoint));
         let Some(growth) = &self.log else { return Ok(prepared) };
-        // Its steps join those of the checkpoint, so that a crash leaves both the checkpoint and its line or neither.
+        // Its changes join those of the checkpoint, so that a crash leaves both the checkpoint and its line or neither.
         let logged = prepare_append(context, log_record, (catalog.log_owner(branch)?, branch), growth)?;
-        Ok(logged.steps.into_iter().fold(prepared, PreparedCommand::with_change))
+        Ok(logged.changes.into_iter().fold(prepared, PreparedCommand::with_change))
     }
 
     fn takes_memory(&self) -> bool {

@@ -55,7 +55,7 @@ impl Command for CommitRecords {
         let mut state = (*branch.state).clone();
         for change in &self.changes {
             match change {
-                RecordChange::Cursor(cursor) => prepared.steps.push(CatalogChange::Cursor(branch.id, *cursor)),
+                RecordChange::Cursor(cursor) => prepared.changes.push(CatalogChange::Cursor(branch.id, *cursor)),
                 RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
                 RecordChange::Put { id, content, vector_stale, from } => {
                     check_record_id(id)?;

@@ -57,7 +57,7 @@ impl Command for ImportBranch {
         let (label, text) = self.state.label();
         let detail = Detail { label: Some(label.into()), text, ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Import).with_detail(detail);
-        let step = match &self.state {
+        let change = match &self.state {
             ImportedState::Settings(settings) => CatalogChange::Settings(branch.id, settings.clone()),
             ImportedState::Agent(name, holder) => CatalogChange::Agent(branch.id, name.clone(), *holder),
             ImportedState::ClosedLog(name) if branch.closed_logs.contains_key(name) => {
@@ -66,7 +66,7 @@ impl Command for ImportBranch {
             ImportedState::ClosedLog(name) => CatalogChange::CloseLog(branch.id, name.clone()),
             ImportedState::LogAtBase(entry) => CatalogChange::LogAtBase(branch.id, *entry),
         };
-        Ok(prepared.with_change(step))
+        Ok(prepared.with_change(change))
     }
 }
 

@@ -33,8 +33,8 @@ impl Command for NameUser {
 
     fn prepare(&self, _: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let detail = Detail { text: Some(self.name.clone()), ..Detail::default() };
-        let step = CatalogChange::User(log_record.uid, self.name.clone());
-        Ok(prepare_on_store(EntryOp::User, detail, self.name.clone(), step))
+        let change = CatalogChange::User(log_record.uid, self.name.clone());
+        Ok(prepare_on_store(EntryOp::User, detail, self.name.clone(), change))
     }
 
     fn frees_room(&self) -> bool {
