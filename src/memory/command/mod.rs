@@ -1,7 +1,6 @@
 //! Commands: what a caller asks for, checked for form; as a record of the log; and as a change that passed the rules.
 
 pub mod imported;
-pub mod log_entry;
 pub mod log_record;
 pub mod merge_kind;
 pub mod merge_outcome;
@@ -11,3 +10,4 @@ pub mod purge_selection;
 pub mod record_change;
 pub mod record_input;
 pub mod record_patch;
+pub mod shared_log_entry;

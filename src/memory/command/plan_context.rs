@@ -35,7 +35,11 @@ impl PlanContext<'_> {
     ///
     /// What was recorded is applied, not decided again: a later release might decide otherwise. Fails with the error of
     /// `replayed`; kind `Damaged` then names the entry.
-    pub fn recorded(&self, replayed: Result<PreparedCommand, Error>, head: Hash) -> Result<PreparedCommand, Error> {
+    pub fn with_recorded_head(
+        &self,
+        replayed: Result<PreparedCommand, Error>,
+        head: Hash,
+    ) -> Result<PreparedCommand, Error> {
         match replayed {
             Ok(prepared) => Ok(PreparedCommand { recorded_head: Some(head), ..prepared }),
             Err(error) if error.kind() == Kind::Damaged => {

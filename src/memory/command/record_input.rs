@@ -57,7 +57,7 @@ pub enum RecordEdit {
 }
 
 /// Returns metadata as its one JSON text: keys in order, no blanks.
-pub(super) fn canonical(metadata: Map<String, Value>) -> Arc<str> {
+pub(super) fn canonical_metadata(metadata: Map<String, Value>) -> Arc<str> {
     serde_json::to_string(&Value::Object(metadata)).unwrap_or_default().into()
 }
 
@@ -98,12 +98,12 @@ impl RecordInput {
     /// Makes an input out of a bare vector: 1 to 65,536 finite numbers, or an error that says what is wrong.
     pub fn from_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
         check_numbers(&vector)?;
-        Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical(Map::new()) })
+        Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical_metadata(Map::new()) })
     }
 
     /// Returns the input with that metadata, in canonical form, in place of any other.
     pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
-        RecordInput { metadata: canonical(metadata), ..self }
+        RecordInput { metadata: canonical_metadata(metadata), ..self }
     }
 
     /// Returns how many bytes it takes: 4 for each number, the text and the metadata.

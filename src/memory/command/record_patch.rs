@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, canonical, check_numbers};
+use super::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, canonical_metadata, check_numbers};
 use crate::branch::check_record_id;
 use crate::memory::RecordError;
 use crate::record::RecordContent;
@@ -106,7 +106,7 @@ impl<'a> DocumentKeys<'a> {
         let patch = RecordPatch {
             vector: vector.map(|vector| vector.map(Arc::from)),
             text: self.text.map(|text| text.map(Arc::from)),
-            metadata: self.metadata.map(|metadata| canonical(metadata.unwrap_or_default())),
+            metadata: self.metadata.map(|metadata| canonical_metadata(metadata.unwrap_or_default())),
             vector_stale: self.vector_stale.map(|stale| stale.unwrap_or(false)),
             replaces: self.replace.unwrap_or(false),
         };
@@ -143,7 +143,7 @@ fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
 }
 
 /// Bytes by which a line may be longer than a document: for the keys that an export adds.
-const STAMP_BYTES_MAX: usize = 64 << 10;
+const EXPORTED_KEYS_BYTES_MAX: usize = 64 << 10;
 
 /// Returns how many bytes a text takes in the document that reading shows, whose length is limited.
 fn json_bytes(text: &str) -> usize {
@@ -274,7 +274,7 @@ impl RecordEdit {
         fresh_id: &dyn Fn() -> Arc<str>,
     ) -> Result<Option<RecordEdit>, RecordError> {
         let parse = || {
-            if line.len() > DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX {
+            if line.len() > DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX {
                 return Err(RecordError::TooLarge(line.len()));
             }
             match Shape::classify(line) {
@@ -422,8 +422,8 @@ mod tests {
     fn a_line_is_longer_than_a_document_by_what_an_export_adds_at_most() {
         let line = |bytes: usize| r#"{"text":"t"}"#.to_owned() + &" ".repeat(bytes - 12);
         let parse = |bytes: usize| RecordEdit::parse_line(line(bytes).as_bytes(), 1, &|| "a".into());
-        assert!(matches!(parse(DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX), Ok(Some(_))));
-        let error = parse(DOCUMENT_BYTES_MAX + STAMP_BYTES_MAX + 1).unwrap_err();
+        assert!(matches!(parse(DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX), Ok(Some(_))));
+        let error = parse(DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX + 1).unwrap_err();
         assert_eq!(error.advice().kind, Kind::TooLarge);
     }
 

@@ -84,7 +84,7 @@ impl Command for MergeBranches {
         let merge_context = MergeContext::new(context, log_record);
         let replayed = Integration::replay(&merge_context, self.branch, self.merge, &self.outcome)
             .and_then(|integration| integration.prepare(context.catalog, log_record));
-        context.recorded(replayed, self.outcome.head)
+        context.with_recorded_head(replayed, self.outcome.head)
     }
 
     fn committed_files_branch(&self) -> Option<BranchId> {

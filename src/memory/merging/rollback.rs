@@ -72,7 +72,7 @@ impl Command for RollBack {
         };
         let replayed = Rollback::replay(merge_context, self.branch, &self.source, patterns, outcome)
             .and_then(|rollback| rollback.prepare(context.catalog, log_record));
-        context.recorded(replayed, outcome.head)
+        context.with_recorded_head(replayed, outcome.head)
     }
 
     fn frees_room(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::BranchId;
 use crate::memory::catalog::shared_log::{SharedLogTotals, log_entry_id, log_entry_number};
-use crate::memory::command::log_entry::{OFFSET_KEY, write_entry_line};
+use crate::memory::command::shared_log_entry::{OFFSET_KEY, write_entry_line};
 use crate::memory::transaction::shared_log::OFFSET_EVERY;
 use crate::memory::{Error, Memory, SharedLogError};
 use crate::object::Time;

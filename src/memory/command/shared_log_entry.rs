@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::record_input::{canonical, check_numbers};
+use super::record_input::{canonical_metadata, check_numbers};
 use crate::memory::{Error, SharedLogError};
 use crate::record::{Provenance, RecordContent, Version};
 
@@ -154,7 +154,11 @@ impl SharedLogEntryInput {
         if let Some(offset) = offset {
             metadata.insert(OFFSET_KEY.to_owned(), Value::from(offset));
         }
-        RecordContent { vector: self.vector.clone(), text: Some(self.text.clone()), metadata: canonical(metadata) }
+        RecordContent {
+            vector: self.vector.clone(),
+            text: Some(self.text.clone()),
+            metadata: canonical_metadata(metadata),
+        }
     }
 }
 
@@ -185,7 +189,7 @@ pub fn write_entry_line(entry: u64, content: &RecordContent, provenance: &Proven
 pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
     let metadata: Map<String, Value> = serde_json::from_str(&version.content.metadata).unwrap_or_default();
     let kept = metadata.into_iter().filter(|(key, _)| [OFFSET_KEY, KIND_KEY, EVENT_KEY].contains(&&**key)).collect();
-    let left = RecordContent { vector: None, text: None, metadata: canonical(kept) };
+    let left = RecordContent { vector: None, text: None, metadata: canonical_metadata(kept) };
     let length = |content: &RecordContent| {
         let mut line = Vec::new();
         write_entry_line(entry, content, &version.provenance, &mut line);
