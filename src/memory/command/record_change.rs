@@ -18,7 +18,7 @@ pub enum RecordChange {
         /// Whether its text is newer than its vector, so that a reader knows that the vector may not fit it.
         vector_stale: bool,
         /// The record whose `created` it keeps, beside its own.
-        from: Option<Arc<str>>,
+        created_from: Option<Arc<str>>,
     },
     /// The record goes; where there is none of that id nothing changes.
     Delete {
@@ -91,16 +91,16 @@ impl RecordChange {
             RecordChange::Cursor(cursor) => {
                 cursor.write(out.byte(flag::CURSOR));
             }
-            RecordChange::Put { id, content, vector_stale, from } => {
+            RecordChange::Put { id, content, vector_stale, created_from } => {
                 let on = |there: bool, flag: u8| if there { flag } else { 0 };
                 let has = on(content.vector.is_some(), flag::VECTOR) | on(content.text.is_some(), flag::TEXT);
-                let has = has | on(*vector_stale, flag::VECTOR_STALE) | on(from.is_some(), flag::FROM);
+                let has = has | on(*vector_stale, flag::VECTOR_STALE) | on(created_from.is_some(), flag::FROM);
                 out.byte(flag::PUT | has).text(id);
                 if let Some(vector) = &content.vector {
                     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
                     out.bytes(&bytes);
                 }
-                content.text.iter().chain(from).for_each(|text| {
+                content.text.iter().chain(created_from).for_each(|text| {
                     out.text(text);
                 });
                 out.text(&content.metadata);
@@ -123,9 +123,9 @@ impl RecordChange {
         let mut text = |flag: u8| -> Result<Option<Arc<str>>, CodecError> {
             if flags & flag == 0 { Ok(None) } else { Ok(Some(input.text()?.into())) }
         };
-        let (text, from) = (text(flag::TEXT)?, text(flag::FROM)?);
+        let (text, created_from) = (text(flag::TEXT)?, text(flag::FROM)?);
         let content = RecordContent { vector, text, metadata: input.text()?.into() };
-        Ok(RecordChange::Put { id, content, vector_stale: flags & flag::VECTOR_STALE != 0, from })
+        Ok(RecordChange::Put { id, content, vector_stale: flags & flag::VECTOR_STALE != 0, created_from })
     }
 }
 

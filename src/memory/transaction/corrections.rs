@@ -242,7 +242,7 @@ impl ResolvedEdits {
     pub fn changes(&self) -> Vec<RecordChange> {
         let puts = self.puts().map(|(id, version)| {
             let ResolvedVersion { content, vector_stale, created_from } = version.clone();
-            RecordChange::Put { id: id.clone(), content, vector_stale, from: created_from }
+            RecordChange::Put { id: id.clone(), content, vector_stale, created_from }
         });
         let deletes = self.deletes().map(|id| RecordChange::Delete { id: id.clone() });
         puts.chain(deletes).collect()

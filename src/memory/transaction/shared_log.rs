@@ -236,7 +236,7 @@ pub(in crate::memory) fn event_record_in(entry: &Version) -> Option<(Arc<str>, R
 }
 
 fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
-    RecordChange::Put { id, content, vector_stale: false, from: None }
+    RecordChange::Put { id, content, vector_stale: false, created_from: None }
 }
 
 /// Adds entries to the log of `owner`, in the name of who writes through the branch `via`. Fails as [`check_vector`]

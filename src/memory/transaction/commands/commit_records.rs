@@ -57,10 +57,10 @@ impl Command for CommitRecords {
             match change {
                 RecordChange::Cursor(cursor) => prepared.changes.push(CatalogChange::Cursor(branch.id, *cursor)),
                 RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
-                RecordChange::Put { id, content, vector_stale, from } => {
+                RecordChange::Put { id, content, vector_stale, created_from } => {
                     check_record_id(id)?;
                     // Looked up before the put below replaces the row that knows it.
-                    let created = created_time(&state, log_record.time, from.as_deref().unwrap_or(id))?;
+                    let created = created_time(&state, log_record.time, created_from.as_deref().unwrap_or(id))?;
                     let provenance =
                         Provenance { vector_stale: *vector_stale, ..provenance(log_record, &prepared, created) };
                     let version = Version::new(id.clone(), content.clone(), provenance);

@@ -59,8 +59,8 @@ fn every_command_reads_back() {
     let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
     let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
     let changes = vec![
-        RecordChange::Put { id: "a".into(), content, vector_stale: true, from: Some("z".into()) },
-        RecordChange::Put { id: "b".into(), content: bare, vector_stale: false, from: None },
+        RecordChange::Put { id: "a".into(), content, vector_stale: true, created_from: Some("z".into()) },
+        RecordChange::Put { id: "b".into(), content: bare, vector_stale: false, created_from: None },
         RecordChange::Delete { id: "c".into() },
         RecordChange::Cursor(SharedLogCursor { owner: 3, entry: 70 }),
     ];
@@ -131,7 +131,8 @@ fn what_comes_to_shared_logs_reads_back() {
     let totals = SharedLogTotals { entries: 7, bytes: 900, archived: 3, archived_bytes: 400 };
     round_trip(ArchiveLog { owner: branch, totals });
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("done".into()), metadata: "{}".into() };
-    let entry = RecordChange::Put { id: "00000000000000000007".into(), content, vector_stale: false, from: None };
+    let entry =
+        RecordChange::Put { id: "00000000000000000007".into(), content, vector_stale: false, created_from: None };
     let growth = SharedLogAppend { totals, changes: vec![entry] };
     round_trip(AppendEntries { owner: branch, via: BranchId(9), growth });
 }
