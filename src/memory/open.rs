@@ -19,7 +19,7 @@ use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
 use super::transaction::clock::{self, ClockReading};
-use super::transaction::commands::{MakeRoot, read_log_record};
+use super::transaction::commands::{CreateRoot, read_log_record};
 use super::transaction::leases::Leases;
 use super::transaction::shared_events::SharedEvents;
 use super::transaction::transact::LogTail;
@@ -176,7 +176,7 @@ impl Memory {
 
     /// The first entry: the root branch `main`, by whoever made the store.
     fn make_main(&self) -> Result<(), Error> {
-        let command = || Ok(MakeRoot { name: "main".into(), settings: Settings::default() });
+        let command = || Ok(CreateRoot { name: "main".into(), settings: Settings::default() });
         self.transact(&self.environment.owner, &[], command).map(|_| ())
     }
 }

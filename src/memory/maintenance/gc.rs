@@ -13,7 +13,7 @@ use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, LeaseState};
 use crate::memory::storage::manifest::Stored;
-use crate::memory::transaction::commands::{AnnounceKeptDropped, DiscardBranch};
+use crate::memory::transaction::commands::{DiscardBranch, NoteDroppedStates};
 use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, LimitError, Memory};
 use crate::object::{Hash, Time};
 
@@ -214,7 +214,7 @@ impl Memory {
         let told = Error::from(LimitError::KeptDropped);
         log::warn!("{told}; {}", told.hint());
         for (_, branch) in self.roots() {
-            let command = || Ok(AnnounceKeptDropped(branch));
+            let command = || Ok(NoteDroppedStates(branch));
             if let Err(error) = self.transact_without_reserving(&self.environment.owner, &[Some(branch)], command) {
                 log::warn!("the lineage does not say so: {error}; {}", error.hint());
                 self.notify(BranchEvent::for_root(branch, KEPT_DROPPED));

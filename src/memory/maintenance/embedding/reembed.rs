@@ -53,7 +53,7 @@ impl Memory {
                 // The goal is the set that counts already, not the one that `reembed` asked for.
                 continue;
             }
-            self.record_embedder(*root, &goal.record)?;
+            self.note_embedder(*root, &goal.record)?;
             slot.note_agreement(goal.record.set(), true);
             slot.end_reembed(*root);
             finished = true;

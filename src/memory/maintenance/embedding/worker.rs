@@ -9,7 +9,7 @@ use super::batch::{BatchEmbedder, DOCUMENTS_LIMIT, KeyedText};
 use super::collect::{EmbeddingGoal, EmbeddingTask};
 use crate::embed::{EmbedError, EmbedderIdentity, vectors_match};
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
-use crate::memory::transaction::commands::RecordEmbedder;
+use crate::memory::transaction::commands::NoteEmbedder;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 use crate::segment::Segment;
@@ -239,7 +239,7 @@ impl Memory {
             };
             let Some(record) = whole_record(&catalog, root) else {
                 let record = fresh(0);
-                self.record_embedder(root, &record)?;
+                self.note_embedder(root, &record)?;
                 slot.note_agreement(record.set(), true);
                 add(record, root);
                 continue;
@@ -278,8 +278,8 @@ impl Memory {
 
     /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails as any change may, and with
     /// `Gone` where the root branch has ended.
-    pub(super) fn record_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
-        let command = || Ok(RecordEmbedder { root, value: record.to_text().into() });
+    pub(super) fn note_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
+        let command = || Ok(NoteEmbedder { root, value: record.to_text().into() });
         self.transact(&self.environment.owner, &[Some(root)], command).map(drop)
     }
 }

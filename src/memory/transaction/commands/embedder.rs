@@ -13,7 +13,7 @@ use crate::object::Writer;
 
 /// The vectors of a root branch's embedder count from now on.
 #[derive(Debug)]
-pub struct RecordEmbedder {
+pub struct NoteEmbedder {
     /// The root branch, below which they count in all branches.
     pub root: BranchId,
     /// The value of `config/embedder`, with the probes by which the embedder is known again.
@@ -23,10 +23,10 @@ pub struct RecordEmbedder {
 pub(super) const EMBEDDER: CommandSpec = CommandSpec {
     code: 25,
     name: "embedder",
-    read: |input| Ok(Box::new(RecordEmbedder { root: BranchId::read(input)?, value: input.text()?.into() })),
+    read: |input| Ok(Box::new(NoteEmbedder { root: BranchId::read(input)?, value: input.text()?.into() })),
 };
 
-impl Command for RecordEmbedder {
+impl Command for NoteEmbedder {
     fn spec(&self) -> &'static CommandSpec {
         &EMBEDDER
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::user::NameUser;
+use super::user::RegisterUser;
 use crate::branch::check_name;
 use crate::lineage::{Detail, EntryOp};
 use crate::memory::admission::disk_room::disk_cost;
@@ -80,7 +80,7 @@ impl Memory {
         if self.catalog().user(uid) == who.name {
             return Ok(());
         }
-        let (_, change) = self.execute(&mut writer, uid, NameUser { name: who.name })?;
+        let (_, change) = self.execute(&mut writer, uid, RegisterUser { name: who.name })?;
         drop(writer);
         self.notify(change);
         Ok(())

@@ -11,15 +11,15 @@ use crate::object::Writer;
 /// Earlier states were dropped before their `keep` was over, since the disk was full or their trees took too much memory. Each
 /// root branch gets an entry, as forks may end before anybody looks.
 #[derive(Debug)]
-pub struct AnnounceKeptDropped(pub BranchId);
+pub struct NoteDroppedStates(pub BranchId);
 
 pub(super) const KEPT_DROPPED: CommandSpec = CommandSpec {
     code: 27,
     name: "kept_dropped",
-    read: |input| Ok(Box::new(AnnounceKeptDropped(BranchId::read(input)?))),
+    read: |input| Ok(Box::new(NoteDroppedStates(BranchId::read(input)?))),
 };
 
-impl Command for AnnounceKeptDropped {
+impl Command for NoteDroppedStates {
     fn spec(&self) -> &'static CommandSpec {
         &KEPT_DROPPED
     }

@@ -35,11 +35,11 @@ use crate::object::CodecError;
 pub(in crate::memory) use archive::ArchiveEntries;
 pub(super) use commit_records::{CommitRecords, provenance};
 pub(in crate::memory) use discard::DiscardBranch;
-pub(in crate::memory) use embedder::RecordEmbedder;
+pub(in crate::memory) use embedder::NoteEmbedder;
 pub use import::check_closed_name;
-pub(in crate::memory) use kept_dropped::AnnounceKeptDropped;
+pub(in crate::memory) use kept_dropped::NoteDroppedStates;
 pub use proposals::ReviewRequest;
-pub(in crate::memory) use root::MakeRoot;
+pub(in crate::memory) use root::CreateRoot;
 
 /// All commands, in the order of their codes; a log record is read by the line with its code.
 pub const COMMANDS: &[&CommandSpec] = &[

@@ -14,7 +14,7 @@ use crate::object::Writer;
 
 /// A root branch is made, which holds nothing.
 #[derive(Debug)]
-pub struct MakeRoot {
+pub struct CreateRoot {
     /// Its name, which no other root branch has.
     pub name: Arc<str>,
     /// The settings that root branches have at that time: a later version may have other defaults.
@@ -24,10 +24,10 @@ pub struct MakeRoot {
 pub(super) const ROOT: CommandSpec = CommandSpec {
     code: 1,
     name: "root",
-    read: |input| Ok(Box::new(MakeRoot { name: input.text()?.into(), settings: Settings::read(input)? })),
+    read: |input| Ok(Box::new(CreateRoot { name: input.text()?.into(), settings: Settings::read(input)? })),
 };
 
-impl Command for MakeRoot {
+impl Command for CreateRoot {
     fn spec(&self) -> &'static CommandSpec {
         &ROOT
     }
@@ -58,7 +58,7 @@ impl Memory {
     ///
     /// Kind `Exists` where a root branch has that name, `Invalid` where no branch can have the name: 1 to 64 bytes.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
-        let command = || Ok(MakeRoot { name: name.into(), settings: Settings::default() });
+        let command = || Ok(CreateRoot { name: name.into(), settings: Settings::default() });
         Ok(BranchId(self.transact(who, &[], command)?.entry.branch_id))
     }
 }

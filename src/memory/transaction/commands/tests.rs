@@ -15,7 +15,7 @@ use super::proposals::{Propose, ReviewProposal, Withdraw};
 use super::refuse::NoteRefusal;
 use super::rename::RenameBranch;
 use super::setting::ChangeSetting;
-use super::user::NameUser;
+use super::user::RegisterUser;
 use super::*;
 use crate::lineage::Side;
 use crate::memory::catalog::agents::AgentHolder;
@@ -64,7 +64,7 @@ fn every_command_reads_back() {
         RecordChange::Delete { id: "c".into() },
         RecordChange::Cursor(SharedLogCursor { owner: 3, entry: 70 }),
     ];
-    round_trip(MakeRoot { name: name.clone(), settings: Settings::default() });
+    round_trip(CreateRoot { name: name.clone(), settings: Settings::default() });
     round_trip(ForkBranch { parent: branch, name: name.clone(), from: None, owner: Some(u32::MAX), ttl: None });
     for ttl in ["1h", ""] {
         let ttl = Some(ttl.into());
@@ -100,12 +100,12 @@ fn every_command_reads_back() {
     let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
     round_trip(ResolveConflict { branch, id: name.clone(), resolution });
     round_trip(NoteRefusal { branch, reason: name.clone() });
-    round_trip(AnnounceKeptDropped(branch));
+    round_trip(NoteDroppedStates(branch));
     round_trip(LoseLease(branch));
     for bars in [false, true] {
         round_trip(SetAgentName { root: branch, name: "a".into(), bars });
     }
-    round_trip(RecordEmbedder { root: branch, value: name.clone() });
+    round_trip(NoteEmbedder { root: branch, value: name.clone() });
     let holders = [None, Some(AgentHolder::Barred), Some(AgentHolder::User(u32::MAX))];
     let agents = holders.map(|holder| ImportedState::Agent(name.clone(), holder));
     let rest = [
@@ -117,7 +117,7 @@ fn every_command_reads_back() {
     round_trip(CommitFiles { branch, count: 12, paths: vec!["files/a".into()] });
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
     round_trip(RollBack { branch, source: sources[1].clone(), files: Some((patterns, outcome)) });
-    round_trip(NameUser { name });
+    round_trip(RegisterUser { name });
     let selection =
         PurgeSelection { items: vec!["a".into()], records: vec![Hash([2; 32])], ..PurgeSelection::default() };
     round_trip(PurgeItems { branch, selection: Arc::new(selection) });

@@ -14,15 +14,15 @@ use crate::object::Writer;
 
 /// A uid is seen for the first time, or an import brings another name for it.
 #[derive(Debug)]
-pub(super) struct NameUser {
+pub(super) struct RegisterUser {
     /// The name of the uid that the log record has.
     pub name: Arc<str>,
 }
 
 pub(super) const USER: CommandSpec =
-    CommandSpec { code: 17, name: "user", read: |input| Ok(Box::new(NameUser { name: input.text()?.into() })) };
+    CommandSpec { code: 17, name: "user", read: |input| Ok(Box::new(RegisterUser { name: input.text()?.into() })) };
 
-impl Command for NameUser {
+impl Command for RegisterUser {
     fn spec(&self) -> &'static CommandSpec {
         &USER
     }
@@ -50,7 +50,7 @@ impl Memory {
         who: &Actor,
     ) -> Result<(), Error> {
         if !self.catalog().users.contains_key(&who.uid) {
-            self.execute(log_tail, who.uid, NameUser { name: who.name.clone() })?;
+            self.execute(log_tail, who.uid, RegisterUser { name: who.name.clone() })?;
         }
         Ok(())
     }
