@@ -90,7 +90,7 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
             seq: manifest.seq,
             tip: manifest.tip,
             time: manifest.time,
-            moment: ClockReading::default(),
+            last_clock_reading: ClockReading::default(),
             mac_key: source.mac_key.clone(),
             link: manifest.tip,
             journal: None,

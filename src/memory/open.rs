@@ -112,7 +112,7 @@ impl Memory {
         loaded.catalog.drop_orphans();
         let warnings = warnings(&loaded, (environment.clock)());
         let journal = if is_read_write { Some(Arc::new(loaded.journal.resume(&disk)?)) } else { None };
-        let log_tail = LogTail { journal, moment: ClockReading::now(&environment), ..loaded.log_tail };
+        let log_tail = LogTail { journal, last_clock_reading: ClockReading::now(&environment), ..loaded.log_tail };
         let manifest_bytes = loaded.stored.bytes();
         let file_index = FileIndex::open(&segments.blobs, loaded.file_index, loaded.stored.sidecars());
         let reserve = Reserve::open(disk.clone(), if is_read_write { environment.reserve_bytes } else { 0 });
@@ -159,7 +159,7 @@ impl Memory {
             self.make_main()?;
         }
         // The lock is held, so no other process has a batch of that name.
-        super::transaction::batch::remove_left_over(&*self.disk)
+        super::transaction::batch::remove_spill_files(&*self.disk)
             .map_err(|error| Error::io("a file of a batch that was left over could not be removed", error))?;
         // Operations of an earlier process get their entry before anything else is written, in the name of who did
         // them.
@@ -183,7 +183,7 @@ impl Memory {
 
 /// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.
 fn warnings(loaded: &Loaded, now: Time) -> Vec<String> {
-    let clock = clock::warning(loaded.log_tail.time, now);
+    let clock = clock::ahead_warning(loaded.log_tail.time, now);
     let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
     loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
 }

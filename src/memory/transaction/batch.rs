@@ -54,12 +54,12 @@ impl Memory {
 impl IngestBatch {
     /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
-        let weight = weight(&edit);
+        let bytes = edit_memory_bytes(&edit);
         // The batch spills where its user's share is used up as well as at its own bound, since the disk takes what
         // memory can't.
-        if self.reservation.bytes() + weight > HELD_BYTES_MAX || self.reservation.grow(weight).is_err() {
+        if self.reservation.bytes() + bytes > HELD_BYTES_MAX || self.reservation.grow(bytes).is_err() {
             self.spill()?;
-            self.reservation.grow(weight)?;
+            self.reservation.grow(bytes)?;
         }
         self.edits.push(edit);
         self.edit_count += 1;
@@ -79,7 +79,7 @@ impl IngestBatch {
         let mut edits = Vec::with_capacity(self.edit_count);
         // What is in the file came before what is in memory.
         if let Some(file) = &self.spill_file {
-            read_back(&**file, self.spilled.file_bytes, &mut edits)?;
+            read_spilled(&**file, self.spilled.file_bytes, &mut edits)?;
         }
         edits.append(&mut self.edits);
         Ok((edits, self.reservation))
@@ -93,7 +93,7 @@ impl IngestBatch {
         let mut out = Writer::new();
         for edit in &self.edits {
             let mut frame = Writer::new();
-            write(edit, &mut frame);
+            write_edit(edit, &mut frame);
             out.bytes(frame.as_slice());
         }
         let failed = |error| Error::io("the edits that wait for their commit could not be put on disk", error);
@@ -123,13 +123,13 @@ fn create_unnamed(disk: &dyn Disk) -> std::io::Result<Box<dyn DiskFile>> {
 
 /// Removes files of batches whose process died between making the file and taking its name away. The first error of the
 /// disk ends it and is returned; files removed until then stay removed.
-pub(in crate::memory) fn remove_left_over(disk: &dyn Disk) -> std::io::Result<()> {
+pub(in crate::memory) fn remove_spill_files(disk: &dyn Disk) -> std::io::Result<()> {
     let names = disk.list("")?;
     names.iter().filter(|name| name.starts_with(SPILL_PREFIX)).try_for_each(|name| disk.remove(name))
 }
 
 /// What an edit takes in memory, also while it is committed: its words and values are indexed then.
-fn weight(edit: &RecordEdit) -> u64 {
+fn edit_memory_bytes(edit: &RecordEdit) -> u64 {
     let content = match edit {
         RecordEdit::Put { input, .. } => input.bytes(),
         RecordEdit::Correct { patch, .. } => patch.bytes(),
@@ -141,7 +141,7 @@ fn weight(edit: &RecordEdit) -> u64 {
 /// Frames are read this many bytes at a time; a longer one is read in several steps.
 const READ_BYTES: usize = 1 << 20;
 
-fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {
+fn read_spilled(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> Result<(), Error> {
     let failed = |error| Error::io("the edits that wait for their commit could not be read back", error);
     let (mut buffer, mut at) = (Vec::new(), 0);
     while at < length {
@@ -155,7 +155,7 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
             let mut input = Reader::new(&buffer[used..]);
             // The end of the buffer cuts a frame in two: its first bytes stay for the next part.
             let Ok(frame) = input.bytes() else { break };
-            edits.push(read(&mut Reader::new(frame))?);
+            edits.push(read_edit(&mut Reader::new(frame))?);
             used = buffer.len() - input.remaining().len();
         }
         buffer.drain(..used);
@@ -167,7 +167,7 @@ fn read_back(file: &dyn DiskFile, length: u64, edits: &mut Vec<RecordEdit>) -> R
     }
 }
 
-fn write(edit: &RecordEdit, out: &mut Writer) {
+fn write_edit(edit: &RecordEdit, out: &mut Writer) {
     match edit {
         RecordEdit::Put { id, input } => {
             out.byte(0).text(id).optional_text(input.text.as_deref()).text(&input.metadata);
@@ -215,7 +215,7 @@ fn read_patch(input: &mut Reader<'_>) -> Result<RecordPatch, CodecError> {
     })
 }
 
-fn read(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
+fn read_edit(input: &mut Reader<'_>) -> Result<RecordEdit, CodecError> {
     match input.byte()? {
         0 => {
             let id = input.text()?.into();
@@ -294,8 +294,9 @@ mod tests {
                 replaces: vector_stale.is_none(),
             };
             let mut out = Writer::new();
-            write(&RecordEdit::Correct { id: "a".into(), patch: patch.clone(), line: 7 }, &mut out);
-            let RecordEdit::Correct { id, patch: read, line } = read(&mut Reader::new(out.as_slice())).unwrap() else {
+            write_edit(&RecordEdit::Correct { id: "a".into(), patch: patch.clone(), line: 7 }, &mut out);
+            let RecordEdit::Correct { id, patch: read, line } = read_edit(&mut Reader::new(out.as_slice())).unwrap()
+            else {
                 panic!("another edit")
             };
             assert_eq!((&*id, line), ("a", 7));
@@ -310,7 +311,7 @@ mod tests {
         for name in ["spill-0", "spill-17", "other"] {
             disk.create(name).unwrap();
         }
-        remove_left_over(&disk).unwrap();
+        remove_spill_files(&disk).unwrap();
         assert_eq!(disk.list("").unwrap(), ["other"]);
     }
 

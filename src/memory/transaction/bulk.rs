@@ -52,7 +52,7 @@ impl Command for CommitSegment {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let (catalog, segment) = (context.catalog, (context.segment)(&self.segment)?);
-        let bulk = Bulk::new(catalog, self.branch, segment, &self.deletes, log_record.planned)?;
+        let bulk = BulkCommit::new(catalog, self.branch, segment, &self.deletes, log_record.planned)?;
         bulk.prepare(catalog, log_record, self.cursor)
     }
 
@@ -66,7 +66,7 @@ impl Command for CommitSegment {
 }
 
 /// A commit of many records, worked out on one state of a branch.
-pub struct Bulk {
+pub struct BulkCommit {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
     branch: BranchRef,
@@ -78,7 +78,7 @@ pub struct Bulk {
     pub time: Time,
 }
 
-impl Bulk {
+impl BulkCommit {
     /// Works out what a branch becomes with the rows of a segment, and without some records. Fails with `Error::Gone`
     /// where the branch is not in the catalog, with `RecordError::BulkDimension` where the vectors do not fit those
     /// below its root branch, and where rows can't be read.
@@ -88,8 +88,8 @@ impl Bulk {
         segment: Arc<Segment>,
         deletes: &[Arc<str>],
         time: Time,
-    ) -> Result<Bulk, Error> {
-        Bulk::from_segment(catalog, branch, segment, Arc::new(deletes.iter().cloned().collect()), time)
+    ) -> Result<BulkCommit, Error> {
+        BulkCommit::from_segment(catalog, branch, segment, Arc::new(deletes.iter().cloned().collect()), time)
     }
 
     fn from_segment(
@@ -98,7 +98,7 @@ impl Bulk {
         segment: Arc<Segment>,
         deletes: Arc<HashSet<Arc<str>>>,
         time: Time,
-    ) -> Result<Bulk, Error> {
+    ) -> Result<BulkCommit, Error> {
         let branch = catalog.branch_ref(branch)?.clone();
         check_dimension(catalog, &branch, &segment)?;
         let (mut state, mut deleted) = (BranchVersion::clone(&branch.state), 0);
@@ -107,7 +107,7 @@ impl Bulk {
         }
         // Rows come after deletes, here and in a replay alike: an id that is in both is written.
         state.put_segment(&segment)?;
-        Ok(Bulk { segment, deletes, branch, rewrites: catalog.rewrites, state, deleted, time })
+        Ok(BulkCommit { segment, deletes, branch, rewrites: catalog.rewrites, state, deleted, time })
     }
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
@@ -117,7 +117,7 @@ impl Bulk {
         catalog: &Catalog,
         changes_max: usize,
         relies: &dyn Fn(&str) -> bool,
-    ) -> Result<Option<Bulk>, PlanError> {
+    ) -> Result<Option<BulkCommit>, PlanError> {
         let branch = catalog.branch_ref(self.branch.id)?.clone();
         check_dimension(catalog, &branch, &self.segment)?;
         let touched = touched_at_most(&self.branch.state, &branch.state, changes_max)?.ok_or(PlanError::Exceeded)?;
@@ -140,7 +140,7 @@ impl Bulk {
         // Records alone were worked out; the files are those of the branch as it is by now.
         state.set_files(branch.state.files().clone());
         let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
-        Ok(Some(Bulk { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
+        Ok(Some(BulkCommit { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
     }
 
     /// Returns whether the branch has the state that this was worked out on, in the same files, for an entry of that
@@ -156,9 +156,9 @@ impl Bulk {
         self.rewrites == catalog.rewrites && self.time <= time
     }
 
-    /// Works it out as a whole once more, with deletes of another time. Fails as [`Bulk::new`] does.
-    pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<Bulk, Error> {
-        Bulk::from_segment(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
+    /// Works it out as a whole once more, with deletes of another time. Fails as [`BulkCommit::new`] does.
+    pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<BulkCommit, Error> {
+        BulkCommit::from_segment(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
     }
 
     fn writes(&self, id: &str) -> Result<bool, SegmentError> {
@@ -190,7 +190,7 @@ impl Bulk {
     }
 }
 
-impl Bulk {
+impl BulkCommit {
     /// Returns the first ids that it writes, and behind them those that it deletes, as many of either as an entry names.
     fn first_ids(&self) -> Result<Vec<Arc<str>>, Error> {
         let rows = self.segment.rows().min(ITEMS_MAX as u32);

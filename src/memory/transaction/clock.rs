@@ -33,7 +33,7 @@ impl ClockReading {
     }
 
     /// Returns by how many nanoseconds the clock was set since an earlier moment: below 0 where it was set back.
-    fn set_since(&self, earlier: &ClockReading) -> i64 {
+    fn nanos_set_since(&self, earlier: &ClockReading) -> i64 {
         let nanos = |uptime: Duration| i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX);
         let went_by = nanos(self.uptime).saturating_sub(nanos(earlier.uptime));
         self.clock.0.saturating_sub(earlier.clock.0).saturating_sub(went_by)
@@ -46,7 +46,7 @@ fn is_ahead(last: Time, now: Time) -> bool {
 }
 
 /// Returns what is said at an opening that finds the last entry more than a day in the future; none else.
-pub(in crate::memory) fn warning(last: Time, now: Time) -> Option<String> {
+pub(in crate::memory) fn ahead_warning(last: Time, now: Time) -> Option<String> {
     is_ahead(last, now).then(|| {
         format!(
             "the last entry is of {last} and the clock says {now}: times will not follow the clock; if the clock is \
@@ -81,7 +81,7 @@ impl Memory {
     /// later time can be stored. A clock that is set right again is taken.
     pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
         let now = ClockReading::now(&self.environment);
-        let jump = now.set_since(&log_tail.moment);
+        let jump = now.nanos_set_since(&log_tail.last_clock_reading);
         if jump.unsigned_abs() > DAY_NANOS.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
             return Err(ClockError::Set { way, days: jump.abs() / DAY_NANOS }.into());
@@ -91,7 +91,7 @@ impl Memory {
         }
         // Noted only where the clock is believed, so that a jump is refused until the clock is set right again or the
         // store reopened.
-        log_tail.moment = now;
+        log_tail.last_clock_reading = now;
         Ok(now.clock.max(log_tail.time.plus_nanos(1)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bulk::{Bulk, CommitSegment};
+use super::bulk::{BulkCommit, CommitSegment};
 use super::commands::CommitRecords;
 use super::corrections::{ResolvedEdits, ResolvedVersion};
 use super::rollback::Receipt;
@@ -211,12 +211,13 @@ impl Memory {
         // The clock is asked without the catalog's lock: in one statement the guard would last until its end.
         let catalog = self.catalog().clone();
         let time = self.now();
-        let mut bulk = Bulk::new(&catalog, branch, segment, &deletes, time)?;
+        let mut bulk = BulkCommit::new(&catalog, branch, segment, &deletes, time)?;
         if !(relied.is_unchanged)(&catalog.branch(branch)?.state)? {
             return Ok(None);
         }
         drop(catalog);
-        let replan = |bulk: &Bulk, catalog: &Catalog, changes_max| bulk.replan(catalog, changes_max, relied.contains);
+        let replan =
+            |bulk: &BulkCommit, catalog: &Catalog, changes_max| bulk.replan(catalog, changes_max, relied.contains);
         for _ in 0..PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let time = self.next_time(&mut writer)?;

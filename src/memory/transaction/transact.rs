@@ -35,7 +35,7 @@ pub(in crate::memory) struct LogTail {
     /// Time of the last entry; the next one is later.
     pub time: Time,
     /// When something was written last, or the store was opened, by two clocks: their difference shows that one was set.
-    pub moment: ClockReading,
+    pub last_clock_reading: ClockReading,
     /// Makes the codes of operations on files, in the place of a signature for each.
     pub mac_key: MacKey,
     /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
