@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::maintenance::purge_mark;
 use super::open::entry_exists;
-use super::transaction::contents::is_whole;
+use super::transaction::contents::has_whole_content;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
 use crate::disk::{Disk, RealDisk};
@@ -181,7 +181,8 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
     let names = disk.list("journal")?;
     let Some(first) = names.iter().filter_map(|name| Journal::parse_file_name(name)).min() else { return Ok(()) };
     let cut = || -> Result<(), JournalError> {
-        let files = JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(is_whole(&frame)))?;
+        let files =
+            JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(has_whole_content(&frame)))?;
         // Whatever else is there, the check of the copy says what is wrong with it.
         if files.torn().is_none_or(|torn| torn.cut_short) { files.resume(&disk).map(drop) } else { Ok(()) }
     };

@@ -20,7 +20,7 @@ use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::{self, TreeStore};
 use super::transaction::batch::SPILL_PREFIX;
-use super::transaction::contents::is_whole;
+use super::transaction::contents::has_whole_content;
 use super::{CopyError, Error};
 use crate::branch::{BranchVersion, StateFile, touched_at_most};
 use crate::disk::{Disk, RealDisk};
@@ -424,7 +424,7 @@ fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
         };
         if number < first
-            && let Some(torn) = Replay::open(disk, number)?.run::<Error>(0, |frame| Ok(is_whole(&frame)))?
+            && let Some(torn) = Replay::open(disk, number)?.run::<Error>(0, |frame| Ok(has_whole_content(&frame)))?
         {
             let message = format!(
                 "{} is damaged at byte {}, and a later journal file follows it",

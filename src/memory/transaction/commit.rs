@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bulk::{BulkCommit, CommitSegment};
 use super::commands::CommitRecords;
-use super::corrections::{ResolvedEdits, ResolvedVersion};
+use super::resolved_edits::{ResolvedEdits, ResolvedVersion};
 use super::rollback::Receipt;
 use super::shared_log::cursor_at;
 use crate::branch::{BranchVersion, check_record_id};

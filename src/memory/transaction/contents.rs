@@ -19,13 +19,13 @@ use crate::workspace::{DirectWrite, FileOp, Packs, Tree, TreeError};
 const END_BYTES: u64 = 8 << 10;
 
 /// What the head of a frame of content says: who writes, and where the content belongs.
-struct Head {
+struct ContentHeader {
     author: Author,
     inode: u64,
     offset: u64,
 }
 
-impl Head {
+impl ContentHeader {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         self.author.write(&mut out);
@@ -33,19 +33,19 @@ impl Head {
         out.finish()
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Head, CodecError> {
+    fn from_bytes(bytes: &[u8]) -> Result<ContentHeader, CodecError> {
         let mut input = Reader::new(bytes);
-        let head = Head { author: Author::read(&mut input)?, inode: input.number()?, offset: input.number()? };
+        let head = ContentHeader { author: Author::read(&mut input)?, inode: input.number()?, offset: input.number()? };
         if input.is_empty() { Ok(head) } else { Err(CodecError::Number) }
     }
 }
 
 /// Returns whether the content of a frame is the one that was written; true of all other kinds.
-pub(in crate::memory) fn is_whole(frame: &Frame<'_>) -> bool {
+pub(in crate::memory) fn has_whole_content(frame: &Frame<'_>) -> bool {
     frame.kind != FrameKind::Content
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
-            let head = split_code(head).and_then(|(_, head)| Head::from_bytes(head).ok());
+            let head = split_code(head).and_then(|(_, head)| ContentHeader::from_bytes(head).ok());
             head.is_none_or(|head| DirectWrite::from_verified(head.offset, rest).is_some())
         })
 }
@@ -77,7 +77,7 @@ impl LogTail {
         // The half that can fail comes before the append: once the frame is written, the write has happened.
         after.write_partial_chunks(*inode, direct, time, memory.packs())?;
         let (head, chunk_hashes) =
-            (Head { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), direct.chunk_hashes());
+            (ContentHeader { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), direct.chunk_hashes());
         // Past this the write may have happened, so it can be given to no other thread, and this one may block.
         allow_waiting();
         let code = self.code(FrameKind::Content, &mac_input(&head, &length_bytes(direct), &chunk_hashes));
@@ -108,7 +108,7 @@ impl LogTail {
         let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
         let at = frame.position(frame.payload.len() - rest.len());
         let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
-        let head = Head::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
+        let head = ContentHeader::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         // Checked before the code: a content that is not whole may be a torn tail, which the caller judges, and no
         // forgery.
         let Some(direct) = DirectWrite::from_verified(head.offset, rest) else { return Ok(false) };
