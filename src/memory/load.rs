@@ -13,7 +13,7 @@ use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::transaction::clock::ClockReading;
-use super::transaction::transact::{LogTail, split};
+use super::transaction::transact::{LogTail, split_signature};
 use super::{Error, OpenError};
 use crate::disk::Disk;
 use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
@@ -161,7 +161,7 @@ impl JournalReading<'_> {
     fn transact(&mut self, payload: &[u8]) -> Result<(), Error> {
         let seq = self.log_tail.seq + 1;
         let (signature, bytes) =
-            split(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
+            split_signature(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;
         let log_record = parse_log_record(bytes, seq).map_err(|error| self.earliest_error(error))?;
         let segment = |name: &Hash| self.source.segments.get(name);
         let context =
@@ -179,7 +179,11 @@ impl JournalReading<'_> {
         let hash = entry.hash();
         let signed = SignedEntry { entry, hash, signature };
         self.log_tail.advance(&signed);
-        self.journal_segments.extend(self.log_tail.count(&*log_record.command, bytes.len(), prepared.counts.put));
+        self.journal_segments.extend(self.log_tail.note_command(
+            &*log_record.command,
+            bytes.len(),
+            prepared.counts.put,
+        ));
         self.catalog.apply(prepared.branch, prepared.op, prepared.changes, seq, log_record.time);
         // `push` needs to know how the branch stood before the entry.
         self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;

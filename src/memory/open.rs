@@ -184,7 +184,7 @@ impl Memory {
 /// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.
 fn warnings(loaded: &Loaded, now: Time) -> Vec<String> {
     let clock = clock::ahead_warning(loaded.log_tail.time, now);
-    let unsigned = Some(loaded.log_tail.unsigned()).filter(|count| *count > 0).map(unsigned_warning);
+    let unsigned = Some(loaded.log_tail.pending_operations()).filter(|count| *count > 0).map(unsigned_warning);
     loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
 }
 

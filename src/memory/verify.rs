@@ -96,7 +96,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     let named = loaded.catalog.branches.values().filter(|branch| branch.log_totals.is_none()).count();
     Ok(json!({
         "entries": entries, "tip": loaded.log_tail.tip.to_string(), "branches": named,
-        "states": states, "unsigned": loaded.log_tail.unsigned(), "segments": segments.count(), "key": public.hash().to_string(),
+        "states": states, "unsigned": loaded.log_tail.pending_operations(), "segments": segments.count(), "key": public.hash().to_string(),
         "archived": archived.entries, "archived_missing": archived.missing,
     }))
 }

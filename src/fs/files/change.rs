@@ -80,7 +80,7 @@ impl FileOps<'_> {
             let keep = unlink.as_ref().is_some_and(|unlink| unlink.is_open);
             // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
             let still = |now: &Tree| found(now).is_ok_and(|there| there == inode);
-            if let Some(done) = self.fs.mount.edit_while(caller, self.files, op(keep), still)? {
+            if let Some(done) = self.fs.mount.edit_if_unchanged(caller, self.files, op(keep), still)? {
                 if let Some(unlinked) = done.unlinked {
                     self.drop_unlinked(caller, &tree, unlinked, unlink);
                 }

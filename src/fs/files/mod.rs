@@ -165,12 +165,12 @@ impl MountContext {
 
     /// Changes the files by one operation; EROFS in a checkpoint and where nothing may change.
     pub fn edit(&self, caller: Caller, tree_id: &FileTreeId, op: FileOp) -> Result<FileOutcome, Failure> {
-        Ok(self.edit_while(caller, tree_id, op, |_| true)?.ok_or(Errno::EBUSY)?)
+        Ok(self.edit_if_unchanged(caller, tree_id, op, |_| true)?.ok_or(Errno::EBUSY)?)
     }
 
     /// Like [`MountContext::edit`], if the files that it is done to are still as the caller has found them; nothing
     /// is done and returned where they are not. Fails as that does.
-    pub fn edit_while(
+    pub fn edit_if_unchanged(
         &self,
         caller: Caller,
         tree_id: &FileTreeId,
@@ -184,7 +184,7 @@ impl MountContext {
             // A name in RAM changes by requests of the kernel alone, of which it sends one at a time for a directory.
             return self.edit_scratch(tree_id, &op).map(Some);
         }
-        match self.memory.edit_while(&self.actor(caller), tree_id.view.branch(), op, is_as_found) {
+        match self.memory.edit_if_unchanged(&self.actor(caller), tree_id.view.branch(), op, is_as_found) {
             Err(EditError::Refused(Error::FileChanged)) => Ok(None),
             done => Ok(Some(done?)),
         }

@@ -4,7 +4,7 @@
 //! hashes of the chunks behind the content vouch for it. They are those that the tree needs anyway. So
 //! each byte is copied once and hashed once, and none of a whole chunk is kept in memory.
 
-use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_code};
+use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_mac};
 use super::transact::LogTail;
 use crate::journal::{Frame, FrameKind, Journal, content};
 use crate::memory::catalog::Catalog;
@@ -45,7 +45,7 @@ pub(in crate::memory) fn has_whole_content(frame: &Frame<'_>) -> bool {
     frame.kind != FrameKind::Content
         || content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
-            let head = split_code(head).and_then(|(_, head)| ContentHeader::from_bytes(head).ok());
+            let head = split_mac(head).and_then(|(_, head)| ContentHeader::from_bytes(head).ok());
             head.is_none_or(|head| DirectWrite::from_verified(head.offset, rest).is_some())
         })
 }
@@ -80,7 +80,7 @@ impl LogTail {
             (ContentHeader { author: edit.author, inode: *inode, offset: *offset }.to_bytes(), direct.chunk_hashes());
         // Past this the write may have happened, so it can be given to no other thread, and this one may block.
         allow_waiting();
-        let code = self.code(FrameKind::Content, &mac_input(&head, &length_bytes(direct), &chunk_hashes));
+        let code = self.frame_mac(FrameKind::Content, &mac_input(&head, &length_bytes(direct), &chunk_hashes));
         let appended = journal.append_content(&[&code.0[..], &head].concat(), bytes, &chunk_hashes);
         let at = appended.map_err(|error| memory.note_full(error))?;
         // Only after the append: no later operation may be bound to a frame that was not written.
@@ -93,7 +93,7 @@ impl LogTail {
     fn note_content(&mut self, author: Author, files: FilesBefore, direct: &DirectWrite<'_>) {
         self.written_bytes += direct.bytes().len() as u64;
         let unsealed_bytes = direct.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
-        self.note(author, files, unsealed_bytes);
+        self.note_pending(author, files, unsealed_bytes);
     }
 
     /// Carries out a write whose content is in the journal; returns false if it is not whole. Kind `Damaged` where the
@@ -107,7 +107,7 @@ impl LogTail {
         let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
         let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
         let at = frame.position(frame.payload.len() - rest.len());
-        let (code, bytes) = split_code(head).ok_or_else(|| damaged("has no code"))?;
+        let (code, bytes) = split_mac(head).ok_or_else(|| damaged("has no code"))?;
         let head = ContentHeader::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
         // Checked before the code: a content that is not whole may be a torn tail, which the caller judges, and no
         // forgery.

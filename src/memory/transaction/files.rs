@@ -25,7 +25,7 @@ use crate::workspace::{DirectWrite, FileOp, FileOutcome, Packs, PathChange, Tree
 const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 
 /// What was done to a branch's files since its last entry.
-pub(in crate::memory) struct Pending {
+pub(in crate::memory) struct PendingFiles {
     /// Who did it. An operation of another user makes an entry of these first.
     pub(super) uid: u32,
     /// The files before the first of them, with which the entry compares.
@@ -47,7 +47,7 @@ struct CountedChanges {
     first: Vec<Arc<str>>,
 }
 
-impl Pending {
+impl PendingFiles {
     /// Returns how many operations have come since paths were last compared, or since the entry.
     pub(in crate::memory) fn operations(&self) -> u64 {
         // Operations on files without a name count for the branch and are never pending.
@@ -121,12 +121,12 @@ impl FilesBefore {
 }
 
 /// What an operation was checked against before the writer's lock was taken.
-struct RulesChecked {
+struct CheckedRules {
     settings: Settings,
     tree: Tree,
 }
 
-impl RulesChecked {
+impl CheckedRules {
     /// Returns whether a branch has the same files and rules, so that the check still holds.
     fn is_current(&self, branch: &Branch) -> bool {
         self.tree.is_clone_of(branch.state.files()) && self.settings.has_same_rules(&branch.settings)
@@ -177,19 +177,19 @@ impl Memory {
     /// [`EditError::Tree`] for what any file system refuses. Kind `Denied` by a rule `write=`, `NotPermitted` by a rule
     /// `append`, `Quota` beyond a quota, `Gone` where the branch has ended.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
-        self.edit_while(who, branch, op, |_| true)
+        self.edit_if_unchanged(who, branch, op, |_| true)
     }
 
     /// Like [`Memory::edit`], if the files that it is done to are still as the caller has found them. `Error::FileChanged`
     /// where they are not, and nothing is done; else it fails as [`Memory::edit`].
-    pub fn edit_while(
+    pub fn edit_if_unchanged(
         &self,
         who: &Actor,
         branch: BranchId,
         op: FileOp<'_>,
         is_as_found: impl FnOnce(&Tree) -> bool,
     ) -> Result<FileOutcome, EditError> {
-        let guarded = self.guard(who, branch, &op)?;
+        let guarded = self.check_rules(who, branch, &op)?;
         // Counting for a quota may take long, so it is done before the lock, and a little may come in between.
         self.check_file_quota(branch, &op)?;
         // Under the lock again: a rule, or what it binds, may have changed.
@@ -216,18 +216,18 @@ impl Memory {
     /// Checks whether somebody may write to a file at all. Kind `Denied` where its `write=` rule forbids it; that is
     /// noted.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
-        self.guard(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
+        self.check_rules(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }
 
     /// Refuses what the branch's rules forbid, and notes that; returns what it looked at where they forbid anything.
-    fn guard(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<RulesChecked>, Error> {
+    fn check_rules(&self, who: &Actor, branch: BranchId, op: &FileOp<'_>) -> Result<Option<CheckedRules>, Error> {
         let guarded = {
             let catalog = self.catalog();
             let branch = catalog.branch(branch)?;
             let binding = branch.settings.binding_rules();
-            binding.map(|_| RulesChecked { settings: branch.settings.clone(), tree: branch.state.files().clone() })
+            binding.map(|_| CheckedRules { settings: branch.settings.clone(), tree: branch.state.files().clone() })
         };
-        if let Some(RulesChecked { settings, tree }) = &guarded
+        if let Some(CheckedRules { settings, tree }) = &guarded
             && let Err(error) = crate::memory::admission::guard::check(settings.rules(), tree, who, op)
         {
             return Err(self.note_refusal(who, branch, error));
@@ -282,7 +282,7 @@ impl Memory {
             // Under the lock, so that no rule changes any more, and before the frame: a replay does not ask again.
             still(&catalog, &edit.op)?;
             drop(catalog);
-            let (after, outcome) = self.write_down(&mut writer, &journal, &edit, direct.as_ref(), files)?;
+            let (after, outcome) = self.append_edit(&mut writer, &journal, &edit, direct.as_ref(), files)?;
             self.catalog.write().edit(branch, after, edit.author.time);
             // The files before are dropped after the lock: freeing what nobody else has takes time.
             (outcome, before)
@@ -304,7 +304,7 @@ impl Memory {
     }
 
     /// Appends an operation to the journal, if it outlives its file's handles; returns the files after it.
-    fn write_down(
+    fn append_edit(
         &self,
         log_tail: &mut LogTail,
         journal: &Journal,
@@ -326,13 +326,13 @@ impl Memory {
         // What is done to a file without a name stays in memory alone; `is_replayable` says why no replay could do it.
         if is_replayable {
             allow_waiting();
-            let code = log_tail.code(FrameKind::FileOp, &[&head, content]);
+            let code = log_tail.frame_mac(FrameKind::FileOp, &[&head, content]);
             self.append(journal, FrameKind::FileOp, &[&code.0, &head, content], frees_room(&files.tree, &edit.op))?;
             // Only after the append: no later operation may be bound to a frame that was not written.
             log_tail.link = code;
             let bytes = head.len() as u64 + content_bytes(&edit.op);
             let (moves, edits) = (moves_directory(&files.tree, &edit.op), files.edits);
-            log_tail.note(edit.author, files, bytes + COMMAND_BYTES);
+            log_tail.note_pending(edit.author, files, bytes + COMMAND_BYTES);
             if moves && let Some(pending) = log_tail.pending.get_mut(&edit.author.branch) {
                 pending.moved_at = edits + 1;
             }
@@ -429,21 +429,22 @@ impl Memory {
 
 impl LogTail {
     /// Notes an operation that was written down, to be committed by a later entry.
-    pub(in crate::memory) fn note(&mut self, author: Author, files: FilesBefore, unsealed_bytes: u64) {
+    pub(in crate::memory) fn note_pending(&mut self, author: Author, files: FilesBefore, unsealed_bytes: u64) {
         self.time = author.time;
         self.unsealed_bytes += unsealed_bytes;
         let FilesBefore { tree, edits } = files;
         // `before` is kept from the first operation on, since the entry that commits them compares with the files of
         // its predecessor.
-        let fresh = || Pending { uid: author.uid, before: tree, counted: None, counted_at: edits, edits, moved_at: 0 };
+        let fresh =
+            || PendingFiles { uid: author.uid, before: tree, counted: None, counted_at: edits, edits, moved_at: 0 };
         self.pending.entry(author.branch).or_insert_with(fresh).edits = edits + 1;
     }
 
     /// Returns the files before, where committing what was done since takes too long for the lock; none else.
-    pub(in crate::memory) fn takes_long(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
+    pub(in crate::memory) fn find_slow_pending(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
-        let takes_long = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;
-        takes_long.then(|| (branch, pending.before.clone()))
+        let is_slow = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;
+        is_slow.then(|| (branch, pending.before.clone()))
     }
 
     /// Carries out an operation that the journal holds. Kind `Damaged` where its code, its bytes or what it does can't
@@ -455,7 +456,7 @@ impl LogTail {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("an operation on files in the journal {what}"));
-        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        let (code, bytes) = split_mac(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         // The code is checked before a byte is parsed, so that nothing but what this store wrote reaches the parser of
         // operations.
         self.verify_and_advance(FrameKind::FileOp, &code, &[bytes])?;
@@ -469,13 +470,13 @@ impl LogTail {
             Err(TreeError::Segment(error)) => return Err(error.into()),
             Err(error) => return Err(damaged(format!("does what can't be done: {error}"))),
         }
-        self.note(by, files, bytes.len() as u64 + COMMAND_BYTES);
+        self.note_pending(by, files, bytes.len() as u64 + COMMAND_BYTES);
         catalog.edit(by.branch, after, by.time);
         Ok(())
     }
 }
 
 /// Reads the code in front of an operation, and returns it with the rest; none where the bytes are too few.
-pub(in crate::memory) fn split_code(bytes: &[u8]) -> Option<(Hash, &[u8])> {
+pub(in crate::memory) fn split_mac(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
 }

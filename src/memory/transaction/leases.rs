@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Weak;
 
-use super::files::split_code;
+use super::files::split_mac;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
@@ -112,7 +112,7 @@ impl Memory {
         let since = self.next_time(&mut writer)?;
         let mut out = Writer::new();
         let bytes = out.number(branch.0).as_slice().to_vec();
-        let code = writer.code(FrameKind::Lease, &[&bytes]);
+        let code = writer.frame_mac(FrameKind::Lease, &[&bytes]);
         allow_waiting();
         // The frame comes before the lease is known, so that each holder is one whom an opening after a crash knows of.
         self.append(&journal, FrameKind::Lease, &[&code.0, &bytes], true)?;
@@ -167,7 +167,7 @@ impl LogTail {
     /// bytes can't be read.
     pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));
-        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        let (code, bytes) = split_mac(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         self.verify_and_advance(FrameKind::Lease, &code, &[bytes])?;
         let branch = Reader::new(bytes).number().map_err(|error| damaged(format!("can't be read: {error}")))?;
         self.unsealed_bytes += bytes.len() as u64 + COMMAND_BYTES;

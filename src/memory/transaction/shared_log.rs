@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::commands::provenance;
-use super::files::split_code;
+use super::files::split_mac;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
@@ -141,7 +141,7 @@ impl Memory {
         let mut out = Writer::new();
         cursor.write(out.number(branch.0));
         let bytes = out.finish();
-        let code = writer.code(FrameKind::Cursor, &[&bytes]);
+        let code = writer.frame_mac(FrameKind::Cursor, &[&bytes]);
         allow_waiting();
         self.append(&journal, FrameKind::Cursor, &[&code.0, &bytes], true)?;
         writer.link = code;
@@ -167,7 +167,7 @@ impl LogTail {
     /// bytes can't be read.
     pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
-        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
+        let (code, bytes) = split_mac(bytes).ok_or_else(|| damaged("has no code".to_owned()))?;
         self.verify_and_advance(FrameKind::Cursor, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || Ok::<_, CodecError>((BranchId(input.number()?), SharedLogCursor::read(&mut input)?));
@@ -215,8 +215,8 @@ pub(super) fn plan_append(
         // Counted line by line: readers ask for offsets in the log's text, and every OFFSET_EVERY-th entry stores its
         // offset.
         (totals.entries, totals.bytes) = (number, totals.bytes + line.len() as u64);
-        changes.push(put(log_entry_id(number), content));
-        changes.extend(event.map(|(id, content)| put(id, content)));
+        changes.push(put_change(log_entry_id(number), content));
+        changes.extend(event.map(|(id, content)| put_change(id, content)));
     }
     (receipt.appended, receipt.last) = (totals.entries + 1 - receipt.first, totals.entries);
     Ok((SharedLogAppend { totals, changes }, receipt))
@@ -235,7 +235,7 @@ pub(in crate::memory) fn event_record_in(entry: &Version) -> Option<(Arc<str>, R
     Some(event_record(entry.provenance.uid, metadata.get(EVENT_KEY)?.as_str()?, log_entry_number(&entry.id)?))
 }
 
-fn put(id: Arc<str>, content: RecordContent) -> RecordChange {
+fn put_change(id: Arc<str>, content: RecordContent) -> RecordChange {
     RecordChange::Put { id, content, vector_stale: false, created_from: None }
 }
 

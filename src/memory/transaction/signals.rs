@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::files::split_code;
+use super::files::split_mac;
 use super::shared_events::{EventOrigin, EventSubject, LogOwner};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
@@ -367,7 +367,7 @@ impl Memory {
             // The last check before the frame, as what a frame says has happened.
             self.admit_signals(&catalog, owner, &changes)?;
             let bytes = encode_changes(owner.id, time, &changes);
-            let code = writer.code(FrameKind::Signals, &[&bytes]);
+            let code = writer.frame_mac(FrameKind::Signals, &[&bytes]);
             allow_waiting();
             self.append(&journal, FrameKind::Signals, &[&code.0, &bytes], frees_room)?;
             // Both move only once the frame is written; a later operation is bound to this code and has to be later.
@@ -445,7 +445,7 @@ impl LogTail {
     /// the bytes can't be read.
     pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
-        let (code, bytes) = split_code(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;
+        let (code, bytes) = split_mac(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;
         self.verify_and_advance(FrameKind::Signals, &code, &[bytes])?;
         let mut input = Reader::new(bytes);
         let mut read = || {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::clock::ClockReading;
 use super::commands::read_log_record;
-use super::files::Pending;
+use super::files::PendingFiles;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
@@ -50,7 +50,7 @@ pub(in crate::memory) struct LogTail {
     /// Length of the journal just behind a clean end.
     pub clean_end: u64,
     /// What was done to files and is in no entry yet, by branch; a journal file begins without any.
-    pub pending: HashMap<BranchId, Pending>,
+    pub pending: HashMap<BranchId, PendingFiles>,
     /// Why nothing more is taken: a panic, too little memory, or the end of the store. None while it can be written to.
     pub close_reason: Option<&'static str>,
 }
@@ -102,7 +102,7 @@ impl LogTail {
 
     /// Counts a command that was appended or read back, with the bytes of its log record and the records that it puts:
     /// what a seal is worth, and what is pending no more. Returns the segment that only this log record names.
-    pub fn count(&mut self, command: &dyn Command, bytes: usize, put: u64) -> Option<Hash> {
+    pub fn note_command(&mut self, command: &dyn Command, bytes: usize, put: u64) -> Option<Hash> {
         self.unsealed_bytes += bytes as u64 + COMMAND_BYTES;
         if let Some(branch) = command.committed_files_branch() {
             self.pending.remove(&branch);
@@ -121,7 +121,7 @@ impl LogTail {
     }
 
     /// Returns the code that binds an operation, the bytes in `parts`, to all before it.
-    pub fn code(&self, kind: FrameKind, parts: &[&[u8]]) -> Hash {
+    pub fn frame_mac(&self, kind: FrameKind, parts: &[&[u8]]) -> Hash {
         let kind: &[u8] = match kind {
             FrameKind::Content => b"content",
             FrameKind::Cursor => b"cursor",
@@ -135,7 +135,7 @@ impl LogTail {
     /// Checks the code of an operation that was read, and moves behind it. Kind `Damaged` where it is another code: the
     /// operation was not written by this store, or one before it was changed.
     pub fn verify_and_advance(&mut self, kind: FrameKind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
-        if self.code(kind, parts) != *code {
+        if self.frame_mac(kind, parts) != *code {
             return Err(Error::damaged(format!(
                 "an operation on files in the journal behind entry {} was not written by a process of this store, or \
                  one before it was changed, removed or moved",
@@ -147,8 +147,8 @@ impl LogTail {
     }
 
     /// Returns how many operations on files are in no entry yet.
-    pub fn unsigned(&self) -> u64 {
-        self.pending.values().map(Pending::operations).sum()
+    pub fn pending_operations(&self) -> u64 {
+        self.pending.values().map(PendingFiles::operations).sum()
     }
 
     /// Returns what a clean end at `offset` of the journal signs.
@@ -206,7 +206,7 @@ impl Memory {
             // A user's name comes first, so that no entry has a uid whose name the lineage does not know.
             self.register_user(&mut writer, who)?;
             let branches = branches.iter().flatten();
-            let Some((branch, before)) = branches.clone().find_map(|branch| writer.takes_long(*branch)) else {
+            let Some((branch, before)) = branches.clone().find_map(|branch| writer.find_slow_pending(*branch)) else {
                 branches.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, *branch))?;
                 return Ok(writer);
             };
@@ -274,7 +274,7 @@ impl Memory {
         allow_waiting();
         // Every check comes before the append: once the frame is written, the command has happened.
         self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], command.frees_room())?;
-        if let Some(segment) = log_tail.count(command, bytes.len(), prepared.counts.put) {
+        if let Some(segment) = log_tail.note_command(command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }
         if let Some(branch) = command.invalidated_plans_branch() {
@@ -368,7 +368,7 @@ impl Memory {
             listener(&change);
         }
         if self.catalog().branch(change.branch).is_err() {
-            self.forget_ended(change.branch);
+            self.forget_ended_branch(change.branch);
         }
         self.wake_maintenance();
         self.maintenance.embedding.wake();
@@ -380,7 +380,7 @@ impl Memory {
     }
 
     /// Lets go of what is remembered in memory of a branch that has ended; its states stay as `config/keep` says.
-    fn forget_ended(&self, branch: BranchId) {
+    fn forget_ended_branch(&self, branch: BranchId) {
         self.merging.refused_at.lock().remove(&branch);
         self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
@@ -439,7 +439,7 @@ fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<Replaced> {
 }
 
 /// Reads the payload of a command's frame: the signature and the command's bytes. None where it is too short.
-pub(in crate::memory) fn split(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
+pub(in crate::memory) fn split_signature(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
     let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
     Some((signature.try_into().ok()?, bytes))
 }
