@@ -72,8 +72,11 @@ impl Ingest {
             let branch = self.context.branch();
             // What a later line leaves of a record may depend on those before it.
             let is_first = batch.edits.is_empty();
-            let checked =
-                if is_first { memory.check_correction(branch, id, patch) } else { memory.check(branch, patch) };
+            let checked = if is_first {
+                memory.check_correction(branch, id, patch)
+            } else {
+                memory.check_patch_vector(branch, patch)
+            };
             checked.map_err(|error| at_line(batch.line_count, error))?;
         }
         batch.edits.push(edit).map_err(|error| at_line(batch.line_count, error))

@@ -234,7 +234,11 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
         assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind(), Kind::Invalid, "{shown}");
-        assert_eq!(memory.check(main, &vector_alone(&vector)).unwrap_err().kind(), Kind::Invalid, "{shown}");
+        assert_eq!(
+            memory.check_patch_vector(main, &vector_alone(&vector)).unwrap_err().kind(),
+            Kind::Invalid,
+            "{shown}"
+        );
         assert_eq!(memory.tip(), tip);
         assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().head(), head);
         assert_eq!(disk.files(), files);

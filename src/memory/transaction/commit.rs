@@ -27,7 +27,7 @@ use crate::sync::{Reservation, without_waiting};
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
 /// Edits in one commit that are worked out again under the lock where the branch has changed; more are planned anew.
-const AGAIN_EDITS: usize = 64;
+const REPLAN_EDITS_MAX: usize = 64;
 /// Bytes of records in one commit from which on they do: to sign and log more takes a while.
 const BULK_BYTES: usize = 4 << 20;
 
@@ -121,7 +121,7 @@ impl Memory {
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
                 let replan =
-                    (edits.len() <= AGAIN_EDITS || round == PLAN_ROUNDS_MAX).then_some(&resolve as &dyn Fn() -> _);
+                    (edits.len() <= REPLAN_EDITS_MAX || round == PLAN_ROUNDS_MAX).then_some(&resolve as &dyn Fn() -> _);
                 self.commit_few(who, branch, (&resolved, cursor), replan)?
             };
             if let Some(entry) = done {
@@ -181,7 +181,7 @@ impl Memory {
         if rows.is_empty() {
             return self.commit_few(who, branch, (resolved, cursor), None);
         }
-        let dim = maker.check(&rows)?;
+        let dim = maker.check_rows(&rows)?;
         // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
@@ -282,7 +282,7 @@ impl Memory {
         records.sort_by(|one, other| one.id().cmp(other.id()));
         let rows: Vec<Row> =
             records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
-        let dim = VersionBuilder::new(self, who, branch)?.check(&rows)?;
+        let dim = VersionBuilder::new(self, who, branch)?.check_rows(&rows)?;
         // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
@@ -320,7 +320,7 @@ impl Memory {
 
     /// Fails as a commit of this correction would for its vector, and changes nothing: kind `Invalid` where it has another
     /// length than those of the memory, a number that is not finite, or no direction under cosine.
-    pub fn check(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
+    pub fn check_patch_vector(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
         let catalog = self.catalog();
         let settings = catalog.shared_settings(catalog.branch(branch)?)?;
         let vector = patch.vector.clone().flatten();
@@ -329,10 +329,10 @@ impl Memory {
         Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
     }
 
-    /// Fails as a commit of this correction would if it came now, and changes nothing: as [`Memory::check`], and where
-    /// nothing would be left of the record.
+    /// Fails as a commit of this correction would if it came now, and changes nothing: as
+    /// [`Memory::check_patch_vector`], and where nothing would be left of the record.
     pub fn check_correction(&self, branch: BranchId, id: &str, patch: &RecordPatch) -> Result<(), Error> {
-        self.check(branch, patch)?;
+        self.check_patch_vector(branch, patch)?;
         if patch.may_leave_nothing() {
             let state = self.catalog().branch(branch)?.state.clone();
             let before = state.find(id)?.map(|row| row.version()).transpose()?;
@@ -386,7 +386,7 @@ impl VersionBuilder {
     }
 
     /// Checks ids and vectors, and returns the dimension; 0 where no row has a vector.
-    fn check(&self, rows: &[Row]) -> Result<usize, Error> {
+    fn check_rows(&self, rows: &[Row]) -> Result<usize, Error> {
         let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();
         for row in rows {

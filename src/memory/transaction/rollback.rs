@@ -47,7 +47,7 @@ impl Receipt {
 
 impl Memory {
     /// Goes back to a checkpoint: under the lock where little differs, else worked out before.
-    fn roll_back(
+    fn roll_back_to_source(
         &self,
         who: &Actor,
         branch: BranchId,
@@ -138,7 +138,7 @@ impl Memory {
         patterns: &[String],
     ) -> Result<Receipt, Error> {
         let patterns: Vec<Arc<str>> = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
-        self.roll_back(who, branch, &found.source, Some(patterns).filter(|patterns| !patterns.is_empty()))
+        self.roll_back_to_source(who, branch, &found.source, Some(patterns).filter(|patterns| !patterns.is_empty()))
     }
 
     /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those

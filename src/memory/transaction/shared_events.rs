@@ -40,7 +40,7 @@ struct EventLines {
     start: u64,
     /// The number of the last event since the store was opened, 0 before the first.
     seq: u64,
-    counted: Reservation,
+    reservation: Reservation,
 }
 
 #[derive(Serialize)]
@@ -133,15 +133,15 @@ impl EventLines {
         let mut bytes = serde_json::to_vec(&line).expect("writing to memory does not fail");
         bytes.push(b'\n');
         // Room first: afterwards the line that was just added could be among those that go.
-        self.make_room(bytes.len());
+        self.drop_oldest(bytes.len());
         self.bytes.extend(&bytes);
     }
 
     /// Has the oldest lines go where there is no more room: that of all, or that of the owner.
-    fn make_room(&mut self, more: usize) {
+    fn drop_oldest(&mut self, more: usize) {
         let wanted = (self.bytes.len() + more).next_multiple_of(RESERVATION_STEP_BYTES);
-        let counts = wanted as u64 <= self.counted.bytes();
-        if wanted > BYTES_MAX || !(counts || self.counted.resize(wanted as u64).is_ok()) {
+        let counts = wanted as u64 <= self.reservation.bytes();
+        if wanted > BYTES_MAX || !(counts || self.reservation.resize(wanted as u64).is_ok()) {
             // More than is needed, so that not every line moves the buffer once it is full.
             let least = (self.bytes.len() / DROPPED_SHARE).max(more).min(self.bytes.len());
             let line_end = self.bytes.range(least..).position(|byte| *byte == b'\n');
@@ -155,8 +155,8 @@ impl EventLines {
 impl SharedEvents {
     fn event_lines(&self, budget: &Arc<Budget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
         let make = || {
-            let counted = budget.account(owner.uid);
-            Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted }))
+            let reservation = budget.account(owner.uid);
+            Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation }))
         };
         self.0.lock().entry(owner.branch).or_insert_with(make).clone()
     }
@@ -170,7 +170,7 @@ impl SharedEvents {
         lines.start = lines.end();
         lines.bytes = VecDeque::new();
         // Giving back is never refused.
-        let _ = lines.counted.resize(0);
+        let _ = lines.reservation.resize(0);
     }
 
     /// Forgets the events of a branch that has ended, and what they took of its owner's share.
@@ -342,7 +342,7 @@ mod tests {
     fn lines(share: u64) -> EventLines {
         let budget = Arc::new(Budget::default());
         budget.limit(share, share);
-        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, counted: budget.account(7) }
+        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation: budget.account(7) }
     }
 
     fn push(lines: &mut EventLines, key: &str) {

@@ -313,7 +313,7 @@ pub(super) fn check_archived(catalog: &Catalog, branch: &Branch) -> Result<(), E
 }
 
 /// Refuses to change whose log a branch has where others, or entries, depend on it.
-pub(super) fn check_setting(catalog: &Catalog, branch: &Branch, value: &str) -> Result<(), Error> {
+pub(super) fn check_log_setting(catalog: &Catalog, branch: &Branch, value: &str) -> Result<(), Error> {
     if branch.parent.is_none() && value != OWN_LOG {
         return Err(SharedLogError::OfRoot.into());
     }

@@ -20,7 +20,7 @@ use crate::object::{CodecError, Reader, Time, Writer};
 use crate::sync::allow_waiting;
 
 /// [`BranchEvent::op`] where signals changed; the branch is the one whose shared log they belong to.
-const CHANGED: &str = "signal";
+const SIGNALS_CHANGED: &str = "signal";
 /// Permission bits that a signal can have; others are cut off.
 const MODE_BITS: u32 = 0o777;
 
@@ -82,7 +82,7 @@ impl SignalContext<'_> {
     }
 
     /// Refuses all but the branch's owner and root, and for keys of an agent all but that agent's branches and root.
-    fn check(&self, key: &str) -> Result<(), SignalError> {
+    fn check_permission(&self, key: &str) -> Result<(), SignalError> {
         let uid = self.who.uid;
         if uid != 0 && uid != self.via.uid {
             return Err(SignalError::NotOwner { uid, path: self.via.path.to_string() });
@@ -118,7 +118,7 @@ impl SignalContext<'_> {
     }
 
     /// Returns a signal as this caller writes it now, in place of what it was.
-    fn written(&self, signal: &Signal) -> Result<Signal, SignalError> {
+    fn republish(&self, signal: &Signal) -> Result<Signal, SignalError> {
         let (publisher, mut signal) = (self.publisher(), signal.clone());
         // How long it lasts is a setting of the branch that writes it, so another branch brings its own.
         if signal.publisher.branch != publisher.branch {
@@ -150,11 +150,11 @@ impl SignalContext<'_> {
     }
 }
 
-fn set(key: &Arc<str>, signal: Signal, event: SignalEvent) -> PlannedChange {
+fn plan_set(key: &Arc<str>, signal: Signal, event: SignalEvent) -> PlannedChange {
     PlannedChange { change: SignalChange::Set(key.clone(), Arc::new(signal)), event }
 }
 
-fn remove(key: &Arc<str>, reason: &'static str) -> PlannedChange {
+fn plan_remove(key: &Arc<str>, reason: &'static str) -> PlannedChange {
     PlannedChange { change: SignalChange::Remove(key.clone()), event: SignalEvent::Cleared(reason) }
 }
 
@@ -166,11 +166,11 @@ impl Memory {
     pub fn claim_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>, mode: u32) -> Result<Arc<Signal>, Error> {
         let mut made = None;
         self.change_signals(who, via, key.len(), |context| {
-            context.check(key)?;
+            context.check_permission(key)?;
             let claimed = context.claim(key, mode)?;
             made = Some(Arc::new(claimed.clone()));
-            let ended = context.find_ended(key).map(|ended| remove(key, end_reason(ended)));
-            Ok(ended.into_iter().chain([set(key, claimed, SignalEvent::Claimed)]).collect())
+            let ended = context.find_ended(key).map(|ended| plan_remove(key, end_reason(ended)));
+            Ok(ended.into_iter().chain([plan_set(key, claimed, SignalEvent::Claimed)]).collect())
         })?;
         made.ok_or(Error::Internal("a claim of a signal"))
     }
@@ -188,9 +188,9 @@ impl Memory {
             return Err(SignalError::TooLong(value.len() as u64).into());
         }
         self.change_signals(who, via, key.len() + value.len(), |context| {
-            context.check(key)?;
-            let signal = context.written(context.find_opened(key, created)?)?;
-            Ok(vec![set(key, Signal { value: value.into(), ..signal }, SignalEvent::Written)])
+            context.check_permission(key)?;
+            let signal = context.republish(context.find_opened(key, created)?)?;
+            Ok(vec![plan_set(key, Signal { value: value.into(), ..signal }, SignalEvent::Written)])
         })
     }
 
@@ -203,9 +203,9 @@ impl Memory {
         mode: u32,
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
-            context.check(key)?;
+            context.check_permission(key)?;
             let signal = Signal { mode: mode & MODE_BITS, ..context.find_opened(key, created)?.clone() };
-            Ok(vec![set(key, signal, SignalEvent::None)])
+            Ok(vec![plan_set(key, signal, SignalEvent::None)])
         })
     }
 
@@ -219,10 +219,10 @@ impl Memory {
         lifetime: &str,
     ) -> Result<(), Error> {
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
-            context.check(key)?;
-            let signal = context.written(context.find_opened(key, created)?)?;
+            context.check_permission(key)?;
+            let signal = context.republish(context.find_opened(key, created)?)?;
             let signal = Signal { lifetime: context.lifetime(lifetime)?, ..signal };
-            Ok(vec![set(key, signal, SignalEvent::None)])
+            Ok(vec![plan_set(key, signal, SignalEvent::None)])
         })
     }
 
@@ -243,7 +243,7 @@ impl Memory {
             let (created, written) = (signal.created.min(context.time), signal.written.min(context.time));
             let signal = Signal { created, written, mode: signal.mode & MODE_BITS, ..signal.clone() };
             is_live = self.is_live(&signal, context.time);
-            Ok(if is_live { vec![set(key, signal, SignalEvent::None)] } else { Vec::new() })
+            Ok(if is_live { vec![plan_set(key, signal, SignalEvent::None)] } else { Vec::new() })
         })?;
         Ok(is_live)
     }
@@ -252,9 +252,9 @@ impl Memory {
     /// branch, `NotPermitted` for the key of another agent, `Gone` where the branch has ended.
     pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
-            context.check(key)?;
+            context.check_permission(key)?;
             context.find_live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
-            Ok(vec![remove(key, "removed")])
+            Ok(vec![plan_remove(key, "removed")])
         })
     }
 
@@ -268,7 +268,7 @@ impl Memory {
                 let path = context.owner.path.to_string();
                 return Err(SignalError::NotOwner { uid: context.who.uid, path });
             }
-            Ok(vec![remove(key, "removed")])
+            Ok(vec![plan_remove(key, "removed")])
         })
     }
 
@@ -284,18 +284,18 @@ impl Memory {
     ) -> Result<(), Error> {
         check_signal_key(to)?;
         self.change_signals(who, via, SIGNAL_BYTES_MAX, |context| {
-            context.check(from)?;
-            context.check(to)?;
+            context.check_permission(from)?;
+            context.check_permission(to)?;
             let signal = context.find_live(from).ok_or_else(|| SignalError::Missing(from.to_string()))?;
             if context.find_live(to).is_some() && !replace {
                 return Err(SignalError::Exists(to.to_string()));
             }
-            let renamed = Signal { created: context.time, ..context.written(signal)? };
+            let renamed = Signal { created: context.time, ..context.republish(signal)? };
             if from == to {
                 return Ok(Vec::new());
             }
-            let ended = context.find_ended(to).map(|ended| remove(to, end_reason(ended)));
-            let moved = [remove(from, "renamed"), set(to, renamed, SignalEvent::Written)];
+            let ended = context.find_ended(to).map(|ended| plan_remove(to, end_reason(ended)));
+            let moved = [plan_remove(from, "renamed"), plan_set(to, renamed, SignalEvent::Written)];
             Ok(ended.into_iter().chain(moved).collect())
         })
     }
@@ -321,7 +321,7 @@ impl Memory {
         let who = Actor { uid: owner.uid, gid: 0, name: self.catalog().user(owner.uid) };
         let swept = self.change_signals(&who, owner.id, 0, |context| {
             let over = context.owner.signals.iter().filter(|(_, signal)| !self.is_live(signal, context.time));
-            Ok(over.map(|(key, signal)| remove(key, end_reason(signal))).collect())
+            Ok(over.map(|(key, signal)| plan_remove(key, end_reason(signal))).collect())
         });
         match swept {
             // The signal or its branch is gone already.
@@ -377,12 +377,12 @@ impl Memory {
             for planned in &planned {
                 self.note_signal_event((owner, via), who, time, planned);
             }
-            if let Some(end) = changes.iter().filter_map(end).min() {
+            if let Some(end) = changes.iter().filter_map(end_time).min() {
                 self.maintenance.signal_expiry.wake_at(end);
             }
             owner.id
         };
-        self.notify(BranchEvent::for_root(owner, CHANGED));
+        self.notify(BranchEvent::for_root(owner, SIGNALS_CHANGED));
         Ok(())
     }
 
@@ -426,7 +426,7 @@ fn end_reason(signal: &Signal) -> &'static str {
     }
 }
 
-fn end(change: &SignalChange) -> Option<Time> {
+fn end_time(change: &SignalChange) -> Option<Time> {
     match change {
         SignalChange::Set(_, signal) => signal.end(),
         SignalChange::Remove(_) => None,

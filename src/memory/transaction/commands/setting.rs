@@ -63,7 +63,7 @@ impl Command for ChangeSetting {
             return Err(SettingError::AboveParent { setting: setting.name(), most }.into());
         }
         if setting == Setting::Log {
-            shared_log::check_setting(catalog, branch, value.as_ref())?;
+            shared_log::check_log_setting(catalog, branch, value.as_ref())?;
         }
         // What all vectors below a root branch depend on is one value, at the root, whichever branch it was set
         // through.
