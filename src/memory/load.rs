@@ -8,7 +8,7 @@ use super::command::plan_context::PlanContext;
 use super::command::prepared::PreparedCommand;
 use super::history::{History, HistoryReader};
 use super::open::parse_log_record;
-use super::storage::manifest::{self, Stored};
+use super::storage::manifest::{self, StoredManifest};
 use super::storage::read_file;
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
@@ -52,7 +52,7 @@ pub(super) struct Loaded {
     /// Segments that commands in the journal name, which no manifest names before the next seal.
     pub journal_segments: HashSet<Hash>,
     /// What the manifest on disk says, for the first seal to go on from.
-    pub stored: Stored,
+    pub stored: StoredManifest,
     /// Files of the index of files that the manifest names.
     pub file_index: Vec<Hash>,
 }

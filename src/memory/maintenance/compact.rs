@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::relocations::Compaction;
 use super::usage::FileUsage;
 use crate::memory::history::DecisionRef;
-use crate::memory::storage::manifest::Stored;
+use crate::memory::storage::manifest::StoredManifest;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
 
@@ -78,7 +78,11 @@ impl Memory {
     /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
     /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made. Fails where a file can't be
     /// read or a seal fails; what earlier steps freed stays freed.
-    pub(in crate::memory) fn compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
+    pub(in crate::memory) fn compact(
+        &self,
+        stored: &mut StoredManifest,
+        policy: CompactionPolicy,
+    ) -> Result<u64, Error> {
         let (mut freed, mut before) = (0, u64::MAX);
         for _ in 0..STEPS_MAX {
             // Counted anew in each step, as the one before has moved rows and others have written meanwhile.
@@ -90,7 +94,7 @@ impl Memory {
                 break;
             }
             before = length;
-            let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
+            let sealed = self.seal_locked(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
             // Swept after each step, so that the next one has the room that this one gave back.
             freed += self.sweep(stored, &sealed)?;
         }
@@ -100,7 +104,7 @@ impl Memory {
     /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The
     /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names. Fails as
     /// `Memory::compact` does.
-    pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut Stored) -> Result<(), Error> {
+    pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut StoredManifest) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog_now())?;
         let dead: u64 = files.iter().map(FileUsage::freed).sum();
         let length: u64 = files.iter().map(|file| file.length_bytes).sum();

@@ -12,7 +12,7 @@ use super::compact::CompactionPolicy;
 use super::relocations::Compaction;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, LeaseState};
-use crate::memory::storage::manifest::Stored;
+use crate::memory::storage::manifest::StoredManifest;
 use crate::memory::transaction::commands::{DiscardBranch, NoteDroppedStates};
 use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, LimitError, Memory};
 use crate::object::{Hash, Time};
@@ -73,7 +73,7 @@ impl Memory {
     /// be removed or written again. On a disk that is nearly full a failed compaction is logged only.
     pub(in crate::memory) fn collect(
         &self,
-        stored: &mut Stored,
+        stored: &mut StoredManifest,
         now: Time,
         policy: CompactionPolicy,
     ) -> Result<(usize, u64), Error> {
@@ -82,17 +82,17 @@ impl Memory {
         self.collect_file_index();
         // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
         // sweep to this.
-        stored.keep_together(true);
+        stored.set_rewrites_early(true);
         let reclaimed = self.seal_sweep_compact(stored, policy);
         // After a failure, too, or later seals would leave their files to a collection that may never come.
-        stored.keep_together(false);
+        stored.set_rewrites_early(false);
         Ok((states, reclaimed?))
     }
 
     /// Seals, sweeps, compacts and fills the reserve, in this order; returns how many bytes were freed.
-    fn seal_sweep_compact(&self, stored: &mut Stored, policy: CompactionPolicy) -> Result<u64, Error> {
+    fn seal_sweep_compact(&self, stored: &mut StoredManifest, policy: CompactionPolicy) -> Result<u64, Error> {
         // The catalog that was sealed holds files that compaction frees.
-        let sealed = self.seal_alone(stored, &Compaction::Small)?;
+        let sealed = self.seal_locked(stored, &Compaction::Small)?;
         let swept = self.sweep(stored, &sealed)?;
         drop(sealed);
         let compacted = self.compact(stored, policy);
@@ -112,7 +112,7 @@ impl Memory {
 
     /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect`
     /// does.
-    pub(in crate::memory) fn collect_in_need(&self, stored: &mut Stored) -> Result<(usize, u64), Error> {
+    pub(in crate::memory) fn collect_in_need(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
         self.collect(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
@@ -132,7 +132,7 @@ impl Memory {
         // After states went: what only they held counts for nobody any more.
         self.recount_frozen_files(&self.catalog_now());
         let mut stored = self.storage.manifest.lock();
-        let sealed = self.seal_alone(&mut stored, &Compaction::Small)?;
+        let sealed = self.seal_locked(&mut stored, &Compaction::Small)?;
         let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {
             drop(sealed);
             self.compact_if_mostly_dead(&mut stored)
@@ -253,7 +253,7 @@ impl Memory {
     /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog that the manifest names:
     /// what went out of use since then is needed still, by an opening after a crash. Returns how many bytes that freed.
     /// Fails with `Error::Disk` where a file can't be removed.
-    pub(in crate::memory) fn sweep(&self, stored: &Stored, sealed: &Catalog) -> Result<u64, Error> {
+    pub(in crate::memory) fn sweep(&self, stored: &StoredManifest, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {
             let mut live = self.live_files(stored);
             // Both catalogs count: the manifest on the disk names the files of `sealed`, and readers have those of the
@@ -271,7 +271,7 @@ impl Memory {
     }
 
     /// Returns the names of all files in the blob store that are needed, by the catalog, the manifest or the journal.
-    pub(in crate::memory) fn live_files(&self, stored: &Stored) -> HashSet<Hash> {
+    pub(in crate::memory) fn live_files(&self, stored: &StoredManifest) -> HashSet<Hash> {
         let mut live = live_files(&self.catalog_now());
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
@@ -375,7 +375,7 @@ mod tests {
             memory.commit(&who, memory.root("main").unwrap(), put("turn")).unwrap();
             disk.plan(Fault::once(nth, DiskCall::CHANGES, libc::EIO));
             failures += usize::from(memory.gc(&who, None, false).is_err());
-            assert!(!memory.storage.manifest.lock().is_kept_together(), "a failure at change {nth}");
+            assert!(!memory.storage.manifest.lock().rewrites_early(), "a failure at change {nth}");
         }
         assert!(failures > 0, "some of the changes are of the collection");
     }

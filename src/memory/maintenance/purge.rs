@@ -31,7 +31,7 @@ use crate::memory::command::log_record::LogRecord;
 use crate::memory::history::{MovedEntries, PurgedItems};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
 use crate::memory::merging::purge::Purge;
-use crate::memory::storage::manifest::Stored;
+use crate::memory::storage::manifest::StoredManifest;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory, PurgeError};
 use crate::object::Hash;
 
@@ -222,13 +222,13 @@ impl Memory {
     /// journal. So a seal comes first, and from then on none goes. The caller holds the lock of `storage.manifest`.
     fn make_purge_entry(
         &self,
-        stored: &mut Stored,
+        stored: &mut StoredManifest,
         who: &Actor,
         purge: &mut Purge,
         report: &mut PurgeReport,
     ) -> Result<(BTreeSet<BranchId>, BranchEvent), Error> {
         let _kept = RetentionHold::begin(self)?;
-        self.seal_alone(stored, &Compaction::Small)?;
+        self.seal_locked(stored, &Compaction::Small)?;
         // Worked out again before the writer lock is taken: the seal has put other states in place of those before.
         purge.find_affected(&self.catalog_now())?;
         let mut holders = BTreeSet::new();
@@ -323,7 +323,7 @@ impl Memory {
     }
 
     /// Has the bytes of a purge go whose entry is written; does nothing where there is none. The caller holds the lock of `storage.manifest`.
-    fn finish_purge(&self, stored: &mut Stored) -> Result<(), Error> {
+    fn finish_purge(&self, stored: &mut StoredManifest) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.purge_behind(mark.before)? {
             let quoted = purged_items(&purge.entry);
@@ -339,12 +339,12 @@ impl Memory {
     }
 
     /// Writes again what holds bytes that are to go, and removes the old files.
-    fn rewrite(&self, stored: &mut Stored, rewrite_set: RewriteSet) -> Result<(), Error> {
+    fn rewrite(&self, stored: &mut StoredManifest, rewrite_set: RewriteSet) -> Result<(), Error> {
         // Parts of the manifest and snapshots hold ids and paths, so none of them may stay.
-        stored.write_anew();
+        stored.request_rewrite();
         self.storage.trees.forget_snapshots();
         self.purge_file_index();
-        let sealed = self.seal_alone(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
+        let sealed = self.seal_locked(stored, &Compaction::Rewrite(Arc::new(rewrite_set)))?;
         // The new manifest is durable by now, so no opening needs the files that go.
         self.sweep(stored, &sealed)?;
         self.remove_old_journals()

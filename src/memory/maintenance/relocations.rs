@@ -188,7 +188,8 @@ impl Memory {
         if rows.is_empty() {
             return Ok(None);
         }
-        let segment = self.storage.segments.get_fresh(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
+        let segment =
+            self.storage.segments.get_prefetched(&write_segment(&self.storage.segments.blobs, &rows, dim)?)?;
         Ok(Some((segment, rows)))
     }
 

@@ -27,7 +27,7 @@ use crate::memory::admission::disk_room::is_full;
 use crate::memory::catalog::{Catalog, OrphanFile};
 use crate::memory::history::{self, Archive};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
-use crate::memory::storage::manifest::{self, Manifest, Stored};
+use crate::memory::storage::manifest::{self, Manifest, StoredManifest};
 use crate::memory::storage::read_file;
 use crate::memory::{Error, Memory};
 use crate::object::Hash;
@@ -39,8 +39,7 @@ use crate::workspace::FileOp;
 const SEAL_BYTES: u64 = 8 << 20;
 /// A store that nobody writes to is tidied after the idle interval divided by this, so that the work is done when the interval ends.
 const TIDY_FRACTION: u32 = 4;
-/// Bytes of long writes after which a seal begins also while more of them come: reading them back at
-/// an opening takes a second.
+/// Bytes of long writes after which a seal begins also while more of them come: reading them back at an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
 /// Branches that are moved with the writer's lock held, when a seal ends.
@@ -68,8 +67,7 @@ struct MaintenanceWork {
     is_idle: bool,
 }
 
-/// Tells when long writes pause: what is sealed while more of them come takes time and memory from
-/// who writes.
+/// Tells when long writes pause: what is sealed while more of them come takes time and memory from who writes.
 #[derive(Default)]
 struct WriteQuiescence {
     /// Bytes of long writes at the last look: as many now mean that nobody writes.
@@ -79,8 +77,7 @@ struct WriteQuiescence {
 }
 
 impl WriteQuiescence {
-    /// Returns whether it is time to seal so many bytes of long writes: none came since the last look,
-    /// or there are too many.
+    /// Returns whether it is time to seal so many bytes of long writes: none came since the last look, or there are too many.
     fn is_due(&mut self, written: u64) -> bool {
         let before = std::mem::replace(&mut self.last_written_bytes, written);
         written >= SEAL_BYTES && (written == before || written >= WRITTEN_BYTES_MAX)
@@ -186,12 +183,12 @@ impl Memory {
     /// Like [`Memory::seal`], and says which segments are compacted. Fails as that does.
     pub(in crate::memory) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
         self.commit_all_pending()?;
-        self.seal_alone(&mut self.storage.manifest.lock(), compaction).map(drop)
+        self.seal_locked(&mut self.storage.manifest.lock(), compaction).map(drop)
     }
 
     /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog
     /// that the new manifest names. On a full disk it uses the reserve. Fails as [`Memory::seal`] does.
-    pub(in crate::memory) fn seal_alone(&self, stored: &mut Stored, compaction: &Compaction) -> Result<Catalog, Error> {
+    pub(super) fn seal_locked(&self, stored: &mut StoredManifest, compaction: &Compaction) -> Result<Catalog, Error> {
         let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
@@ -205,7 +202,7 @@ impl Memory {
     }
 
     /// Removes what a seal made that had no room for all of it, where no manifest names that.
-    fn remove_made_since(&self, stored: &Stored, before: DiskBeforeSeal) -> Result<(), Error> {
+    fn remove_made_since(&self, stored: &StoredManifest, before: DiskBeforeSeal) -> Result<(), Error> {
         if read_file(&*self.disk, manifest::PATH)? != before.manifest {
             return Ok(());
         }
@@ -221,13 +218,17 @@ impl Memory {
     }
 
     /// Seals once; older segments are compacted for at most `spare_bytes`. A failure leaves all older journal files in use.
-    fn seal_once(&self, stored: &mut Stored, compaction: &Compaction, spare_bytes: u64) -> Result<Catalog, Error> {
+    fn seal_once(
+        &self,
+        stored: &mut StoredManifest,
+        compaction: &Compaction,
+        spare_bytes: u64,
+    ) -> Result<Catalog, Error> {
         let RotationSnapshot { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
         let (catalog, frees_files) =
             self.seal_rotated(stored, manifest, compaction, spare_bytes).inspect_err(|error| {
-                // The log records that name these segments are still the only reference to their rows, so a sweep must keep
-                // them.
+                // The log records that name these segments are still the only reference to their rows, so a sweep must keep them.
                 self.storage.journal_segments.lock().extend(&journal_segments);
                 // The next try comes sooner than after a seal, and not with every command. On a full disk it comes with room.
                 let head_start = if is_full(error) { 0 } else { SEAL_BYTES / 2 };
@@ -243,7 +244,7 @@ impl Memory {
         }
         // A collection sweeps by itself, and reports failures.
         if frees_files
-            && !stored.is_kept_together()
+            && !stored.rewrites_early()
             && let Err(error) = self.sweep(stored, &catalog)
         {
             log::warn!("segments that others took the place of stay until the next gc: {error}");
@@ -257,7 +258,7 @@ impl Memory {
     /// Steps 2 and 3; returns the catalog that the manifest names, and whether others took the place of older files.
     fn seal_rotated(
         &self,
-        stored: &mut Stored,
+        stored: &mut StoredManifest,
         mut manifest: Manifest,
         compaction: &Compaction,
         spare_bytes: u64,
@@ -284,11 +285,11 @@ impl Memory {
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
         let frees_manifest_files =
-            stored.advance(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
+            stored.write_catalog(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
                 manifest::write(&self.disk, &manifest, parts, &self.signing_key)
             })?;
         stored.note_sidecars(manifest.sidecars.clone());
-        let frees_index_files = self.storage.file_index.note_named(&manifest.file_index);
+        let frees_index_files = self.storage.file_index.replace_manifest_names(&manifest.file_index);
         let frees_files = frees_manifest_files
             || frees_index_files
             || frees_state_files
@@ -419,8 +420,7 @@ impl Memory {
             while let Some(work) = maintenance.wait_for_work(tidy_delay)
                 && let Some(memory) = memory.upgrade()
             {
-                // After a panic in the middle of a change the writer guard has closed the store, so catching it here is
-                // safe.
+                // After a panic in the middle of a change the writer guard has closed the store, so catching it here is safe.
                 match catch_unwind(AssertUnwindSafe(|| memory.run_maintenance(&work, &mut quiescence))) {
                     // Closed meanwhile, or told to whoever had to write.
                     Ok(Err(error)) if memory.is_read_only() => log::debug!("nothing is sealed any more: {error}"),

@@ -147,7 +147,7 @@ impl FileIndex {
     }
 
     /// Notes which files the manifest names; returns whether it named others that nothing needs any longer.
-    pub fn note_named(&self, named: &[Hash]) -> bool {
+    pub fn replace_manifest_names(&self, named: &[Hash]) -> bool {
         let before = std::mem::replace(&mut self.state.lock().manifest_names, named.to_vec());
         before.iter().any(|name| !named.contains(name))
     }

@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 /// The store's own files as far as they are open, with the locks that guard them.
 pub(in crate::memory) struct Storage {
     /// What the manifest says. Guards sealing, compaction and sweeping: one at a time.
-    pub manifest: Mutex<manifest::Stored>,
+    pub manifest: Mutex<manifest::StoredManifest>,
     /// Segments by name, each open once, so that all states share what was checked of it.
     pub segments: segments::Segments,
     /// Open packs, and the snapshots that trees of files are stored against.

@@ -43,7 +43,7 @@ impl Segments {
 
     /// Opens a new segment and prefetches its vector columns, so that the first query is not cold. Fails as
     /// [`Segments::get`] does, and where the columns of vectors can't be read.
-    pub fn get_fresh(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
+    pub fn get_prefetched(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
         segment.prefetch()?;
         Ok(segment)

@@ -187,7 +187,7 @@ impl Memory {
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         // The versions are in the segment by now, and need not be held while the branch is worked out.
         drop(rows);
-        let segment = self.storage.segments.get_fresh(&name)?;
+        let segment = self.storage.segments.get_prefetched(&name)?;
         let deletes = resolved.deletes().cloned().collect();
         let relied =
             ReadSet { is_unchanged: &|state| resolved.has_same_outcome(state), contains: &|id| resolved.relies_on(id) };
@@ -286,7 +286,7 @@ impl Memory {
         // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
-        let segment = self.storage.segments.get_fresh(&name)?;
+        let segment = self.storage.segments.get_prefetched(&name)?;
         // They are whole versions, so that what others do meanwhile changes nothing in them.
         let relied = ReadSet { is_unchanged: &|_| Ok(true), contains: &|_| false };
         self.commit_segment(who, branch, segment, (deletes.to_vec(), None), &relied)?;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::{Manifest, ManifestFiles, PartReading, Root};
+use super::{Manifest, ManifestFiles, PartReader, Root};
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::memory::Setting;
 use crate::memory::storage::segments::Segments;
@@ -22,7 +22,7 @@ pub fn manifest_root(bytes: &[u8]) {
 
 /// Reads the parts of a manifest on an empty blob store, and looks at every branch of the catalog that they give.
 pub fn manifest_parts(parts: &[&[u8]]) {
-    let mut reading = PartReading::default();
+    let mut reading = PartReader::default();
     if parts.iter().filter(|part| !part.is_empty()).any(|part| reading.read_part(part).is_err()) {
         return;
     }

@@ -32,8 +32,8 @@ use crate::memory::history::ArchiveName;
 use crate::object::{BlobStore, CodecError, Context, Hash, Reader, Time, Writer};
 use crate::segment::{Container, Segment};
 use crate::workspace::Tree;
-use reading::PartReading;
-pub(in crate::memory) use stored::Stored;
+use reading::PartReader;
+pub(in crate::memory) use stored::StoredManifest;
 
 /// Replaced as a whole by a rename, never written in place.
 pub const PATH: &str = "manifest";
@@ -224,7 +224,7 @@ pub(in crate::memory) fn read(
     public: &PublicKey,
     segments: &Segments,
     trees: &TreeStore,
-) -> Result<(Manifest, Stored), Error> {
+) -> Result<(Manifest, StoredManifest), Error> {
     let bytes = read_file(disk, PATH)?;
     let damaged = |what: &str| Error::damaged(format!("the manifest {what}"));
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("does not begin as one"))?;
@@ -234,7 +234,7 @@ pub(in crate::memory) fn read(
         return Err(damaged("is not signed by the store's key"));
     }
     let Root { mut manifest, parts } = Root::from_bytes(payload)?;
-    let mut reading = PartReading::default();
+    let mut reading = PartReader::default();
     for part in &parts {
         let file = Container::open(&segments.blobs, part.name, PART)?;
         // Read whole at once, so that all of it is checked before anything of it is used.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{ManifestFiles, ManifestPart, Stored};
+use super::{ManifestFiles, ManifestPart, StoredManifest};
 use crate::branch::{BranchVersion, WrittenStates};
 use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::Settings;
@@ -22,7 +22,7 @@ type StateRef = (u64, Transfers);
 /// What was read so far. States are looked at once all is known: one that nothing refers to any longer may name
 /// files that are gone.
 #[derive(Default)]
-pub struct PartReading {
+pub struct PartReader {
     sums: Vec<Arc<SetHash>>,
     trees: Vec<StoredTree>,
     settings: Vec<Settings>,
@@ -42,8 +42,8 @@ struct StateFileRow {
 
 impl StateFileRow {
     fn read(input: &mut Reader<'_>) -> Result<StateFileRow, CodecError> {
-        let (name, held) = (input.hash()?, state_ref(input)?);
-        let full_states = (0..input.length()?).map(|_| state_ref(input)).collect::<Result<_, _>>()?;
+        let (name, held) = (input.hash()?, read_state_ref(input)?);
+        let full_states = (0..input.length()?).map(|_| read_state_ref(input)).collect::<Result<_, _>>()?;
         Ok(StateFileRow { name, held, full_states })
     }
 }
@@ -78,7 +78,7 @@ struct ManifestRow {
     agents: BTreeMap<Arc<str>, AgentHolder>,
 }
 
-impl PartReading {
+impl PartReader {
     /// Reads the next part. Fails with the [`CodecError`] of a value that is not of the expected form, and with
     /// [`CodecError::Number`] where bytes are left over.
     pub fn read_part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
@@ -98,7 +98,7 @@ impl PartReading {
             self.states.push(input.bytes()?.to_vec());
         }
         for _ in 0..input.length()? {
-            let uid = bits(input.number()?)?;
+            let uid = to_u32(input.number()?)?;
             self.catalog.users.insert(uid, input.text()?.into());
         }
         for _ in 0..input.length()? {
@@ -124,12 +124,12 @@ impl PartReading {
 
     /// Returns what the parts say. [`CodecError::Number`] where two branches have one number, or a file that is named
     /// could not be opened; `files` then has the reason.
-    pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<Stored, CodecError> {
+    pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<StoredManifest, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
         let (files_of_states, ended) = (std::mem::take(&mut self.retained), std::mem::take(&mut self.ended));
-        let mut states = States { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
+        let mut states = StateLoader { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
-            let branch = row.branch(BranchId(id), &mut states)?;
+            let branch = row.into_branch(BranchId(id), &mut states)?;
             // Two branches with one number would give different files the same inode number.
             if !catalog.numbers.note(branch.number) {
                 return Err(CodecError::Number);
@@ -148,8 +148,8 @@ impl PartReading {
         catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();
         let states = states.states;
         // Once all branches are there, as each is put into its parent and paths go down from the roots.
-        link(&mut catalog);
-        let mut stored = Stored::new(catalog, parts);
+        link_branches(&mut catalog);
+        let mut stored = StoredManifest::new(catalog, parts);
         for ((number, _), (state, snapshot)) in states {
             stored.note_state(&state, number, snapshot);
         }
@@ -163,7 +163,7 @@ impl PartReading {
         for state in &self.states {
             let mut bytes = Writer::new();
             bytes.bytes(state);
-            stored.distinct.note(bytes.as_slice());
+            stored.plain_states.note(bytes.as_slice());
         }
         for settings in &self.settings {
             let mut bytes = Writer::new();
@@ -185,12 +185,12 @@ struct CheckpointRow {
 
 impl CheckpointRow {
     fn read(input: &mut Reader<'_>) -> Result<CheckpointRow, CodecError> {
-        let (state, base, seq) = (state_ref(input)?, state_ref(input)?, input.number()?);
+        let (state, base, seq) = (read_state_ref(input)?, read_state_ref(input)?, input.number()?);
         let (time, text) = (Time(input.signed()?), input.text()?.into());
         Ok(CheckpointRow { state, base, seq, time, text, cursor: SharedLogCursor::read(input)? })
     }
 
-    fn checkpoint(self, states: &mut States<'_>) -> Result<Checkpoint, CodecError> {
+    fn into_checkpoint(self, states: &mut StateLoader<'_>) -> Result<Checkpoint, CodecError> {
         let CheckpointRow { state, base, seq, time, text, cursor } = self;
         let (state, base) = (states.state(state)?, states.state(base)?);
         Ok(Checkpoint { state, base, seq, time, text, cursor })
@@ -198,15 +198,15 @@ impl CheckpointRow {
 }
 
 /// The states that branches refer to, each made once, and their trees likewise.
-struct States<'a> {
-    read: &'a PartReading,
+struct StateLoader<'a> {
+    read: &'a PartReader,
     files: &'a ManifestFiles<'a>,
     /// By number and transfers, with the snapshot of the tree.
     states: HashMap<StateRef, (Arc<BranchVersion>, Hash)>,
     trees: HashMap<u64, Tree>,
 }
 
-impl States<'_> {
+impl StateLoader<'_> {
     fn state(&mut self, state_ref: StateRef) -> Result<Arc<BranchVersion>, CodecError> {
         if let Some((state, _)) = self.states.get(&state_ref) {
             return Ok(state.clone());
@@ -244,14 +244,15 @@ impl ManifestRow {
     /// Reads what the branch is now, and what its maps have other than before.
     fn read(&mut self, input: &mut Reader<'_>, settings: &[Settings]) -> Result<(), CodecError> {
         (self.name, self.parent, self.root) = (input.text()?.into(), input.number()?, input.number()?);
-        (self.number, self.uid, self.mode) = (bits(input.number()?)?, bits(input.number()?)?, bits(input.number()?)?);
+        (self.number, self.uid, self.mode) =
+            (to_u32(input.number()?)?, to_u32(input.number()?)?, to_u32(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
         (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
         (self.cursor, self.log) = (SharedLogCursor::read(input)?, input.number()?);
         self.log_totals = if input.byte()? == 1 { Some(SharedLogTotals::read(input)?) } else { None };
         (self.lease, self.log_at_base) = (LeaseState::read(input)?, input.number()?);
-        self.proposal = if input.byte()? == 1 { Some(proposal(input)?) } else { None };
-        (self.state, self.base) = (state_ref(input)?, state_ref(input)?);
+        self.proposal = if input.byte()? == 1 { Some(read_proposal(input)?) } else { None };
+        (self.state, self.base) = (read_state_ref(input)?, read_state_ref(input)?);
         self.settings = nth(settings, input.number()?)?.clone();
         let text = |input: &mut Reader<'_>| Ok(input.text()?.into());
         read_map_changes(input, &mut self.checkpoints, text, CheckpointRow::read)?;
@@ -261,13 +262,13 @@ impl ManifestRow {
         read_map_changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
-    /// Returns the branch; path and children are left to `link`, which needs all of them.
-    fn branch(self, id: BranchId, states: &mut States<'_>) -> Result<Branch, CodecError> {
+    /// Returns the branch; path and children are left to `link_branches`, which needs all of them.
+    fn into_branch(self, id: BranchId, states: &mut StateLoader<'_>) -> Result<Branch, CodecError> {
         let mut branch = Branch {
             id,
             number: self.number,
             name: self.name,
-            // Set by `link`, as are the children.
+            // Set by `link_branches`, as are the children.
             path: "".into(),
             parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),
             root: BranchId(self.root),
@@ -299,10 +300,10 @@ impl ManifestRow {
             resolutions: self.resolutions.into_iter().collect(),
         };
         for (label, checkpoint) in self.checkpoints {
-            branch.checkpoints.insert(label, checkpoint.checkpoint(states)?);
+            branch.checkpoints.insert(label, checkpoint.into_checkpoint(states)?);
         }
         if let Some((frozen, reviews)) = self.proposal {
-            let (frozen, reviews) = (frozen.checkpoint(states)?, reviews.into_iter().collect());
+            let (frozen, reviews) = (frozen.into_checkpoint(states)?, reviews.into_iter().collect());
             branch.proposal = Some(Arc::new(Proposal { frozen, reviews }));
         }
         Ok(branch)
@@ -310,9 +311,9 @@ impl ManifestRow {
 }
 
 /// Reads what a branch proposes, and of each approver the last word by uid.
-fn proposal(input: &mut Reader<'_>) -> Result<(CheckpointRow, Vec<(u32, Review)>), CodecError> {
+fn read_proposal(input: &mut Reader<'_>) -> Result<(CheckpointRow, Vec<(u32, Review)>), CodecError> {
     let (frozen, count) = (CheckpointRow::read(input)?, input.length()?);
-    let review = |input: &mut Reader<'_>| Ok((bits(input.number()?)?, Review::read(input)?));
+    let review = |input: &mut Reader<'_>| Ok((to_u32(input.number()?)?, Review::read(input)?));
     Ok((frozen, (0..count).map(|_| review(input)).collect::<Result<_, CodecError>>()?))
 }
 
@@ -333,7 +334,7 @@ fn read_map_changes<K: Ord, V>(
     Ok(())
 }
 
-fn state_ref(input: &mut Reader<'_>) -> Result<StateRef, CodecError> {
+fn read_state_ref(input: &mut Reader<'_>) -> Result<StateRef, CodecError> {
     Ok((input.number()?, Transfers::read(input)?))
 }
 
@@ -341,12 +342,12 @@ fn nth<T>(list: &[T], number: u64) -> Result<&T, CodecError> {
     usize::try_from(number).ok().and_then(|number| list.get(number)).ok_or(CodecError::Number)
 }
 
-fn bits(number: u64) -> Result<u32, CodecError> {
+fn to_u32(number: u64) -> Result<u32, CodecError> {
     u32::try_from(number).map_err(|_| CodecError::Number)
 }
 
 /// Derives roots, children and paths, which are not stored.
-fn link(catalog: &mut Catalog) {
+fn link_branches(catalog: &mut Catalog) {
     // Those that hold the entries of logs are found by the branches whose logs they are.
     let named = catalog.branches.values().filter(|branch| branch.log_totals.is_none());
     let all: Vec<_> = named.map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();

@@ -33,7 +33,7 @@ const PARTS_MAX: usize = 256;
 const LATER_BYTES_MIN: u64 = 1 << 20;
 
 /// The part of the first one that later ones may have where they are to be few.
-const TOGETHER_SHARE: u64 = 8;
+const EARLY_REWRITE_SHARE: u64 = 8;
 
 static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
 
@@ -79,7 +79,7 @@ struct StoredState {
 
 /// What the manifest on disk says. The default is that of no parts, so that the next one says all.
 #[derive(Default)]
-pub struct Stored {
+pub struct StoredManifest {
     catalog: Catalog,
     parts: Vec<ManifestPart>,
     /// Set hashes of records by the numbers that parts name them by.
@@ -91,19 +91,19 @@ pub struct Stored {
     /// Numbers of states that are in memory, by the state's address.
     states: HashMap<usize, StoredState>,
     /// States without transfers of files, those that nothing refers to any longer too.
-    pub(super) distinct: InternTable,
+    pub(super) plain_states: InternTable,
     /// Later parts are to be few and small.
-    together: bool,
+    rewrites_early: bool,
     /// Whether the next part says all in any case.
     rewrites_all: bool,
     /// Graphs and files of derived vectors that the manifest on disk names, or may name.
     sidecars: BTreeSet<Hash>,
 }
 
-impl Stored {
+impl StoredManifest {
     /// What these parts say. The tables of numbers are filled by the `note` methods.
-    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>) -> Stored {
-        Stored { catalog, parts, ..Stored::default() }
+    pub(super) fn new(catalog: Catalog, parts: Vec<ManifestPart>) -> StoredManifest {
+        StoredManifest { catalog, parts, ..StoredManifest::default() }
     }
 
     /// Returns the catalog that the parts add up to, with which the next one is compared.
@@ -138,17 +138,17 @@ impl Stored {
     }
 
     /// Says whether the next parts take the place of all as soon as that saves something, and not once they are many.
-    pub fn keep_together(&mut self, together: bool) {
-        self.together = together;
+    pub fn set_rewrites_early(&mut self, rewrites_early: bool) {
+        self.rewrites_early = rewrites_early;
     }
 
-    /// Tells whether parts are kept together, as during a collection, which also sweeps by itself.
-    pub fn is_kept_together(&self) -> bool {
-        self.together
+    /// Tells whether parts are rewritten early, as during a collection, which also sweeps by itself.
+    pub fn rewrites_early(&self) -> bool {
+        self.rewrites_early
     }
 
     /// Has the next part say all, so that what the parts say now can go.
-    pub fn write_anew(&mut self) {
+    pub fn request_rewrite(&mut self) {
         self.rewrites_all = true;
     }
 
@@ -163,7 +163,7 @@ impl Stored {
     ///
     /// Returns whether there are files that the manifest no longer names. Where this fails it is not known what the
     /// disk has, so that the next part says all.
-    pub fn advance(
+    pub fn write_catalog(
         &mut self,
         catalog: &Catalog,
         blobs: &BlobStore,
@@ -176,10 +176,10 @@ impl Stored {
         // A manifest that failed may be on the disk or not, so the files that either names are kept.
         self.sidecars = sidecars.clone();
         let mut part = next.encode_part(catalog, trees)?;
-        let (together, anew) = (next.together, next.rewrites_all || next.is_outgrown(part.len() as u64));
+        let (rewrites_early, anew) = (next.rewrites_early, next.rewrites_all || next.is_outgrown(part.len() as u64));
         if anew {
             // Nothing is known of the old parts any longer, so that all is written and numbered anew.
-            next = Stored::default();
+            next = StoredManifest::default();
             part = next.encode_part(catalog, trees)?;
         }
         if !part.is_empty() {
@@ -193,7 +193,7 @@ impl Stored {
         next.states.retain(|_, known| known.state.strong_count() > 0);
         // Only once the manifest is written: the one before names those that go.
         trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
-        *self = Stored { together, sidecars, ..next };
+        *self = StoredManifest { rewrites_early, sidecars, ..next };
         Ok(anew)
     }
 
@@ -201,7 +201,7 @@ impl Stored {
     fn is_outgrown(&self, more: u64) -> bool {
         let Some((first, later)) = self.parts.split_first() else { return false };
         let bytes = later.iter().map(|part| part.bytes).sum::<u64>() + more;
-        if self.together && bytes > first.bytes / TOGETHER_SHARE {
+        if self.rewrites_early && bytes > first.bytes / EARLY_REWRITE_SHARE {
             return true;
         }
         later.len() >= PARTS_MAX || bytes > first.bytes.max(LATER_BYTES_MIN)
@@ -210,7 +210,7 @@ impl Stored {
     /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
     /// none where they are the same.
     fn encode_part(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
-        // The new catalog is installed at once: where this fails `advance` has the next part say all.
+        // The new catalog is installed at once: where this fails `write_catalog` has the next part say all.
         let before = std::mem::replace(&mut self.catalog, catalog.clone());
         let mut users = (0, Writer::new());
         for item in before.users.diff(&catalog.users) {
@@ -249,7 +249,7 @@ impl Stored {
         self.sums.take_fresh(&mut out);
         self.trees.take_fresh(&mut out);
         self.settings.take_fresh(&mut out);
-        self.distinct.take_fresh(&mut out);
+        self.plain_states.take_fresh(&mut out);
         for (count, bytes) in [users, gone, branches] {
             out.number(count).raw(bytes.as_slice());
         }
@@ -387,7 +387,7 @@ impl Stored {
         state.write(&mut bytes);
         let mut state_bytes = Writer::new();
         state_bytes.bytes(bytes.as_slice());
-        let number = self.distinct.number(state_bytes.as_slice());
+        let number = self.plain_states.number(state_bytes.as_slice());
         self.note_state(state, number, files.snapshot);
         Ok(number)
     }
