@@ -170,7 +170,7 @@ impl Memory {
 
     /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
     pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
-        let due = segments_to_merge(segments_in_memory(&self.storage.file_index.set()).into_iter());
+        let due = segments_to_merge(segments_in_memory(&self.storage.file_index.segment_set()).into_iter());
         if !due.is_empty() {
             let merged = merge_segments(&due, |_| true)?;
             self.storage.file_index.replace(&due, merged);
@@ -184,7 +184,7 @@ impl Memory {
     pub(in crate::memory) fn flush_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
         let flush = || -> Result<(), Error> {
             let index = &self.storage.file_index;
-            let memory = segments_in_memory(&index.set());
+            let memory = segments_in_memory(&index.segment_set());
             // The present contents, looked up behind the segments: the index goes on while a seal writes the catalog of
             // its beginning, and has contents that are newer than that.
             let live = || live_contents(&self.catalog_now());
@@ -197,8 +197,9 @@ impl Memory {
                 index.replace(&memory, file);
                 self.forget_written_passages();
             }
-            let due =
-                segments_to_merge(index.set().segments.iter().filter(|segment| segment.name().is_some()).cloned());
+            let due = segments_to_merge(
+                index.segment_set().segments.iter().filter(|segment| segment.name().is_some()).cloned(),
+            );
             if !due.is_empty() && due.iter().map(|segment| segment.bytes()).sum::<u64>() <= spare_bytes {
                 self.rewrite_index(&due, &live())?;
             }
@@ -222,7 +223,7 @@ impl Memory {
     /// Writes again, without contents that nothing has, the segments of which that is a good part: one in `share` or more.
     fn prune_file_index(&self, catalog: &Catalog, share: u32) -> Result<(), Error> {
         let live = live_contents(catalog);
-        for segment in &self.storage.file_index.set().segments {
+        for segment in &self.storage.file_index.segment_set().segments {
             let mut dead = 0;
             for n in 0..segment.contents() {
                 dead += u32::from(!live.contains(&segment.key(n)?));
@@ -254,7 +255,7 @@ impl Memory {
         self.file_views.clear();
         if let Err(error) = self.prune_file_index(&self.catalog_now(), u32::MAX) {
             log::warn!("the index of files is made again: {error}");
-            index.replace(&index.set().segments, None);
+            index.replace(&index.segment_set().segments, None);
         }
     }
 }

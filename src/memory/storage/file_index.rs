@@ -82,7 +82,7 @@ impl FileIndex {
         let set = SegmentSet { version: 1, segments: manifest_names.iter().filter_map(open).collect() };
         let state = FileIndexState { set: Arc::new(set), manifest_names, ..FileIndexState::default() };
         let index = FileIndex { state: Mutex::new(state), unclaimed: Condvar::default() };
-        if !index.set().segments.is_empty() {
+        if !index.segment_set().segments.is_empty() {
             index.attach(blobs, sidecars);
         }
         index
@@ -99,7 +99,7 @@ impl FileIndex {
     }
 
     /// Returns the segments of this moment; the set never changes, so a query holds it for as long as it runs.
-    pub fn set(&self) -> Arc<SegmentSet> {
+    pub fn segment_set(&self) -> Arc<SegmentSet> {
         self.state.lock().set.clone()
     }
 
@@ -118,7 +118,7 @@ impl FileIndex {
 
     /// Returns the names of the files of the present segments, sorted, each once.
     pub fn names(&self) -> Vec<Hash> {
-        let set = self.set();
+        let set = self.segment_set();
         // Equal contents have equal files: one that was damaged may have been made again under its name.
         let names: BTreeSet<Hash> = set.segments.iter().filter_map(|segment| segment.name()).collect();
         names.into_iter().collect()
@@ -126,12 +126,12 @@ impl FileIndex {
 
     /// Returns the files of derived vectors that the present segments have, of all sets.
     pub fn derived_files(&self) -> Vec<Arc<DerivedFile>> {
-        self.set().segments.iter().flat_map(|segment| segment.derived().list()).collect()
+        self.segment_set().segments.iter().flat_map(|segment| segment.derived().list()).collect()
     }
 
     /// Gives a file of derived vectors to the segment that it is of, if that is here.
     pub fn attach_derived(&self, derived: &Arc<DerivedFile>) {
-        let set = self.set();
+        let set = self.segment_set();
         if let Some(segment) = set.segments.iter().find(|segment| segment.name() == Some(derived.segment())) {
             segment.derived().attach(derived.clone());
         }
@@ -221,7 +221,7 @@ impl FileIndex {
     /// Lets go of what turned out to be damaged, and returns whether what failed with `error` may go well with the segments
     /// that are there now: it looked at those of a version, and somebody else may have let go of one meanwhile.
     pub fn recovers_from(&self, error: &Error, version: u64) -> bool {
-        error.kind() == Kind::Damaged && (self.drop_broken() || self.set().version != version)
+        error.kind() == Kind::Damaged && (self.drop_broken() || self.segment_set().version != version)
     }
 
     /// Lets go of segments that turned out to be damaged; returns whether there were any.
@@ -236,7 +236,7 @@ impl FileIndex {
 
     /// Returns how many bytes of memory the segments take that have no file yet.
     pub fn bytes_in_memory(&self) -> u64 {
-        segments_in_memory(&self.set()).iter().map(|segment| segment.bytes()).sum()
+        segments_in_memory(&self.segment_set()).iter().map(|segment| segment.bytes()).sum()
     }
 }
 

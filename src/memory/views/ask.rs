@@ -35,7 +35,7 @@ impl Memory {
         let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
         let view = at.as_ref().unwrap_or(view);
         for _ in 1..ATTEMPTS_MAX {
-            let version = self.storage.file_index.set().version;
+            let version = self.storage.file_index.segment_set().version;
             match self.ask_once(caller, view, query) {
                 // The index is made of the files, and what of it was damaged is made again.
                 Err(error) if self.storage.file_index.recovers_from(&error, version) => {}

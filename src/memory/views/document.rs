@@ -130,7 +130,7 @@ impl Memory {
                     + self.maintenance.indexer.change_count()
                     + self.maintenance.embedding.change_count()
                     + self.maintenance.scrubber.change_count()
-                    + self.storage.file_index.set().version
+                    + self.storage.file_index.segment_set().version
                     // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
                     + self.file_views.changes()
                     + self.admission.room.reserve.change_count()

@@ -122,7 +122,7 @@ impl Memory {
     /// returned.
     pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         for _ in 1..ATTEMPTS_MAX {
-            let version = self.storage.file_index.set().version;
+            let version = self.storage.file_index.segment_set().version;
             match self.look_at_files(view) {
                 // The next look goes without what was damaged.
                 Err(error) if self.storage.file_index.recovers_from(&error, version) => {}
@@ -136,7 +136,7 @@ impl Memory {
 
     fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         // Noted first: what is looked up before a purge may hold what that takes out.
-        let (clears, set) = (self.file_views.clear_count(), self.storage.file_index.set());
+        let (clears, set) = (self.file_views.clear_count(), self.storage.file_index.segment_set());
         let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {

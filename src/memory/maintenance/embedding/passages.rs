@@ -106,7 +106,7 @@ impl Memory {
     }
 
     fn stored_passage(&self, set: &Hash, key: &Hash) -> Result<Option<Vec<f32>>, Error> {
-        for segment in &self.storage.file_index.set().segments {
+        for segment in &self.storage.file_index.segment_set().segments {
             if let Some(file) = segment.derived().get(set)
                 && let Some(vector) = file.find(key)?
             {
@@ -121,7 +121,8 @@ impl Memory {
         if vectors.recent.is_empty() {
             return Ok(None);
         }
-        for segment in self.storage.file_index.set().segments.iter().filter(|segment| segment.name().is_some()) {
+        for segment in self.storage.file_index.segment_set().segments.iter().filter(|segment| segment.name().is_some())
+        {
             let file = segment.derived().get(&vectors.embedder);
             let columns = file.as_ref().map(|file| file.columns()).transpose()?;
             let is_stored = |row: u32| columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
@@ -179,7 +180,7 @@ impl Memory {
     /// Lets go of vectors in memory that a segment's files have, and that no segment in memory needs.
     fn forget_passages(&self, slot: &EmbedderSlot, segment: &IndexSegment) -> Result<(), Error> {
         let mut needed = HashSet::new();
-        for segment in segments_in_memory(&self.storage.file_index.set()) {
+        for segment in segments_in_memory(&self.storage.file_index.segment_set()) {
             // A segment that is not written yet finds its vectors in memory alone.
             needed.extend(segment.vector_keys()?);
         }
@@ -212,7 +213,7 @@ impl Memory {
     /// Lets go of vectors in memory that are in files beside the segments that are in files.
     pub(in crate::memory) fn forget_written_passages(&self) {
         for slot in self.maintenance.embedding.slots() {
-            for segment in &self.storage.file_index.set().segments {
+            for segment in &self.storage.file_index.segment_set().segments {
                 if let Err(error) = self.forget_passages(&slot, segment) {
                     log::debug!("vectors of passages stay in memory: {error}");
                 }

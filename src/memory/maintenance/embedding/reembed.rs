@@ -81,7 +81,7 @@ impl Memory {
             .collect();
         slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
         self.storage.segments.list().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
-        let index = self.storage.file_index.set();
+        let index = self.storage.file_index.segment_set();
         index.segments.iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
     }
 }
