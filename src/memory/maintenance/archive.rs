@@ -22,7 +22,7 @@ impl Memory {
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
         // A purge that is not finished looks its entry up, so that may not move.
-        let _held = (!dry_run).then(|| self.hold_purges()).transpose()?;
+        let _held = (!dry_run).then(|| self.exclude_purges()).transpose()?;
         if !dry_run {
             // A seal puts every entry into archives first, since the file is made of those and not of what is in
             // memory.

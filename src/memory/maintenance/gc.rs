@@ -58,7 +58,7 @@ impl Memory {
         let files = self.expire_files(false)?;
         // With no lock held, so that listeners can be told of what expired; a seal has another thread do that.
         self.commit_all_pending()?;
-        self.finish_purge_left_over();
+        self.finish_unfinished_purge();
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
         let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
         let guards = open_guards(&self.catalog_now(), age.now);

@@ -41,21 +41,21 @@ pub(in crate::memory) struct PurgeState {
     /// Set while one runs, so that a second is refused.
     pub(super) is_running: AtomicBool,
     /// Whether a dry run is under way: it reads every state that is kept.
-    is_tried: AtomicBool,
+    is_dry_running: AtomicBool,
     is_unfinished: AtomicBool,
 }
 
 /// Holds the right to be the one purge, or the one dry run, that is under way.
-pub(super) struct Running<'a>(&'a AtomicBool);
+pub(super) struct PurgeGuard<'a>(&'a AtomicBool);
 
-impl<'a> Running<'a> {
+impl<'a> PurgeGuard<'a> {
     /// Sets the flag until this is dropped; [`PurgeError::Running`] where it is set.
-    pub fn begin(flag: &'a AtomicBool) -> Result<Running<'a>, Error> {
-        if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(Running(flag)) }
+    pub fn begin(flag: &'a AtomicBool) -> Result<PurgeGuard<'a>, Error> {
+        if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(PurgeGuard(flag)) }
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for PurgeGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -126,10 +126,10 @@ impl Memory {
     ) -> Result<Value, Error> {
         let mut search = PurgeSearch::new(items, options.copies);
         if options.dry_run {
-            let _tried = Running::begin(&self.maintenance.purge.is_tried)?;
-            return self.would_purge(who, branch, &mut search);
+            let _tried = PurgeGuard::begin(&self.maintenance.purge.is_dry_running)?;
+            return self.preview_purge(who, branch, &mut search);
         }
-        let _running = self.hold_purges()?;
+        let _running = self.exclude_purges()?;
         let mut report = PurgeReport::default();
         self.purge_once(who, branch, &mut search, &mut report)?;
         // Before the names are forgotten: copies are known only by what the named records said.
@@ -155,19 +155,19 @@ impl Memory {
 
     /// Finishes a purge that an earlier process, or a full disk, left over; no other one begins until what is returned is dropped.
     /// Fails with [`PurgeError::Running`] where one is under way, and where one can't be finished.
-    pub(super) fn hold_purges(&self) -> Result<Running<'_>, Error> {
-        let running = Running::begin(&self.maintenance.purge.is_running)?;
+    pub(super) fn exclude_purges(&self) -> Result<PurgeGuard<'_>, Error> {
+        let running = PurgeGuard::begin(&self.maintenance.purge.is_running)?;
         self.finish_purge(&mut self.storage.manifest.lock())?;
         Ok(running)
     }
 
     /// Returns what a purge would take out as of now, by the same steps; nothing is written.
-    fn would_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
+    fn preview_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
         let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
-            return Err(nothing_found(&search.not_found()));
+            return Err(nothing_found_error(&search.not_found()));
         }
         self.check_owner(who, &catalog, &purged.holders)?;
         let mut report = PurgeReport { not_found: search.not_found(), ..PurgeReport::default() };
@@ -188,13 +188,13 @@ impl Memory {
         self.commit_all_pending()?;
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
-        let mut purge = Purge::new(branch, Arc::new(search.selection()), self.next_planned());
+        let mut purge = Purge::new(branch, Arc::new(search.selection()), self.planned_time());
         let purged = purge.find_affected(&catalog)?;
         self.check_owner(who, &catalog, &purged.holders)?;
         let mark = search.mark(self, &purged.versions)?;
         if purged.holders.is_empty() && search.found_nothing(&mark) {
             self.drop_dead_bytes(&catalog)?;
-            return Err(nothing_found(&search.not_found()));
+            return Err(nothing_found_error(&search.not_found()));
         }
         // Before the entry: after a crash behind it the next opening finds by the mark whose bytes have to go.
         mark.save(&*self.disk)?;
@@ -210,7 +210,7 @@ impl Memory {
         drop(self.writer_for(who, &[])?);
         let (holders, change) = self.make_purge_entry(&mut self.storage.manifest.lock(), who, purge, report)?;
         self.notify(change);
-        self.forget_derived();
+        self.forget_cached_results();
         self.forget_events(&holders);
         // Only once the entry is there: without it the note on the disk means nothing.
         self.maintenance.purge.is_unfinished.store(true, Ordering::Release);
@@ -253,7 +253,7 @@ impl Memory {
     }
 
     /// Returns a time that no later entry is before, for work done without the lock: it may be ahead of the clock.
-    fn next_planned(&self) -> crate::object::Time {
+    fn planned_time(&self) -> crate::object::Time {
         self.now().max(self.last_time())
     }
 
@@ -275,14 +275,14 @@ impl Memory {
         if others.is_empty() {
             return Ok(());
         }
-        let open: Vec<&str> = others.into_iter().filter_map(|id| open_path(catalog, id)).collect();
+        let open: Vec<&str> = others.into_iter().filter_map(|id| world_readable_path(catalog, id)).collect();
         let (shown, more) = (open.iter().take(5).copied().collect::<Vec<_>>().join(", "), open.len() > 5);
         let named = if open.is_empty() { "none of which is open to all".into() } else { shown };
         Err(PurgeError::NotOwner { branches: named + if more { ", …" } else { "" } }.into())
     }
 
     /// Lets go of documents and merge plans, of all branches: any may have been worked out from states that had it.
-    fn forget_derived(&self) {
+    fn forget_cached_results(&self) {
         let branches: Vec<BranchId> = self.catalog().branches.keys().copied().collect();
         for branch in branches {
             self.documents.lock().forget(branch);
@@ -301,7 +301,7 @@ impl Memory {
     pub(in crate::memory) fn resume_purge(&self) -> Result<(), Error> {
         let is_unfinished = PurgeMark::read(&*self.disk)?.is_some();
         self.maintenance.purge.is_unfinished.store(is_unfinished, Ordering::Release);
-        self.finish_purge_left_over();
+        self.finish_unfinished_purge();
         Ok(())
     }
 
@@ -312,11 +312,11 @@ impl Memory {
 
     /// Finishes a purge in the background, if one is left over and none is under way. Where that fails it is logged, so that
     /// the work behind it goes on; the purge stays left over, and the next call tries again.
-    pub(in crate::memory) fn finish_purge_left_over(&self) {
+    pub(in crate::memory) fn finish_unfinished_purge(&self) {
         if !self.is_purge_unfinished() {
             return;
         }
-        let Ok(_running) = Running::begin(&self.maintenance.purge.is_running) else { return };
+        let Ok(_running) = PurgeGuard::begin(&self.maintenance.purge.is_running) else { return };
         if let Err(error) = self.finish_purge(&mut self.storage.manifest.lock()) {
             log::warn!("a purge could not be finished and will be tried again: {error}; {}", error.hint());
         }
@@ -325,9 +325,9 @@ impl Memory {
     /// Has the bytes of a purge go whose entry is written; does nothing where there is none. The caller holds the lock of `storage.manifest`.
     fn finish_purge(&self, stored: &mut StoredManifest) -> Result<(), Error> {
         let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
-        if let Some(purge) = self.purge_behind(mark.before)? {
+        if let Some(purge) = self.first_purge_after(mark.before)? {
             let quoted = purged_items(&purge.entry);
-            let rewrite_set = self.to_rewrite(mark, &purge.entry, &quoted)?;
+            let rewrite_set = self.files_to_rewrite(mark, &purge.entry, &quoted)?;
             self.rewrite(stored, rewrite_set)?;
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
             unfinished::drop_kept(&*self.disk);
@@ -359,7 +359,7 @@ impl Memory {
     }
 
     /// Returns the first purge's entry behind an entry; none where the process ended before it was made.
-    fn purge_behind(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
+    fn first_purge_after(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         let reader = self.history_reader();
         for seq in seq + 1..=reader.newest() {
             let signed = reader.entry(seq)?;
@@ -371,7 +371,7 @@ impl Memory {
     }
 
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
-    fn to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<RewriteSet, Error> {
+    fn files_to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<RewriteSet, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
         for segment in self.storage.segments.list() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));
@@ -420,17 +420,17 @@ fn parse_items(items: &[String]) -> Result<BTreeSet<Arc<str>>, Error> {
     if items.len() > NAMES_MAX {
         return Err(PurgeError::TooMany { named: items.len(), limit: NAMES_MAX }.into());
     }
-    items.iter().map(|item| checked_item(item)).collect()
+    items.iter().map(|item| parse_item(item)).collect()
 }
 
 /// Returns [`PurgeError::NothingFound`] with the first five names.
-pub(super) fn nothing_found(names: &[Arc<str>]) -> Error {
+pub(super) fn nothing_found_error(names: &[Arc<str>]) -> Error {
     let shown: Vec<String> = names.iter().take(5).map(|name| format!("'{name}'")).collect();
     let more = if names.len() > shown.len() { ", …" } else { "" };
     PurgeError::NothingFound(shown.join(", ") + more).into()
 }
 
-fn checked_item(item: &str) -> Result<Arc<str>, Error> {
+fn parse_item(item: &str) -> Result<Arc<str>, Error> {
     if LogEntryName::parse(item).is_some() || is_signal(item) {
         return Ok(item.into());
     }
@@ -442,7 +442,7 @@ fn checked_item(item: &str) -> Result<Arc<str>, Error> {
 }
 
 /// Returns the name path of a living branch if everybody may read it and all branches above it.
-fn open_path(catalog: &Catalog, id: BranchId) -> Option<&str> {
+fn world_readable_path(catalog: &Catalog, id: BranchId) -> Option<&str> {
     let branch = catalog.branches.get(&id)?;
     let mut at = Some(branch);
     while let Some(above) = at {

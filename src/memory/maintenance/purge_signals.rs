@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::purge::{PurgeOptions, Running, nothing_found};
+use super::purge::{PurgeGuard, PurgeOptions, nothing_found_error};
 use super::purge_report::PurgeReport;
 use crate::memory::catalog::BranchId;
 use crate::memory::{Actor, Error, Kind, Memory, PurgeError};
@@ -34,7 +34,7 @@ impl Memory {
         let mut report = self.purge_others(who, branch, items, options)?;
         if !options.dry_run {
             // Before a signal goes: where another purge runs, this one is refused and no signal has gone.
-            let _running = Running::begin(&self.maintenance.purge.is_running)?;
+            let _running = PurgeGuard::begin(&self.maintenance.purge.is_running)?;
             let removed = self.remove_signals(who, branch, gone);
             let catalog = self.catalog().clone();
             // The lines of events in memory show values of signals, so they go, too; also where one signal was refused.
@@ -47,7 +47,7 @@ impl Memory {
         extend(&mut report["items"], &gone);
         extend(&mut report["not_found"], &missing);
         if report["items"].as_array().is_some_and(Vec::is_empty) {
-            return Err(nothing_found(&missing));
+            return Err(nothing_found_error(&missing));
         }
         Ok(report)
     }
@@ -133,7 +133,7 @@ mod tests {
             let options = PurgeOptions { dry_run: false, copies: false };
             memory.purge(&who, main, &["shared/signals/tea".into()], options)
         };
-        let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+        let running = PurgeGuard::begin(&memory.maintenance.purge.is_running).unwrap();
         assert_eq!(purge().unwrap_err().code(), "purge_running");
         assert!(memory.signal(main, "tea").unwrap().is_some());
         drop(running);

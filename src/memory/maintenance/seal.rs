@@ -453,7 +453,7 @@ impl Memory {
         if self.admission.room.is_tight() {
             self.make_room();
         }
-        self.finish_purge_left_over();
+        self.finish_unfinished_purge();
         self.expire_in_time(self.environment.idle_interval)?;
         if work.is_idle {
             quiescence.tidied_journal = self.collect_when_idle(quiescence.tidied_journal)?;

@@ -40,7 +40,7 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     let items = ["leak", "files/dump.jsonl"].map(Arc::from);
     let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
     let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
     mark.save(&disk).unwrap();
@@ -65,7 +65,7 @@ fn leave_purge_unfinished(memory: &Memory, disk: &ForgetfulDisk, main: BranchId,
     memory.commit_all_pending().unwrap();
     let (mut search, catalog) = (PurgeSearch::new([item.into()].into(), false), memory.catalog().clone());
     search.scan_catalog(memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
     search.mark(memory, &purge.find_affected(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
     memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
 }
@@ -83,7 +83,7 @@ fn gc_finishes_a_purge_that_is_left_over_or_says_that_it_could_not() {
     write(&memory, main, "hunter2");
     leave_purge_unfinished(&memory, &disk, main, "files/dump.jsonl");
     let is_left = || memory.gc(&who(), None, false).unwrap()["purge_unfinished"].clone();
-    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    let running = PurgeGuard::begin(&memory.maintenance.purge.is_running).unwrap();
     assert_eq!(is_left(), true);
     drop(running);
     assert_eq!(is_left(), false);
@@ -141,7 +141,7 @@ fn the_entry_of_a_purge_moves_out_of_the_lineage_once_that_is_finished() {
     memory.commit(&who(), main, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
     leave_purge_unfinished(&memory, &disk, main, "leak");
     let later = Revision::parse("2200-01-01T00:00:00Z").unwrap();
-    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    let running = PurgeGuard::begin(&memory.maintenance.purge.is_running).unwrap();
     assert_eq!(memory.archive_lineage(&who(), &later, false).unwrap_err().code(), "purge_running");
     drop(running);
     memory.archive_lineage(&who(), &later, false).unwrap();
@@ -159,7 +159,7 @@ fn one_purge_runs_at_a_time() {
         let error = memory.purge(&who(), main, &["none".into()], PurgeOptions::default()).unwrap_err();
         (error.kind(), error.code())
     };
-    let running = Running::begin(&memory.maintenance.purge.is_running).unwrap();
+    let running = PurgeGuard::begin(&memory.maintenance.purge.is_running).unwrap();
     assert_eq!(refusal(), (crate::memory::Kind::Busy, "purge_running"));
     drop(running);
     assert_eq!(refusal(), (crate::memory::Kind::NotFound, "nothing_to_purge"));
@@ -175,7 +175,7 @@ fn one_dry_run_is_worked_out_at_a_time() {
         memory.purge(&who(), main, &["none".into()], options).unwrap_err().code()
     };
     assert_eq!(dry_run(), "nothing_to_purge");
-    let tried = Running::begin(&memory.maintenance.purge.is_tried).unwrap();
+    let tried = PurgeGuard::begin(&memory.maintenance.purge.is_dry_running).unwrap();
     assert_eq!(dry_run(), "purge_running");
     drop(tried);
     assert_eq!(dry_run(), "nothing_to_purge");
@@ -201,7 +201,7 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     put("b", "newer".into());
     let (mut search, catalog) = (PurgeSearch::new(["a".into()].into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.next_planned());
+    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
     let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     drop(catalog);
     let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
