@@ -11,7 +11,7 @@ use super::catalog::settings::Settings;
 use super::command::log_record::LogRecord;
 use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
-use super::maintenance::{Maintenance, purge_mark, unfinished};
+use super::maintenance::{Maintenance, purge_mark, unfinished_graph};
 use super::merging::MergeState;
 use super::storage::file_index::FileIndex;
 use super::storage::manifest::{self, Manifest};
@@ -258,8 +258,8 @@ fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
         "lock",
         manifest::NEW_PATH,
         reserve::FOLDER,
-        unfinished::PATH,
-        unfinished::NEW_PATH,
+        unfinished_graph::PATH,
+        unfinished_graph::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
         purge_mark::PATH,

@@ -13,7 +13,7 @@ use super::load::{LoadSource, Loaded, beside_a_writer, load};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
 use super::maintenance::purge_mark::{self, PurgeMark};
-use super::maintenance::unfinished;
+use super::maintenance::unfinished_graph;
 use super::open::{check_format, entry_exists, is_holder, read_keys};
 use super::storage::manifest;
 use super::storage::read_file;
@@ -337,8 +337,8 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
         manifest::PATH,
         manifest::NEW_PATH,
         reserve::FOLDER,
-        unfinished::PATH,
-        unfinished::NEW_PATH,
+        unfinished_graph::PATH,
+        unfinished_graph::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
         purge_mark::PATH,
@@ -348,7 +348,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
     ];
     PurgeMark::read(&**disk)?;
     reserve::verify(&**disk)?;
-    unfinished::verify(disk, &disk.list("").map_err(io)?)?;
+    unfinished_graph::verify(disk, &disk.list("").map_err(io)?)?;
     lost_temporaries::verify(disk, &disk.list("").map_err(io)?)?;
     for name in disk.list("").map_err(io)? {
         // A batch that is being written beside this, or was when its process ended; the next opening removes that.

@@ -2,7 +2,7 @@
 //!
 //! States since the last seal are held in memory; a seal writes them to files, which are read when somebody asks for a state.
 //! [`Retention::select_retained`] decides for both which of them stay. Beside time, memory decides: see
-//! `maintenance::crowding`.
+//! `maintenance::excess_states`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct RetainedStates {
     /// all that the log names, since what is named after a seal's beginning is in what it writes.
     pub outdated: Arc<HashSet<StateKey>>,
     /// Those of them that go for the memory that they take: the next seal writes their files again, however few they are.
-    pub crowded_out: Arc<HashSet<StateKey>>,
+    pub excess: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
     /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its
@@ -196,7 +196,7 @@ impl RetainedStates {
 
     /// Has a state found again that a collection let go of while the branch still had it, as where nothing was to be kept then.
     fn unhide(&mut self, key: StateKey) {
-        for hidden in [&mut self.outdated, &mut self.crowded_out] {
+        for hidden in [&mut self.outdated, &mut self.excess] {
             // Asked first, since a set that others share is copied to be changed.
             if hidden.contains(&key) {
                 Arc::make_mut(hidden).remove(&key);

@@ -126,7 +126,7 @@ impl Memory {
             let _stored = self.storage.manifest.lock();
             self.drop_outdated(self.now())?;
         }
-        if self.drop_crowding_states()? {
+        if self.drop_excess_states()? {
             self.announce_dropped_states();
         }
         // After states went: what only they held counts for nobody any more.
@@ -229,7 +229,7 @@ impl Memory {
         let _writer = self.writer()?;
         let mut catalog = self.catalog.write();
         // Nobody may find again what a seal is about to leave out.
-        outdated.extend(catalog.retained.crowded_out.iter());
+        outdated.extend(catalog.retained.excess.iter());
         catalog.retained.outdated = Arc::new(outdated);
         catalog.forget_ended(now);
         Ok(count)
@@ -237,16 +237,16 @@ impl Memory {
 
     /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns
     /// whether there were any. Kind `Io` or `Damaged` where a file of states can't be read.
-    fn drop_crowding_states(&self) -> Result<bool, Error> {
-        let crowded_out = self.catalog_now().crowding_states(self.admission.files_held.retained_limit_bytes())?;
-        let found = !crowded_out.is_empty();
-        if !found && self.catalog().retained.crowded_out.is_empty() {
+    fn drop_excess_states(&self) -> Result<bool, Error> {
+        let excess = self.catalog_now().excess_states(self.admission.files_held.retained_limit_bytes())?;
+        let found = !excess.is_empty();
+        if !found && self.catalog().retained.excess.is_empty() {
             return Ok(false);
         }
         let _writer = self.writer()?;
         let mut catalog = self.catalog.write();
-        Arc::make_mut(&mut catalog.retained.outdated).extend(&crowded_out);
-        catalog.retained.crowded_out = Arc::new(crowded_out);
+        Arc::make_mut(&mut catalog.retained.outdated).extend(&excess);
+        catalog.retained.excess = Arc::new(excess);
         Ok(found)
     }
 

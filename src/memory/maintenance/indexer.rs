@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::relocations::{COMPACTED_ROWS_MAX, Compaction, sole_root_by_segment};
-use super::unfinished;
+use super::unfinished_graph;
 use crate::branch::{BranchVersion, Layer};
 use crate::disk::Disk;
 use crate::graph::{GraphBuilder, Params};
@@ -300,7 +300,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
         }
         indexer.end_build();
         // Only once the graph is in use: until then a crash would cost what was kept.
-        unfinished::drop_kept(disk);
+        unfinished_graph::discard(disk);
     }
 }
 
@@ -315,7 +315,7 @@ fn build(
     let (name, metric, params) = (task.segment.name(), task.metric, Params::default());
     let rows = task.segment.graph_rows()?;
     log::info!("building the search graph of {} rows of segment {name}", task.segment.rows());
-    let kept = unfinished::resume(disk, &name, metric, || rows, params);
+    let kept = unfinished_graph::resume(disk, &name, metric, || rows, params);
     let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
     let mut saved = builder.steps_done();
     while !builder.step(STEPS_AT_ONCE) {
@@ -324,7 +324,7 @@ fn build(
         let stopped = !indexer.note_progress(name, rows_done);
         if stopped || builder.steps_done() - saved >= STEPS_BETWEEN_SAVES {
             saved = builder.steps_done();
-            if let Err(error) = unfinished::save(disk, &name, metric, &builder) {
+            if let Err(error) = unfinished_graph::save(disk, &name, metric, &builder) {
                 log::warn!("a half-built search graph could not be kept and may be built anew: {error}");
             }
         }

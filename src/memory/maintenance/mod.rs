@@ -2,8 +2,8 @@
 
 pub mod archive;
 pub mod compact;
-pub mod crowding;
 pub mod embedding;
+pub mod excess_states;
 pub mod expiry;
 pub mod file_indexer;
 pub mod gc;
@@ -19,7 +19,7 @@ pub mod retain;
 pub mod scrub;
 pub mod seal;
 pub mod signal_expiry;
-pub mod unfinished;
+pub mod unfinished_graph;
 pub mod usage;
 
 use std::sync::atomic::AtomicU64;

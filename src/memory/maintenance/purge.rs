@@ -21,7 +21,7 @@ use super::purge_report::PurgeReport;
 use super::purge_search::PurgeSearch;
 use super::purge_signals::is_signal;
 use super::relocations::Compaction;
-use super::unfinished;
+use super::unfinished_graph;
 use crate::branch::check_record_id;
 use crate::journal::Journal;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
@@ -330,7 +330,7 @@ impl Memory {
             let rewrite_set = self.files_to_rewrite(mark, &purge.entry, &quoted)?;
             self.rewrite(stored, rewrite_set)?;
             MovedEntries::open(&self.disk)?.purge(&quoted)?;
-            unfinished::drop_kept(&*self.disk);
+            unfinished_graph::discard(&*self.disk);
         }
         // The mark goes last: after a crash before this the next opening repeats the whole step.
         PurgeMark::remove(&*self.disk)?;

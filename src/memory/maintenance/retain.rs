@@ -25,7 +25,7 @@ impl Catalog {
     /// Fails where a file of states can't be read or written. This catalog lacks the states that are in no file then,
     /// so work on a clone.
     pub(in crate::memory) fn write_retained(&mut self, blobs: &BlobStore) -> Result<bool, Error> {
-        let (outdated, crowded_out) = (self.retained.outdated.clone(), self.retained.crowded_out.clone());
+        let (outdated, excess) = (self.retained.outdated.clone(), self.retained.excess.clone());
         let mut files = self.retained.files.to_vec();
         let recent = std::mem::replace(&mut self.retained.recent, OrdMap::new());
         let mut is_changed = !recent.is_empty();
@@ -35,9 +35,9 @@ impl Catalog {
         // few times only.
         while is_changed
             && let Some(last) = files.last()
-            && is_merged(last.count()?, states.len())
+            && is_worth_merging(last.count()?, states.len())
         {
-            let Some(older) = undamaged(last)? else { break };
+            let Some(older) = read_undamaged(last)? else { break };
             for (key, state) in older {
                 // Where both have a state, the recent one counts: a pin may have been added to it.
                 states.entry(key).or_insert(state);
@@ -51,14 +51,14 @@ impl Catalog {
         for file in files.into_iter().rev() {
             let is_outdated = |info: &StateInfo| outdated.contains(&info.key);
             let gone = if outdated.is_empty() { 0 } else { file.infos()?.iter().filter(|it| is_outdated(it)).count() };
-            let is_crowded_out = |info: &StateInfo| crowded_out.contains(&info.key);
+            let is_excess = |info: &StateInfo| excess.contains(&info.key);
             // What takes too much memory goes now; what is only outdated waits until rewriting the file is worth it.
-            let must_go = !crowded_out.is_empty() && file.infos()?.iter().any(is_crowded_out);
+            let must_go = !excess.is_empty() && file.infos()?.iter().any(is_excess);
             if gone == 0 || (gone * OUTDATED_SHARE < file.count()? && !must_go) {
                 kept.push(file);
                 continue;
             }
-            let Some(mut states) = undamaged(&file)? else {
+            let Some(mut states) = read_undamaged(&file)? else {
                 kept.push(file);
                 continue;
             };
@@ -152,7 +152,7 @@ impl Catalog {
 
 /// Returns the states of a file. None where it, or a segment that they name, is damaged: the file stays as it is then, since
 /// that is not a reason to seal nothing. Fails where the disk refuses.
-fn undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState>>, Error> {
+fn read_undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState>>, Error> {
     match file.read_all().map_err(Error::from) {
         Err(error) if error.kind() == Kind::Damaged => {
             log::warn!("a file of earlier states is not written again now: {error}; {}", error.hint());
@@ -164,7 +164,7 @@ fn undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState
 
 /// Tells whether a seal reads so many states and writes them again, together with newer ones: not many for few, so that each is
 /// written again only some ten times.
-fn is_merged(states: usize, newer: usize) -> bool {
+fn is_worth_merging(states: usize, newer: usize) -> bool {
     states <= MERGED_STATES_MIN.max(2 * newer) && states + newer <= MERGED_STATES_MAX
 }
 

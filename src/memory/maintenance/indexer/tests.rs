@@ -89,7 +89,7 @@ fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
         let disk = stopped(&store, nth);
         for cut in [disk.power_cut_keep_nothing(), disk.power_cut_keep_all(), disk.power_cut(nth)] {
             verify_on(&(Arc::new(cut.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
-            let left = [unfinished::PATH, unfinished::NEW_PATH].map(|path| cut.bytes(path).ok());
+            let left = [unfinished_graph::PATH, unfinished_graph::NEW_PATH].map(|path| cut.bytes(path).ok());
             outcomes.insert(left, (nth, cut));
         }
     }
@@ -106,12 +106,12 @@ fn an_unfinished_graph_that_was_damaged_is_built_anew() {
     let store = without_a_graph();
     let whole = indexed(&store.power_cut_keep_all());
     let disk = stopped(&store, CALLS + 1);
-    let length = disk.bytes(unfinished::PATH).unwrap().len() as u64;
+    let length = disk.bytes(unfinished_graph::PATH).unwrap().len() as u64;
     for at in [8, length / 2, length - 1] {
         let damaged = disk.power_cut_keep_all();
-        damaged.flip(unfinished::PATH, at, 1).unwrap();
+        damaged.flip(unfinished_graph::PATH, at, 1).unwrap();
         let found = verify_on(&(Arc::new(damaged.clone()) as Arc<dyn Disk>), &Default::default());
-        assert!(found.unwrap_err().to_string().contains(unfinished::PATH));
+        assert!(found.unwrap_err().to_string().contains(unfinished_graph::PATH));
         assert!(indexed(&damaged) == whole, "byte {at}");
     }
 }

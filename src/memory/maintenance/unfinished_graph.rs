@@ -56,7 +56,7 @@ pub fn resume<'a>(
 }
 
 /// Drops what was kept, and what a crash left of keeping it; a failure is logged alone.
-pub fn drop_kept(disk: &dyn Disk) {
+pub fn discard(disk: &dyn Disk) {
     for path in [PATH, NEW_PATH] {
         if let Err(error) = remove(disk, path) {
             log::warn!("the file {path} is not needed any longer and stays: {error}");
@@ -188,7 +188,7 @@ mod tests {
         let (columns, disk) = (Columns::new(), ForgetfulDisk::new());
         save(&disk, &SEGMENT_NAME, Metric::L2, &columns.begin()).unwrap();
         disk.create(NEW_PATH).unwrap();
-        drop_kept(&disk);
+        discard(&disk);
         assert_eq!(disk.files(), []);
     }
 }
