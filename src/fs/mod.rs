@@ -129,7 +129,7 @@ impl Filesystem {
             }
         }));
         // Before the first request: a merge in between would take files away that are open.
-        memory.ask_for_open_files(Some(Arc::new(files::OpenInMount(Arc::downgrade(&mount)))));
+        memory.set_open_files(Some(Arc::new(files::OpenInMount(Arc::downgrade(&mount)))));
         let nodes = NodeTable::new(root, mount.file_numbers.clone());
         let filesystem = Filesystem { mount, nodes, handles: Arc::default() };
         filesystem.report_lost();

@@ -83,9 +83,8 @@ fn what_takes_the_name_of_an_open_file_leaves_it_to_its_handles() {
         make(&memory, main, "closed", "text");
         let fork = memory.fork(&who(), main, "x", None).unwrap();
         let receiver = if how == "pull" { fork } else { main };
-        memory.ask_for_open_files(Some(std::sync::Arc::new(
-            move |of| if of == receiver { vec![inode] } else { Vec::new() },
-        )));
+        memory
+            .set_open_files(Some(std::sync::Arc::new(move |of| if of == receiver { vec![inode] } else { Vec::new() })));
         for path in ["f", "closed"] {
             let giver = if how == "pull" { main } else { fork };
             memory.edit(&who(), giver, FileOp::Unlink { parent: FILES_ROOT, name: name(path), keep: false }).unwrap();

@@ -29,7 +29,7 @@ fn pair(database: &str, log: &str) -> (String, String) {
 fn open_for_writing(memory: &Memory, branch: BranchId, path: Option<&str>) {
     let inode = path.map(|path| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap());
     let open = move |of| inode.filter(|_| of == branch).into_iter().collect::<Vec<u64>>();
-    memory.ask_for_open_files(Some(Arc::new(open)));
+    memory.set_open_files(Some(Arc::new(open)));
 }
 
 #[test]

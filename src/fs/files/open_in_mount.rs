@@ -35,7 +35,7 @@ impl OpenInMount {
 }
 
 impl OpenFiles for OpenInMount {
-    fn open(&self, branch: BranchId) -> Vec<u64> {
+    fn open_inodes(&self, branch: BranchId) -> Vec<u64> {
         self.0.upgrade().map(|mount| mount.opened.inodes_with_handles(&FileTreeId::branch(branch))).unwrap_or_default()
     }
 

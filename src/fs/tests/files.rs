@@ -387,8 +387,8 @@ impl OpensMeanwhile {
 }
 
 impl OpenFiles for OpensMeanwhile {
-    fn open(&self, branch: BranchId) -> Vec<u64> {
-        let open = self.of_mount.open(branch);
+    fn open_inodes(&self, branch: BranchId) -> Vec<u64> {
+        let open = self.of_mount.open_inodes(branch);
         self.open_one();
         open
     }
@@ -413,10 +413,10 @@ fn nobody_gets_a_file_that_a_rollback_is_about_to_take_away() {
     let ino = rig.ino("main/files/f").unwrap();
     let of_mount = OpenInMount(Arc::downgrade(&rig.fs.mount));
     let meanwhile = Arc::new(OpensMeanwhile { rig: rig.clone(), of_mount, ino, opened: Mutex::default() });
-    rig.memory.ask_for_open_files(Some(meanwhile.clone()));
+    rig.memory.set_open_files(Some(meanwhile.clone()));
     rig.write("main/ctl", "rollback before\n").unwrap();
     // Each of the two would keep the other alive.
-    rig.memory.ask_for_open_files(None);
+    rig.memory.set_open_files(None);
     let opened = meanwhile.opened.lock().clone();
     let read = opened.iter().map(|opened| opened.and_then(|handle| rig.read_on(handle, 0))).collect::<Vec<_>>();
     assert_eq!(read, [Err(Errno::EAGAIN)], "who may wait opens it afterwards, and finds it gone");

@@ -256,7 +256,7 @@ impl Memory {
             let states = if round > 0 { self.drop_oldest_states() } else { Ok(true) };
             let fewer = states.as_ref().is_ok_and(|fewer| *fewer);
             dropped |= fewer && round > 0;
-            let done = states.and_then(|_| self.collect_in_need(&mut stored));
+            let done = states.and_then(|_| self.collect_on_full_disk(&mut stored));
             has_failed = done.is_err();
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());

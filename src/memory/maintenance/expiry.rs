@@ -14,13 +14,13 @@ use crate::workspace::{FileName, FileNode, FileOp, ROOT, Tree};
 /// Who knows which files of a branch handles are open on. A mapping keeps its handle open.
 pub trait OpenFiles: Send + Sync {
     /// Returns the inodes that are open, for reading or writing.
-    fn open(&self, branch: BranchId) -> Vec<u64>;
+    fn open_inodes(&self, branch: BranchId) -> Vec<u64>;
 
     /// Returns the inodes that are open for writing. From then on nobody opens another one for writing, until the
     /// guard is dropped.
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld);
 
-    /// Returns the inodes that are open, as [`OpenFiles::open`] does. From then on nobody opens another one at all,
+    /// Returns the inodes that are open, as [`OpenFiles::open_inodes`] does. From then on nobody opens another one at all,
     /// until the guard is dropped.
     fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld);
 }
@@ -33,7 +33,7 @@ pub type OpenersHeld = Box<dyn std::any::Any>;
 
 /// Whoever does not tell who writes, and holds nobody: all that is open may be written to.
 impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
-    fn open(&self, branch: BranchId) -> Vec<u64> {
+    fn open_inodes(&self, branch: BranchId) -> Vec<u64> {
         self(branch)
     }
 
@@ -83,7 +83,7 @@ struct LastCheck {
     next_expiry: Time,
 }
 
-struct Expired {
+struct ExpiredFile {
     parent: u64,
     name: FileName,
     inode: u64,
@@ -95,14 +95,14 @@ impl Memory {
     /// as open.
     ///
     /// `open` may be called with any lock held, so it must call nothing here.
-    pub fn ask_for_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
+    pub fn set_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
         *self.maintenance.expiry.open_files.lock() = open;
     }
 
     /// Returns the inodes of a branch that some handle has open; none where nobody tells.
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
         let open = self.maintenance.expiry.open_files.lock();
-        open.as_ref().map(|open| open.open(branch)).unwrap_or_default()
+        open.as_ref().map(|open| open.open_inodes(branch)).unwrap_or_default()
     }
 
     /// Returns which files of a branch are open for writing, and keeps others from being opened so
@@ -120,13 +120,13 @@ impl Memory {
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.
-    fn is_watched(&self) -> bool {
+    fn tracks_open_files(&self) -> bool {
         self.maintenance.expiry.open_files.lock().is_some()
     }
 
     /// Lets branches and files expire, unless that was done less than `interval` ago. Nothing is done where the clock
     /// can't be trusted, which is not an error. The first branch where it fails ends it.
-    pub(in crate::memory) fn expire_in_time(&self, interval: Duration) -> Result<(), Error> {
+    pub(in crate::memory) fn expire_if_due(&self, interval: Duration) -> Result<(), Error> {
         let now = self.now();
         {
             let mut last = self.maintenance.expiry.last_sweep.lock();
@@ -171,7 +171,7 @@ impl Memory {
             if last_check.as_ref().is_some_and(is_same) {
                 continue;
             }
-            let (expired, next_expiry) = expired(tree, rules, now);
+            let (expired, next_expiry) = expired_files(tree, rules, now);
             let check =
                 LastCheck { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
             // Noted with the state that was looked at, so that whatever comes after this snapshot is looked at in the
@@ -183,7 +183,13 @@ impl Memory {
         Ok(count)
     }
 
-    fn expire_in(&self, owner: &Actor, branch: BranchId, expired: Vec<Expired>, dry_run: bool) -> Result<u64, Error> {
+    fn expire_in(
+        &self,
+        owner: &Actor,
+        branch: BranchId,
+        expired: Vec<ExpiredFile>,
+        dry_run: bool,
+    ) -> Result<u64, Error> {
         let before = match self.files(&View::Branch(branch)) {
             // The branch was merged or discarded meanwhile: no file of it is left that could expire.
             Err(Error::Gone) => return Ok(0),
@@ -211,11 +217,11 @@ impl Memory {
     }
 
     /// Deletes a file that has outlived its rule, unless it or the rule was changed since; returns whether it did.
-    fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: Expired) -> Result<bool, Error> {
+    fn expire(&self, owner: &Actor, branch: BranchId, before: &Tree, file: ExpiredFile) -> Result<bool, Error> {
         // Expiry is not a user's write, so it resolves no conflict.
         let path = before.path(file.inode).unwrap_or_default();
         self.merging.acks.remove(branch, &format!("files/{}", String::from_utf8_lossy(&path)));
-        let Expired { parent, name, inode } = file;
+        let ExpiredFile { parent, name, inode } = file;
         let (now, wanted) = (self.now(), name.clone());
         // Asked under the writer lock, since the file may have been written or replaced after it was found.
         let still = |catalog: &Catalog, _: &FileOp<'_>| {
@@ -232,7 +238,7 @@ impl Memory {
             if is_it && is_due { Ok(()) } else { Err(Error::FileChanged) }
         };
         match self.edit_if(owner, branch, FileOp::Unlink { parent, name, keep: true }, still) {
-            Ok(_) if self.is_watched() => Ok(true),
+            Ok(_) if self.tracks_open_files() => Ok(true),
             // Nobody tells when its last handle is closed, so it goes at once.
             Ok(_) => self.drop_file(owner, branch, inode).map(|()| true),
             Err(EditError::Refused(error)) if !matches!(error.kind(), Kind::Busy | Kind::Gone) => Err(error),
@@ -250,7 +256,7 @@ impl Memory {
 }
 
 /// Returns the files that have outlived their rule's `ttl`, and when to look again; the last time there is where none ever will.
-fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
+fn expired_files(tree: &Tree, rules: &Rules, now: Time) -> (Vec<ExpiredFile>, Time) {
     let (mut found, mut next) = (Vec::new(), Time(i64::MAX));
     let mut directories = vec![(ROOT, Vec::new())];
     while let Some((directory, path)) = directories.pop() {
@@ -265,7 +271,7 @@ fn expired(tree: &Tree, rules: &Rules, now: Time) -> (Vec<Expired>, Time) {
             let Some(ttl) = rules.rule_for(&below).ttl_nanos else { continue };
             let end = node.written.plus_nanos(ttl);
             if end <= now {
-                found.push(Expired { parent: directory, name: name.clone(), inode });
+                found.push(ExpiredFile { parent: directory, name: name.clone(), inode });
             } else {
                 next = next.min(end);
             }
@@ -294,12 +300,12 @@ mod tests {
         let child = memory.fork(&who, memory.root("main").unwrap(), "child", None).unwrap();
         memory.set(&who, child, Setting::Ttl, "1h").unwrap();
         clock.set_wrong_by(100_000 * HOUR);
-        memory.expire_in_time(INTERVAL).unwrap();
+        memory.expire_if_due(INTERVAL).unwrap();
         clock.set_wrong_by(0);
-        memory.expire_in_time(INTERVAL).unwrap();
+        memory.expire_if_due(INTERVAL).unwrap();
         assert!(memory.catalog().branches.contains_key(&child), "neither by a wrong clock nor too early");
         clock.advance(2 * HOUR);
-        memory.expire_in_time(INTERVAL).unwrap();
+        memory.expire_if_due(INTERVAL).unwrap();
         assert!(!memory.catalog().branches.contains_key(&child));
     }
 }

@@ -18,7 +18,7 @@ use crate::memory::{Actor, BranchError, BranchEvent, Error, KEPT_DROPPED, Kind, 
 use crate::object::{Hash, Time};
 
 /// Bytes of the journal from which on a store that is left alone is sealed.
-const TIDIED_JOURNAL_BYTES: u64 = 64 << 10;
+const IDLE_GC_JOURNAL_BYTES: u64 = 64 << 10;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -34,9 +34,9 @@ impl Memory {
     ///
     /// What went before a failure is gone.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
-        let age = Age { now: self.now(), min_age: older_than.unwrap_or_default() };
+        let age = BranchExpiry { now: self.now(), min_age: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();
-        let expired = expired(&catalog, &age);
+        let expired = expired_branches(&catalog, &age);
         if dry_run {
             let path = |id: &BranchId| catalog.branches.get(id).map(|branch| branch.path.to_string());
             let paths: Vec<String> = expired.iter().filter_map(path).collect();
@@ -60,7 +60,7 @@ impl Memory {
         self.commit_all_pending()?;
         self.finish_unfinished_purge();
         let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
-        let (states, bytes) = self.collect(&mut self.storage.manifest.lock(), age.now, policy)?;
+        let (states, bytes) = self.collect_garbage(&mut self.storage.manifest.lock(), age.now, policy)?;
         let guards = open_guards(&self.catalog_now(), age.now);
         Ok(json!({
             "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes,
@@ -71,14 +71,14 @@ impl Memory {
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
     /// bytes that freed. The caller holds the lock of `storage.manifest`. Fails as a seal does, and where a file can't
     /// be removed or written again. On a disk that is nearly full a failed compaction is logged only.
-    pub(in crate::memory) fn collect(
+    pub(in crate::memory) fn collect_garbage(
         &self,
         stored: &mut StoredManifest,
         now: Time,
         policy: CompactionPolicy,
     ) -> Result<(usize, u64), Error> {
         // Before the seal, which leaves out what is outdated. By a clock that jumped everything would be.
-        let states = if self.check_clock().is_ok() { self.drop_outdated(now)? } else { 0 };
+        let states = if self.check_clock().is_ok() { self.drop_outdated_states(now)? } else { 0 };
         self.collect_file_index();
         // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
         // sweep to this.
@@ -110,10 +110,10 @@ impl Memory {
         }
     }
 
-    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect`
+    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect_garbage`
     /// does.
-    pub(in crate::memory) fn collect_in_need(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
-        self.collect(stored, self.now(), CompactionPolicy::TIGHT)
+    pub(in crate::memory) fn collect_on_full_disk(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
+        self.collect_garbage(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
     /// Seals, and removes what that left without use; for the maintenance thread. Fails as a commit of pending
@@ -124,7 +124,7 @@ impl Memory {
         if self.check_clock().is_ok() {
             // Under the lock, as in a collection: a purge that makes its entry goes by the branches that are remembered.
             let _stored = self.storage.manifest.lock();
-            self.drop_outdated(self.now())?;
+            self.drop_outdated_states(self.now())?;
         }
         if self.drop_excess_states()? {
             self.announce_dropped_states();
@@ -148,31 +148,31 @@ impl Memory {
         self.unsealed_bytes() + self.maintenance.seal_head_start_bytes.load(Ordering::Acquire)
     }
 
-    /// Collects garbage while nothing else is to be done, if anything may have come to be some since `tidied`: the
-    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect`
+    /// Collects garbage while nothing else is to be done, if anything may have come to be some since `last_gc_journal`: the
+    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect_garbage`
     /// does; nothing is done where the clock can't be trusted.
-    pub(in crate::memory) fn collect_when_idle(&self, tidied: Option<u64>) -> Result<Option<u64>, Error> {
-        let Some(journal) = self.journal() else { return Ok(tidied) };
+    pub(in crate::memory) fn collect_when_idle(&self, last_gc_journal: Option<u64>) -> Result<Option<u64>, Error> {
+        let Some(journal) = self.journal() else { return Ok(last_gc_journal) };
         let indexed = self.storage.file_index.bytes_in_memory();
         // Without room for it the index stays in memory, however often this is tried.
         let unsealed = self.sealable_bytes().max(if indexed <= self.spare_bytes() { indexed } else { 0 });
-        let is_small = journal.length() < TIDIED_JOURNAL_BYTES && unsealed < TIDIED_JOURNAL_BYTES;
+        let is_small = journal.length() < IDLE_GC_JOURNAL_BYTES && unsealed < IDLE_GC_JOURNAL_BYTES;
         let now = self.now();
         let has_outdated = || self.catalog_now().outdated_states(now).is_ok_and(|outdated| !outdated.is_empty());
-        if is_small && Some(journal.number()) == tidied && !has_outdated() || self.check_clock().is_err() {
-            return Ok(tidied);
+        if is_small && Some(journal.number()) == last_gc_journal && !has_outdated() || self.check_clock().is_err() {
+            return Ok(last_gc_journal);
         }
         self.commit_all_pending()?;
-        self.collect(&mut self.storage.manifest.lock(), now, CompactionPolicy::IDLE)?;
+        self.collect_garbage(&mut self.storage.manifest.lock(), now, CompactionPolicy::IDLE)?;
         Ok(self.journal().map(|journal| journal.number()))
     }
 
     /// Discards the branches whose `config/ttl` has run out, each in its owner's name. The first branch where it fails
     /// ends it; those before it are discarded then.
     pub(in crate::memory) fn discard_all_expired(&self) -> Result<(), Error> {
-        let age = Age { now: self.now(), min_age: Duration::ZERO };
+        let age = BranchExpiry { now: self.now(), min_age: Duration::ZERO };
         let catalog = self.catalog().clone();
-        for id in expired(&catalog, &age) {
+        for id in expired_branches(&catalog, &age) {
             let uid = catalog.branch(id)?.uid;
             let owner = Actor { uid, name: catalog.user(uid), gid: 0 };
             self.discard_expired(&owner, id, age.min_age)?;
@@ -188,7 +188,7 @@ impl Memory {
             let branch = catalog.branch(branch)?;
             // Asked again under the writer lock, as somebody may have written to the branch, or forked it, since it was
             // found.
-            if !(Age { now: self.now(), min_age }).expires(branch) || !branch.children.is_empty() {
+            if !(BranchExpiry { now: self.now(), min_age }).expires(branch) || !branch.children.is_empty() {
                 return Err(BranchError::InUse.into());
             }
             path = Some(branch.path.to_string());
@@ -223,7 +223,7 @@ impl Memory {
     }
 
     /// Has nobody find earlier states that need not stay readable, and the next seal let go of them; returns how many.
-    fn drop_outdated(&self, now: Time) -> Result<usize, Error> {
+    fn drop_outdated_states(&self, now: Time) -> Result<usize, Error> {
         let mut outdated = self.catalog_now().outdated_states(now)?;
         let count = outdated.len();
         let _writer = self.writer()?;
@@ -231,7 +231,7 @@ impl Memory {
         // Nobody may find again what a seal is about to leave out.
         outdated.extend(catalog.retained.excess.iter());
         catalog.retained.outdated = Arc::new(outdated);
-        catalog.forget_ended(now);
+        catalog.forget_ended_branches(now);
         Ok(count)
     }
 
@@ -311,13 +311,13 @@ fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
 }
 
 /// How old a branch must be to expire.
-struct Age {
+struct BranchExpiry {
     now: Time,
     /// What it must be at least, beside its `config/ttl`; 0 where nobody asks for more.
     min_age: Duration,
 }
 
-impl Age {
+impl BranchExpiry {
     fn expires(&self, branch: &Branch) -> bool {
         // A lease holder may be at work without having written for long.
         let idle_since = match branch.lease {
@@ -332,7 +332,7 @@ impl Age {
 }
 
 /// Returns expired branches, children before their parents.
-fn expired(catalog: &Catalog, age: &Age) -> Vec<BranchId> {
+fn expired_branches(catalog: &Catalog, age: &BranchExpiry) -> Vec<BranchId> {
     let branches = catalog.branches.values().map(|branch| &**branch);
     let mut chosen: Vec<(u64, &Branch)> =
         branches.filter(|branch| age.expires(branch)).map(|branch| (catalog.depth(branch), branch)).collect();
@@ -391,7 +391,7 @@ mod tests {
         clock.advance(DAY / 24);
         memory.commit(&who, main, put("second")).unwrap();
         clock.set_wrong_by(365 * DAY);
-        memory.collect_in_need(&mut memory.storage.manifest.lock()).unwrap();
+        memory.collect_on_full_disk(&mut memory.storage.manifest.lock()).unwrap();
         clock.set_wrong_by(0);
         memory.rollback(&who, main, &first.to_string()).unwrap();
     }

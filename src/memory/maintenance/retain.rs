@@ -139,7 +139,7 @@ impl Catalog {
     }
 
     /// Lets branches be forgotten that ended longer ago than their `config/keep`, so that no state of theirs need stay.
-    pub(in crate::memory) fn forget_ended(&mut self, now: Time) {
+    pub(in crate::memory) fn forget_ended_branches(&mut self, now: Time) {
         let is_over = |ended: &EndedBranch| {
             let keep = ended.settings.retention().keep_nanos;
             now.0.saturating_sub(ended.ended.0) >= keep

@@ -38,7 +38,7 @@ use crate::workspace::FileOp;
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
 /// A store that nobody writes to is tidied after the idle interval divided by this, so that the work is done when the interval ends.
-const TIDY_FRACTION: u32 = 4;
+const IDLE_GC_FRACTION: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
@@ -73,7 +73,7 @@ struct WriteQuiescence {
     /// Bytes of long writes at the last look: as many now mean that nobody writes.
     last_written_bytes: u64,
     /// The journal file that was begun when the store was last tidied.
-    tidied_journal: Option<u64>,
+    last_gc_journal: Option<u64>,
 }
 
 impl WriteQuiescence {
@@ -192,7 +192,7 @@ impl Memory {
         let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
-            self.remove_made_since(stored, before)?;
+            self.undo_failed_seal(stored, before)?;
             if self.admission.room.reserve.release_all() {
                 sealed = self.seal_once(stored, compaction, 0);
             }
@@ -202,7 +202,7 @@ impl Memory {
     }
 
     /// Removes what a seal made that had no room for all of it, where no manifest names that.
-    fn remove_made_since(&self, stored: &StoredManifest, before: DiskBeforeSeal) -> Result<(), Error> {
+    fn undo_failed_seal(&self, stored: &StoredManifest, before: DiskBeforeSeal) -> Result<(), Error> {
         if read_file(&*self.disk, manifest::PATH)? != before.manifest {
             return Ok(());
         }
@@ -297,7 +297,7 @@ impl Memory {
             || drops_moved_entries
             || archives.len() < before;
         // The disk first: where the manifest can't be written, the catalog stays as it was.
-        self.install(&mut moves, rotated, &manifest, archives)?;
+        self.install_sealed(&mut moves, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
         Ok((manifest.catalog, frees_files))
     }
@@ -352,7 +352,7 @@ impl Memory {
 
     /// Puts equal, sealed states in place of those in use. What was changed since the rotation is moved while others
     /// write, as long as it is much.
-    fn install(
+    fn install_sealed(
         &self,
         moves: &mut Relocations<'_>,
         rotated: Catalog,
@@ -413,11 +413,11 @@ impl Memory {
     /// Starts the thread that seals, commits and expires in the background. It ends with the store.
     pub(in crate::memory) fn start_maintenance(self: &Arc<Self>) {
         let (memory, maintenance) = (Arc::downgrade(self), self.maintenance.thread.clone());
-        let tidy_delay = idle_gc_delay(self.environment.idle_interval);
-        let tidied_journal = self.journal().map(|journal| journal.number());
+        let gc_delay = idle_gc_delay(self.environment.idle_interval);
+        let last_gc_journal = self.journal().map(|journal| journal.number());
         let run = move || {
-            let mut quiescence = WriteQuiescence { tidied_journal, ..WriteQuiescence::default() };
-            while let Some(work) = maintenance.wait_for_work(tidy_delay)
+            let mut quiescence = WriteQuiescence { last_gc_journal, ..WriteQuiescence::default() };
+            while let Some(work) = maintenance.wait_for_work(gc_delay)
                 && let Some(memory) = memory.upgrade()
             {
                 // After a panic in the middle of a change the writer guard has closed the store, so catching it here is safe.
@@ -454,9 +454,9 @@ impl Memory {
             self.make_room();
         }
         self.finish_unfinished_purge();
-        self.expire_in_time(self.environment.idle_interval)?;
+        self.expire_if_due(self.environment.idle_interval)?;
         if work.is_idle {
-            quiescence.tidied_journal = self.collect_when_idle(quiescence.tidied_journal)?;
+            quiescence.last_gc_journal = self.collect_when_idle(quiescence.last_gc_journal)?;
             Ok(())
         } else if work.seal {
             self.seal_and_reclaim()
@@ -491,7 +491,7 @@ impl Memory {
 
 /// Returns how long nothing must have been written before a store is tidied.
 fn idle_gc_delay(idle_interval: Duration) -> Duration {
-    idle_interval / TIDY_FRACTION
+    idle_interval / IDLE_GC_FRACTION
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
         write(&memory, main, path, "x");
     }
     let held = memory.files(&View::Branch(main)).unwrap().resolve(b"episodic/open").unwrap();
-    memory.ask_for_open_files(Some(std::sync::Arc::new(move |_| vec![held])));
+    memory.set_open_files(Some(std::sync::Arc::new(move |_| vec![held])));
     memory.gc(&who(), None, false).unwrap();
     assert!(read(&memory, main, "episodic/old").is_some(), "not old yet");
     NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
@@ -41,7 +41,7 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
     let there = |path: &str| read(&memory, main, path).is_some();
     assert!(!there("episodic/old"));
     assert!(there("episodic/open") && there("episodic/young") && there("notes/old"));
-    memory.ask_for_open_files(None);
+    memory.set_open_files(None);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
     assert!(!there("episodic/open"));
 }
