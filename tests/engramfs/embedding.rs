@@ -71,7 +71,7 @@ impl Embedder for Topics {
 fn embed(memory: &Arc<Memory>, turn: usize) -> Arc<Told> {
     let told = Arc::<Told>::default();
     memory.set_embedder(None, Box::new(Topics { told: told.clone(), turn }));
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     told
 }
 
@@ -96,7 +96,7 @@ fn embedded() -> (ForgetfulDisk, Arc<Memory>, Arc<Told>, View) {
     let texts = [("a", "green tea at four"), ("b", "the server is slow"), ("c", "pay the invoice")];
     let edits = texts.map(|(id, text)| put(id, None, Some(text)));
     memory.commit(&who(), main, edits.into()).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     (disk, memory, told, View::Branch(main))
 }
 
@@ -148,7 +148,7 @@ fn forks_and_merges_share_vectors_and_see_their_own() {
     memory
         .commit(&who(), fork, vec![put("a", None, Some("the machine room")), put("d", None, Some("pay the invoice"))])
         .unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 1, "one text is new, whatever the branch");
     let in_fork = View::Branch(fork);
     let nothing = ask(&memory, &in_fork, MEANING);
@@ -159,7 +159,7 @@ fn forks_and_merges_share_vectors_and_see_their_own() {
     memory.seal().unwrap();
     assert_eq!(ids(&ask(&memory, &in_fork, r#"{"text":"bill","mode":"vector","k":2}"#)), ["c", "d"]);
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(ids(&ask(&memory, &view, r#"{"text":"host","mode":"vector","k":2}"#)), ["a", "b"]);
     memory.gc(&who(), None, false).unwrap();
     assert_eq!(ids(&ask(&memory, &view, r#"{"text":"host","mode":"vector","k":2}"#)), ["a", "b"], "compacted");
@@ -171,11 +171,11 @@ fn a_vector_that_is_older_than_its_text_gives_way_to_the_derived_one() {
     let (_, memory, _, view) = embedded();
     let main = main_of(&memory);
     memory.commit(&who(), main, vec![put("v", Some(vec![0.0, 0.0, 0.0, 1.0]), Some("a drink"))]).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     let own = r#"{"vector":[0,0,0,1],"k":1}"#;
     assert_eq!(ids(&ask(&memory, &view, own)), ["v"], "its own vector counts");
     memory.commit(&who(), main, vec![put("v", Some(vec![0.0, 0.0, 0.0, 1.0]), Some("another drink"))]).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     for sealed in [false, true] {
         let near = ask(&memory, &view, r#"{"text":"tea","mode":"vector","k":2}"#);
         let mut found = ids(&near);
@@ -241,7 +241,7 @@ fn another_embedder_is_told_and_reembed_makes_its_vectors_count() {
     assert_eq!(ids(&ask(&memory, &view, r#"{"id":"a","k":1}"#)), ["a"], "the old set serves what needs no embedder");
     assert_eq!(told.texts.load(Ordering::SeqCst), 3);
     memory.reembed(main_of(&memory)).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
     let lineage = memory.lineage_lines(main_of(&memory), false).unwrap();
     assert_eq!(lineage.iter().filter(|line| line.contains(r#""op":"embedder""#)).count(), 2);
@@ -260,7 +260,7 @@ fn a_text_that_is_refused_stops_no_other() {
     let texts = ["poison", "a drink", "a bill", "a host"];
     let edits = texts.iter().map(|text| put(text, None, Some(text))).collect();
     memory.commit(&who(), main_of(&memory), edits).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(status(&memory, &view)["index"]["unembedded"], 1);
     let answer = ask(&memory, &view, "a beverage");
     assert_eq!(answer.reason.as_deref(), Some("1 of 7 records are not embedded yet"));
@@ -273,7 +273,7 @@ fn a_text_on_which_the_embedder_hangs_stops_no_other() {
     let texts = ["hang", "a drink", "a bill", "poison", "a host"];
     let edits = texts.iter().map(|text| put(text, None, Some(text))).collect();
     memory.commit(&who(), main_of(&memory), edits).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(status(&memory, &view)["index"]["unembedded"], 2);
     assert_eq!(status(&memory, &view)["embedder"]["state"], "ready");
     assert!(told.texts.load(Ordering::SeqCst) > before + 3, "probes tell a text's fault from an outage");
@@ -293,7 +293,7 @@ fn an_outage_costs_no_text_its_vector() {
     while status(&memory, &view)["embedder"]["state"] != "ready" {
         std::thread::sleep(Duration::from_millis(5));
     }
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(status(&memory, &view)["index"]["unembedded"], 0);
 }
 
@@ -320,7 +320,7 @@ fn a_power_cut_costs_vectors_at_most_and_a_bulk_commit_is_embedded() {
     memory.commit(&who(), main_of(&memory), edits).unwrap();
     memory.commit(&who(), main_of(&memory), vec![put("z", None, Some("tea"))]).unwrap();
     memory.sync().unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(status(&memory, &view)["index"]["unembedded"], 0);
     let head = status(&memory, &view)["head"].clone();
     let after = disk.power_cut(7);
@@ -368,6 +368,6 @@ fn reembedding_that_a_restart_cut_off_has_to_be_asked_for_again() {
         (Some("changed"), 3)
     );
     memory.reembed(main_of(&memory)).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
 }

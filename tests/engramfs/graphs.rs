@@ -49,7 +49,7 @@ fn indexed_with(graph_rows: u32) -> (ForgetfulDisk, Arc<Memory>, View) {
     let mut chance = Chance(1);
     let edits = (0..ROWS).map(|number| note(number, &mut chance)).collect();
     memory.commit(&who(), main_of(&memory), edits).unwrap();
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     let fork = memory.fork(&who(), main_of(&memory), "fork", None).unwrap();
     (disk, memory, View::Branch(fork))
 }
@@ -163,7 +163,7 @@ fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
     for settled in [false, true] {
         if settled {
             memory.seal().unwrap();
-            memory.wait_indexed();
+            memory.wait_until_indexed();
         }
         let (recall, walked) = recall(&memory, &View::Branch(at), &plain());
         assert!(walked && recall >= 0.99, "settled {settled}: walked {walked}, recall {recall}");
@@ -182,7 +182,7 @@ fn a_small_graph_beside_a_large_one_loses_nothing() {
         put(&format!("r{number:05}"), Some(if number % 3 == 0 { vector } else { chance.vector(DIM) }), None)
     });
     memory.commit(&who(), fork.branch(), edits.collect()).unwrap();
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     assert_eq!(graphs(&disk).len(), 2);
     let (recall, walked) = recall(&memory, &fork, &plain());
     assert!(walked && recall >= 0.99, "walked {walked}, recall {recall}");
@@ -210,7 +210,7 @@ fn loose_versions_answer_as_they_do_once_sealed() {
     };
     let unsealed = asked();
     memory.seal().unwrap();
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     assert_eq!(asked(), unsealed);
 }
 
@@ -245,7 +245,7 @@ fn small_segments_become_one_with_a_graph_once_they_have_the_rows_together() {
         let edits = (0..30).map(|number| note(round * 30 + number, &mut chance)).collect();
         memory.commit(&who(), main, edits).unwrap();
         memory.seal().unwrap();
-        memory.wait_indexed();
+        memory.wait_until_indexed();
         assert_eq!(ask(), exact, "after {} rows", (round + 1) * 30);
     }
     let (recall, _) = recall(&memory, &View::Branch(main), &plain());
@@ -263,7 +263,7 @@ fn what_an_import_brings_in_several_segments_gets_one_graph() {
         memory.commit(&who(), main_of(&memory), edits).unwrap();
         memory.seal().unwrap();
     }
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     let graphs = disk.list("segments").unwrap().iter().filter(|name| is_graph(&disk, name)).count();
     assert_eq!(graphs, 1);
     let (recall, walked) = recall(&memory, &View::Branch(main_of(&memory)), &plain());
@@ -278,7 +278,7 @@ fn a_small_segment_gets_a_graph_beside_a_large_one_only() {
         let edits = (0..count).map(|number| note(ROWS + number, &mut chance)).collect();
         memory.commit(&who(), branch, edits).unwrap();
         memory.seal().unwrap();
-        memory.wait_indexed();
+        memory.wait_until_indexed();
     };
     let alone = ForgetfulDisk::new();
     let memory = open_with(&alone, graph_rows);
@@ -353,7 +353,7 @@ fn a_store_that_is_closed_while_a_graph_is_built_goes_on_with_it_later() {
     drop(memory);
     verify(&disk).unwrap();
     let memory = open(&disk);
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     assert!(!ask(&memory, &view, &chance.vector(DIM), 10, &plain()).exact);
 }
 

@@ -59,7 +59,7 @@ pub fn branches(corpus: &Corpus, holder: &Holder, bench: &Path) {
         views.push((format!("{count} edits"), branch));
     }
     // What goes on in the background by itself is done then.
-    holder.memory.wait_indexed();
+    holder.memory.wait_until_indexed();
     let fresh = curves(corpus, holder, &views);
     holder.settle();
     let sealed = curves(corpus, holder, &views);
@@ -93,7 +93,7 @@ pub fn depth(corpus: &Corpus, holder: &Holder) {
     let head = |branch: BranchId| holder.memory.snapshot(&View::Branch(branch)).unwrap().head();
     assert_eq!(head(flat), head(deep), "deep and flat have the same content");
     let views = [("flat".to_owned(), flat), ("deep".to_owned(), deep)];
-    holder.memory.wait_indexed();
+    holder.memory.wait_until_indexed();
     for (state, figure) in [("before", "≤ 1.3 ×"), ("after", "≤ 1.05 ×")] {
         if state == "after" {
             holder.settle();

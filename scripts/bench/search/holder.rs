@@ -72,7 +72,7 @@ impl Holder {
     /// Seals, and waits until every graph is there.
     pub fn settle(&self) {
         self.memory.seal().unwrap();
-        self.memory.wait_indexed();
+        self.memory.wait_until_indexed();
     }
 
     /// Closes the store; returns what opens it again.

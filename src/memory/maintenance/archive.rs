@@ -41,14 +41,14 @@ impl Memory {
         }
         // The file before the entry: behind that the next seal drops what moved.
         report["file"] = moved.write(&self.history_reader(), start.first..=last)?.into();
-        report["entry"] = self.begin_lineage(who, last, tip)?.to_string().into();
+        report["entry"] = self.commit_archive_entry(who, last, tip)?.to_string().into();
         // The entry alone says where the lineage begins; this seal has the archives and the manifest follow it at once.
         self.seal()?;
         Ok(report)
     }
 
     /// Makes the entry that says where the lineage begins; the entries before it are in a file by then.
-    fn begin_lineage(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
+    fn commit_archive_entry(&self, who: &Actor, last: u64, tip: Hash) -> Result<Hash, Error> {
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
             self.execute(&mut writer, who.uid, ArchiveEntries { last, hash: tip })?

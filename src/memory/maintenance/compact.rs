@@ -30,7 +30,7 @@ use crate::object::Hash;
 const STEPS_MAX: usize = 32;
 /// What one step in the background writes, beside a file that is larger.
 const STEP_BYTES: u64 = 64 << 20;
-/// Packs below this length in bytes are combined where there are more than `small_packs`.
+/// Packs below this length in bytes are combined where there are more than `small_packs_max`.
 const SMALL_PACK_BYTES: u64 = 1 << 20;
 /// Bytes nobody needs that are left alone while the store is written to.
 const DEAD_BYTES_MIN: u64 = 16 << 20;
@@ -45,22 +45,26 @@ pub(in crate::memory) struct CompactionPolicy {
     /// The most that a step writes, one larger file aside.
     step_bytes: u64,
     /// Packs below 1 MiB that may stay beside each other; where there are more, all are combined.
-    small_packs: usize,
+    small_packs_max: usize,
 }
 
 impl CompactionPolicy {
     /// While the store is written to: few and large.
     pub const BUSY: CompactionPolicy =
-        CompactionPolicy { dead_one_in: 2, freed_bytes_min: 1 << 20, step_bytes: STEP_BYTES, small_packs: 32 };
+        CompactionPolicy { dead_one_in: 2, freed_bytes_min: 1 << 20, step_bytes: STEP_BYTES, small_packs_max: 32 };
     /// While nothing else is to be done: a fourth of a file is enough, in steps of 64 MiB.
     pub const IDLE: CompactionPolicy =
-        CompactionPolicy { dead_one_in: 4, freed_bytes_min: 16 << 10, step_bytes: STEP_BYTES, small_packs: 4 };
+        CompactionPolicy { dead_one_in: 4, freed_bytes_min: 16 << 10, step_bytes: STEP_BYTES, small_packs_max: 4 };
     /// When somebody asks for a collection: a sixteenth of a file is enough, in one step.
     pub const COLLECT: CompactionPolicy =
-        CompactionPolicy { dead_one_in: 16, freed_bytes_min: 4 << 10, step_bytes: u64::MAX, small_packs: 1 };
+        CompactionPolicy { dead_one_in: 16, freed_bytes_min: 4 << 10, step_bytes: u64::MAX, small_packs_max: 1 };
     /// On a disk that is full: only files that give back 64 KiB or more, and no packs are combined.
-    pub const TIGHT: CompactionPolicy =
-        CompactionPolicy { dead_one_in: 16, freed_bytes_min: 64 << 10, step_bytes: u64::MAX, small_packs: usize::MAX };
+    pub const TIGHT: CompactionPolicy = CompactionPolicy {
+        dead_one_in: 16,
+        freed_bytes_min: 64 << 10,
+        step_bytes: u64::MAX,
+        small_packs_max: usize::MAX,
+    };
 }
 
 /// Files to rewrite without what nothing references; empty where nothing is worth it.
@@ -121,12 +125,12 @@ impl Memory {
             .filter(|file| file.is_pack && file.length_bytes < SMALL_PACK_BYTES)
             .map(|file| file.name)
             .collect();
-        let combines = small.len() > policy.small_packs;
+        let combines = small.len() > policy.small_packs_max;
         files.retain(|file| {
             // Both bounds have to hold: a small part of a large file, and nearly all of a tiny one, are not worth a
             // seal.
-            let is_sparse = file.freed() >= policy.freed_bytes_min
-                && file.freed().saturating_mul(policy.dead_one_in) >= file.length_bytes;
+            let is_sparse = file.freed_bytes() >= policy.freed_bytes_min
+                && file.freed_bytes().saturating_mul(policy.dead_one_in) >= file.length_bytes;
             is_sparse || (combines && small.contains(&file.name))
         });
         // The cheapest come first; the name decides between equals, so that the choice does not vary.

@@ -18,7 +18,7 @@ use crate::sync::{Condvar, Mutex};
 use crate::workspace::Tree;
 
 /// What a step takes; between two of them the thread holds no store and looks whether it is to end.
-const STEP: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, allows_larger: true };
+const STEP_LIMITS: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, allows_larger: true };
 /// Bytes in memory from which on they go to a file without a seal.
 const MEMORY_BYTES_MAX: u64 = 16 << 20;
 
@@ -144,7 +144,7 @@ impl Memory {
         // Noted before the tree is looked at: what is indexed from before a purge must not be published behind it.
         let purges = self.storage.file_index.purges();
         let Some(files) = self.visible_files(&view)? else { return Ok(false) };
-        let claim = self.storage.file_index.claim(files.unindexed(), purges, STEP);
+        let claim = self.storage.file_index.claim(files.unindexed(), purges, STEP_LIMITS);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         if claim.contents.is_empty() {
             return Ok(false);
@@ -153,7 +153,7 @@ impl Memory {
         let indexed = index_contents(claim.contents.clone(), self.packs());
         self.storage.file_index.publish(claim, indexed);
         // Merged as it grows, since each search has to look into every segment.
-        self.merge_in_memory()?;
+        self.merge_index_segments_in_memory()?;
         self.maintenance.embedding.wake();
         Ok(true)
     }
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
-    pub(in crate::memory) fn merge_in_memory(&self) -> Result<(), Error> {
+    pub(in crate::memory) fn merge_index_segments_in_memory(&self) -> Result<(), Error> {
         let due = segments_to_merge(segments_in_memory(&self.storage.file_index.segment_set()).into_iter());
         if !due.is_empty() {
             let merged = merge_segments(&due, |_| true)?;
@@ -192,7 +192,7 @@ impl Memory {
                 let live = live();
                 let merged = merge_segments(&memory, |key| live.contains(key))?;
                 let file = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
-                file.iter().for_each(|file| self.derive_index(file, &memory));
+                file.iter().for_each(|file| self.carry_over_passage_vectors(file, &memory));
                 // In use before anything is let go of, so that queries find each passage in the one or the other.
                 index.replace(&memory, file);
                 self.forget_written_passages();
@@ -240,7 +240,7 @@ impl Memory {
         let mut merged = merge_segments(segments, |key| live.contains(key))?;
         if segments.iter().any(|segment| segment.name().is_some()) {
             merged = merged.map(|merged| merged.persist(&self.storage.segments.blobs)).transpose()?;
-            merged.iter().for_each(|merged| self.derive_index(merged, segments));
+            merged.iter().for_each(|merged| self.carry_over_passage_vectors(merged, segments));
         }
         self.storage.file_index.replace(segments, merged);
         Ok(())

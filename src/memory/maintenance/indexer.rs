@@ -178,7 +178,7 @@ impl Memory {
     /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
     ///
     /// Returns at once where nothing is built: on a store opened for reading.
-    pub fn wait_indexed(&self) {
+    pub fn wait_until_indexed(&self) {
         if !self.read_only {
             self.maintenance.thread.wait_until_idle();
             self.maintenance.indexer.wait_until_idle();
@@ -188,7 +188,7 @@ impl Memory {
     /// Returns the segments of a state for whose graph queries under a metric wait: large ones of
     /// which it sees enough that they would be walked, and beside a large one also smaller ones.
     /// Branches share segments, so what a branch sees is seldom all.
-    pub(in crate::memory) fn without_graph<'a>(
+    pub(in crate::memory) fn segments_without_graph<'a>(
         &self,
         state: &'a BranchVersion,
         metric: Metric,
@@ -213,8 +213,8 @@ impl Memory {
         for branch in catalog.branches.values() {
             let Ok(settings) = catalog.shared_settings(branch) else { continue };
             let metric = settings.metric();
-            for_each_asked_state(branch, |state| {
-                for layer in self.without_graph(state, metric) {
+            for_each_queryable_state(branch, |state| {
+                for layer in self.segments_without_graph(state, metric) {
                     let task = GraphTask { segment: layer.segment.clone(), metric };
                     if !tasks.iter().any(|other| other.is_same(&task)) {
                         tasks.push(task);
@@ -337,7 +337,7 @@ fn build(
 }
 
 /// Calls `each` with the states of a branch that queries are put to.
-fn for_each_asked_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
+fn for_each_queryable_state(branch: &Branch, mut each: impl FnMut(&BranchVersion)) {
     each(&branch.state);
     branch.frozen_states().for_each(|frozen| each(&frozen.state));
 }

@@ -156,7 +156,7 @@ impl Memory {
             let Some((segment, rows)) = written else { continue };
             // Before the segment is in use: no query by vector then meets rows whose derived vectors were in memory a
             // moment ago.
-            self.derive_sealed(&segment);
+            self.carry_over_vectors(&segment);
             let mut rows_of_versions = HashMap::new();
             // What stays unreferenced here was seen by no state: a layer that has such a row is not moved.
             let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {

@@ -16,7 +16,7 @@ const BURST_BYTES: u64 = 1 << 20;
 /// How long a pause is: some 8 MiB are checked a second, which costs half a hundredth of a processor.
 const PAUSE: Duration = Duration::from_millis(125);
 /// How long nothing is done before the first round and after each.
-const REST: Duration = Duration::from_secs(10);
+const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How far a round is, as `status` shows it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize)]
@@ -91,7 +91,7 @@ impl Scrubber {
         self.0.0.lock().change_count
     }
 
-    fn note(&self, progress: ScrubProgress) {
+    fn note_progress(&self, progress: ScrubProgress) {
         let mut state = self.0.0.lock();
         state.progress = progress;
         state.change_count += 1;
@@ -104,9 +104,9 @@ impl Scrubber {
     }
 
     /// Checks every block of some files; `pause` is called after each burst and says whether to go on.
-    fn round(&self, files: Vec<ScrubTarget>, pause: impl Fn() -> bool) {
+    fn run_round(&self, files: Vec<ScrubTarget>, pause: impl Fn() -> bool) {
         let mut progress = ScrubProgress { checked: 0, total: files.iter().map(|file| file.bytes).sum() };
-        self.note(progress);
+        self.note_progress(progress);
         let mut ahead = 0;
         for file in files {
             let end = progress.checked + file.bytes;
@@ -123,7 +123,7 @@ impl Scrubber {
                 if ahead >= BURST_BYTES {
                     progress.checked += ahead;
                     ahead = 0;
-                    self.note(progress);
+                    self.note_progress(progress);
                     if !pause() {
                         return;
                     }
@@ -132,7 +132,7 @@ impl Scrubber {
             // With the footer, which was read when the file was opened; what is behind damage counts, too.
             (progress.checked, ahead) = (end, 0);
         }
-        self.note(progress);
+        self.note_progress(progress);
     }
 }
 
@@ -144,10 +144,10 @@ impl Memory {
             if let Err(error) = rustix::process::nice(19) {
                 log::debug!("mapped files are checked at the usual priority: {error}");
             }
-            while scrubber.wait(REST)
+            while scrubber.wait(ROUND_INTERVAL)
                 && let Some(files) = Weak::upgrade(&memory).map(|memory| memory.mapped_files())
             {
-                scrubber.round(files, || scrubber.wait(PAUSE));
+                scrubber.run_round(files, || scrubber.wait(PAUSE));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("scrubber".to_owned()).spawn(life) {
@@ -167,7 +167,7 @@ impl Memory {
     /// Checks all mapped files again, at once and without pauses.
     #[cfg(test)]
     fn scrub(&self) {
-        self.maintenance.scrubber.round(self.mapped_files(), || true);
+        self.maintenance.scrubber.run_round(self.mapped_files(), || true);
     }
 }
 
@@ -227,6 +227,6 @@ mod tests {
         memory.commit(&owner, main, vec![RecordEdit::Delete { id: "r".into() }]).unwrap();
         memory.gc(&owner, None, false).unwrap();
         assert!(!files.is_empty() && segment.upgrade().is_none());
-        memory.maintenance.scrubber.round(files, || true);
+        memory.maintenance.scrubber.run_round(files, || true);
     }
 }

@@ -37,7 +37,7 @@ use crate::workspace::FileOp;
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// A store that nobody writes to is tidied after the idle interval divided by this, so that the work is done when the interval ends.
+/// Garbage of a store that nobody writes to is collected after the idle interval divided by this, so that the work is done when the interval ends.
 const IDLE_GC_FRACTION: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
@@ -63,7 +63,7 @@ struct MaintenanceRequests {
 struct MaintenanceWork {
     seal: bool,
     orphans: Vec<OrphanFile>,
-    /// Nothing was asked of it for the tidy delay, so compaction may take its time.
+    /// Nothing was asked of it for the delay of an idle collection, so compaction may take its time.
     is_idle: bool,
 }
 
@@ -72,7 +72,7 @@ struct MaintenanceWork {
 struct WriteQuiescence {
     /// Bytes of long writes at the last look: as many now mean that nobody writes.
     last_written_bytes: u64,
-    /// The journal file that was begun when the store was last tidied.
+    /// The journal file that was begun when garbage was last collected while idle.
     last_gc_journal: Option<u64>,
 }
 
@@ -489,7 +489,7 @@ impl Memory {
     }
 }
 
-/// Returns how long nothing must have been written before a store is tidied.
+/// Returns how long nothing must have been written before garbage is collected.
 fn idle_gc_delay(idle_interval: Duration) -> Duration {
     idle_interval / IDLE_GC_FRACTION
 }

@@ -15,7 +15,7 @@ use crate::sync::{Condvar, Mutex};
 /// Signals that end within this time of each other are removed in one commit.
 const COALESCE_INTERVAL: Duration = Duration::from_millis(20);
 /// The clock is looked at so often: by one that is set back for a moment, the next end seems to be years away.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long after a failure removal is tried again.
 const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
@@ -34,7 +34,7 @@ enum ExpiryStep {
     /// Removes signals that have ended, and tells of these leases.
     Expire(BTreeSet<BranchId>),
     /// Looks at the clock, and asks again: it may have been set.
-    LookAgain,
+    CheckAgain,
     Stop,
 }
 
@@ -54,7 +54,7 @@ impl SignalExpiry {
     }
 
     /// Tells that nobody holds the lease of a branch any longer, so that signals end with it; does not wait.
-    pub fn lease_lost(&self, branch: BranchId) {
+    pub fn wake_for_lost_lease(&self, branch: BranchId) {
         self.0.0.lock().lost.insert(branch);
         self.0.1.notify_all();
     }
@@ -67,7 +67,7 @@ impl SignalExpiry {
 
     /// Lets a while go by that does not depend on the clock, or less where the thread is to end.
     fn pause(&self) {
-        drop(self.0.1.wait_timeout_while(self.0.0.lock(), LOOK_INTERVAL, |requests| !requests.stop));
+        drop(self.0.1.wait_timeout_while(self.0.0.lock(), CHECK_INTERVAL, |requests| !requests.stop));
     }
 
     /// Tells the thread to end; does not wait, as the last reference to the store may be the thread's.
@@ -98,14 +98,14 @@ impl SignalExpiry {
             return ExpiryStep::Expire(lost);
         }
         let Some(end) = requests.next else {
-            return if requests.stop { ExpiryStep::Stop } else { ExpiryStep::LookAgain };
+            return if requests.stop { ExpiryStep::Stop } else { ExpiryStep::CheckAgain };
         };
         let rest =
             |requests: &mut ExpiryRequests| requests.next == Some(end) && !requests.stop && requests.lost.is_empty();
         // The clock is asked again after the wait, as it may have been set meanwhile.
-        let left = (Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL).min(LOOK_INTERVAL);
+        let left = (Duration::from_nanos(end.0.abs_diff(now.0)) + COALESCE_INTERVAL).min(CHECK_INTERVAL);
         let (requests, _) = self.0.1.wait_timeout_while(requests, left, rest);
-        if requests.stop { ExpiryStep::Stop } else { ExpiryStep::LookAgain }
+        if requests.stop { ExpiryStep::Stop } else { ExpiryStep::CheckAgain }
     }
 }
 
@@ -125,7 +125,7 @@ impl Memory {
             {
                 match expiry.next(now) {
                     ExpiryStep::Stop => break,
-                    ExpiryStep::LookAgain => {}
+                    ExpiryStep::CheckAgain => {}
                     ExpiryStep::Expire(lost) => {
                         let is_clock_set = memory.upgrade().is_some_and(|memory| memory.expire_or_retry(&lost));
                         if is_clock_set {

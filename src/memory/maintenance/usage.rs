@@ -26,7 +26,7 @@ pub(in crate::memory) struct FileUsage {
 
 impl FileUsage {
     /// Returns about how many bytes would be free if it were written again; 0 where all of it is needed.
-    pub fn freed(&self) -> u64 {
+    pub fn freed_bytes(&self) -> u64 {
         self.length_bytes.saturating_sub(self.needed_bytes)
     }
 }

@@ -181,7 +181,7 @@ impl Drop for Lease {
         if let Some(memory) = self.memory.upgrade()
             && memory.leases.remove_holder(self.branch)
         {
-            memory.maintenance.signal_expiry.lease_lost(self.branch);
+            memory.maintenance.signal_expiry.wake_for_lost_lease(self.branch);
         }
     }
 }

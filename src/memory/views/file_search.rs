@@ -192,7 +192,7 @@ impl Memory {
         if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {
             let indexed = index_contents(claim.contents.clone(), self.packs());
             index.publish(claim, indexed);
-            self.merge_in_memory()?;
+            self.merge_index_segments_in_memory()?;
             self.maintenance.embedding.wake();
         }
         // More than that is seldom indexed within WAIT, so the answer comes without it.

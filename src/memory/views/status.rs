@@ -223,7 +223,7 @@ impl Memory {
         let metric = catalog.shared_settings(resolved.branch)?.metric();
         let mut waiting = 0;
         let current = self.maintenance.indexer.current();
-        for layer in self.without_graph(&resolved.state, metric) {
+        for layer in self.segments_without_graph(&resolved.state, metric) {
             let done = current.filter(|(segment, _)| *segment == layer.segment.name()).map_or(0, |(_, rows)| rows);
             // At least 1: until the graph is in use the segment waits, also when all its rows are done.
             waiting += u64::from(layer.visible.count()).saturating_sub(done).max(1);

@@ -13,7 +13,7 @@ const BEVERAGE: &str = r#"{"text":"a beverage","mode":"vector","k":1}"#;
 /// Waits until all files are indexed and embedded, and asks; returns paths of files and ids of records.
 fn found(memory: &Memory, branch: BranchId, line: &str) -> Vec<String> {
     memory.wait_until_files_indexed();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     names(&ask(memory, &View::Branch(branch), line))
 }
 
@@ -62,7 +62,7 @@ fn files_are_found_by_what_they_mean_in_one_ranking_with_records() {
     write(&memory, main, "copy.md", "# Notes\n\ngreen tea at four");
     let fork = memory.fork(&who(), main, "fork", None).unwrap();
     memory.wait_until_files_indexed();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(embedded(), before);
     write(&memory, fork, "more.md", "the drink beverage tea machine");
     remove(&memory, fork, "brew.md");
@@ -191,10 +191,10 @@ fn a_passage_that_is_not_embedded_yet_is_found_by_its_words_and_noindex_is_never
     let before = told.texts.load(Ordering::SeqCst);
     write(&memory, main, "hidden.md", "tea");
     memory.wait_until_files_indexed();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     assert_eq!(told.texts.load(Ordering::SeqCst), before, "nothing of it is embedded");
     memory.commit(&who(), main, vec![put("a", None, Some("a drink"))]).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     told.is_slow.store(true, Ordering::SeqCst);
     write(&memory, main, "brew.md", "green tea at four");
     memory.wait_until_files_indexed();
@@ -214,7 +214,7 @@ fn a_file_that_is_not_indexed_yet_is_missed_by_its_meaning_too_and_that_is_told(
     embed(&memory, 0);
     let main = main_of(&memory);
     memory.commit(&who(), main, vec![put("r", None, Some("green tea at four"))]).unwrap();
-    memory.wait_embedded();
+    memory.wait_until_embedded();
     write(&memory, main, "large.txt", &"a drink\n".repeat(200_000));
     let answer = ask(&memory, &View::Branch(main), BEVERAGE);
     assert_eq!((names(&answer), answer.mode.to_string()), (vec!["r".to_owned()], "vector".to_owned()));

@@ -245,7 +245,7 @@ pub fn purge(memory: &Memory) {
 pub fn embed(memory: &Arc<Memory>) {
     memory.commit(&who(), main_of(memory), vec![put("plain", None, Some("a text alone"))]).unwrap();
     memory.set_embedder(None, Box::new(Lengths));
-    memory.wait_embedded();
+    memory.wait_until_embedded();
 }
 
 /// The older half of the entries moves out.

@@ -10,7 +10,7 @@ use crate::object::Hash;
 use crate::record::DerivedVector;
 
 /// Time that an embedder may take for a batch of documents: nobody waits for it, unlike for a query.
-pub(super) const DOCUMENTS_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const DOCUMENTS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A text behind the hash under which its vector is kept, which many records may share.
 pub(super) type KeyedText = (Hash, String);
@@ -70,7 +70,7 @@ impl BatchEmbedder<'_> {
 
     /// Fails with the error where it is about the embedder and not about some texts: then a probe has no vector, either.
     fn check_alive(&self, error: EmbedError) -> Result<(), EmbedError> {
-        let probe = self.slot.embedder.embed(TextKind::Document, &PROBES[..1], DOCUMENTS_LIMIT);
+        let probe = self.slot.embedder.embed(TextKind::Document, &PROBES[..1], DOCUMENTS_TIMEOUT);
         let is_alive = probe.is_ok_and(|vectors| vectors.iter().all(|vector| vector.len() == self.record.dim));
         if is_alive { Ok(()) } else { Err(error) }
     }
@@ -82,7 +82,7 @@ impl BatchEmbedder<'_> {
 
     fn embed_texts(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
         let texts: Vec<&str> = batch.iter().map(|(_, text)| text.as_str()).collect();
-        let vectors = self.slot.embedder.embed(TextKind::Document, &texts, DOCUMENTS_LIMIT)?;
+        let vectors = self.slot.embedder.embed(TextKind::Document, &texts, DOCUMENTS_TIMEOUT)?;
         let (dim, found) = (self.record.dim, vectors.first().map_or(self.record.dim, Vec::len));
         if found != dim {
             return Err(EmbedError::Unreachable(format!("its vectors have {found} numbers now, and had {dim}")));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_a_text_is_that_of_the_page() {
-        let said = format!("({} s) or ends, stays without a vector", DOCUMENTS_LIMIT.as_secs());
+        let said = format!("({} s) or ends, stays without a vector", DOCUMENTS_TIMEOUT.as_secs());
         let page = include_str!("../../../../docs/SEMANTICS.md");
         assert!(page.contains(&said), "docs/SEMANTICS.md does not say: {said}");
     }

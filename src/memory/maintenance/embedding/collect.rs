@@ -42,7 +42,7 @@ impl Memory {
         slot: &EmbedderSlot,
         goal: &EmbeddingGoal,
     ) -> Result<Option<EmbeddingTask>, Error> {
-        let states = asked_states(&self.catalog_now(), &goal.roots);
+        let states = queryable_states(&self.catalog_now(), &goal.roots);
         let texts = self.unsealed_texts(slot, goal, &states)?;
         if !texts.is_empty() {
             return Ok(Some(EmbeddingTask::Embed(texts, None)));
@@ -146,13 +146,13 @@ impl Memory {
 
     /// Returns the hashes of all texts of unsealed versions below some root branches.
     pub(super) fn unsealed_hashes(&self, roots: &[BranchId]) -> HashSet<Hash> {
-        let states = asked_states(&self.catalog_now(), roots);
+        let states = queryable_states(&self.catalog_now(), roots);
         states.iter().flat_map(|state| state.unsealed().values()).filter_map(|version| version.derivable()).collect()
     }
 }
 
 /// Returns the states below some root branches that queries are put to, each once.
-fn asked_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>> {
+fn queryable_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVersion>> {
     let (mut seen, mut states) = (HashSet::new(), Vec::new());
     for branch in catalog.branches.values().filter(|branch| roots.contains(&branch.root)) {
         let frozen = branch.frozen_states().map(|frozen| &frozen.state);

@@ -83,7 +83,7 @@ impl Memory {
     }
 
     /// Waits until every text that can be embedded is, or the embedder does not answer.
-    pub fn wait_embedded(&self) {
+    pub fn wait_until_embedded(&self) {
         self.maintenance.embedding.slots().iter().for_each(|slot| slot.wait_until_idle());
     }
 }

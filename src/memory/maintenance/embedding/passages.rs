@@ -194,7 +194,11 @@ impl Memory {
 
     /// Gives a segment of the index that was just written the vectors that there are of its passages: those in memory, and
     /// those beside the segments that it takes the place of. The caller holds the lock of `storage.manifest`.
-    pub(in crate::memory) fn derive_index(&self, segment: &Arc<IndexSegment>, before: &[Arc<IndexSegment>]) {
+    pub(in crate::memory) fn carry_over_passage_vectors(
+        &self,
+        segment: &Arc<IndexSegment>,
+        before: &[Arc<IndexSegment>],
+    ) {
         let mut sets: Vec<DerivedVectors> =
             self.maintenance.embedding.slots().iter().flat_map(|slot| slot.sets()).collect();
         for file in before.iter().flat_map(|segment| segment.derived().list()) {

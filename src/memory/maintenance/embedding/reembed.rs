@@ -34,7 +34,7 @@ impl Memory {
         if let Some(expected) = root.settings.dim().filter(|dim| *dim != identity.dim) {
             return Err(EmbedderError::Dimension { found: identity.dim, expected }.into());
         }
-        slot.ask_reembed(root.id);
+        slot.request_reembed(root.id);
         self.maintenance.embedding.note_change();
         Ok(json!({
             "reembed": "started", "root": &*root.name, "embedder": identity.name, "dim": identity.dim,
@@ -47,7 +47,7 @@ impl Memory {
     pub(super) fn finish_reembedding(&self, slot: &EmbedderSlot, goal: &EmbeddingGoal) -> Result<bool, Error> {
         let catalog = self.catalog().clone();
         let mut finished = false;
-        for root in goal.roots.iter().filter(|root| slot.reembeds(**root)) {
+        for root in goal.roots.iter().filter(|root| slot.is_reembedding(**root)) {
             let Some(branch) = catalog.branches.get(root) else { continue };
             if catalog.embedder(branch)?.is_some_and(|record| record.set() == goal.record.set()) {
                 // The goal is the set that counts already, not the one that `reembed` asked for.
@@ -71,7 +71,7 @@ impl Memory {
         let catalog = self.catalog().clone();
         let roots: Vec<_> = catalog.roots.values().filter_map(|root| catalog.branches.get(root)).collect();
         // A set in the making is named by no entry yet, so it would seem to count nowhere.
-        if roots.iter().any(|root| slots.iter().any(|slot| slot.reembeds(root.id))) {
+        if roots.iter().any(|root| slots.iter().any(|slot| slot.is_reembedding(root.id))) {
             return;
         }
         let live: HashSet<Hash> = roots

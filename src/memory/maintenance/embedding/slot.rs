@@ -206,7 +206,7 @@ impl EmbedderSlot {
     }
 
     /// Asks for all vectors below a root branch to be made anew; texts that were refused are tried again.
-    pub(super) fn ask_reembed(&self, root: BranchId) {
+    pub(super) fn request_reembed(&self, root: BranchId) {
         self.change(|state| {
             state.reembed.insert(root);
             state.refused.clear();
@@ -215,7 +215,7 @@ impl EmbedderSlot {
     }
 
     /// Tells whether all vectors below a root branch are being made anew.
-    pub(in crate::memory) fn reembeds(&self, root: BranchId) -> bool {
+    pub(in crate::memory) fn is_reembedding(&self, root: BranchId) -> bool {
         self.lock().reembed.contains(&root)
     }
 

@@ -12,7 +12,7 @@ use crate::search::DerivedVectors;
 use crate::segment::SegmentError;
 
 /// Characters that `status` shows of an embedder's name, and of its complaint.
-const COMPLAINT_CHARS: usize = 300;
+const ERROR_CHARS_MAX: usize = 300;
 
 const NO_EMBEDDER: &str = "no embedder is set, so words are matched; to match meaning, mount with \
                                                  --embed MODEL-FOLDER, URL#MODEL or cmd:COMMAND";
@@ -73,11 +73,11 @@ impl EmbeddingStatus {
         };
         let detail = self.obstacle.as_ref().map(|obstacle| &*obstacle.text);
         json!({
-            "name": name.chars().take(COMPLAINT_CHARS).collect::<String>(),
+            "name": name.chars().take(ERROR_CHARS_MAX).collect::<String>(),
             "dim": self.record.as_ref().map(|record| record.dim),
             "identity": self.record.as_ref().map(|record| record.identity.to_string()),
             "state": state, "reembedding": self.rebuilding,
-            "detail": detail.map(|text| text.chars().take(COMPLAINT_CHARS).collect::<String>()),
+            "detail": detail.map(|text| text.chars().take(ERROR_CHARS_MAX).collect::<String>()),
         })
     }
 }
@@ -92,7 +92,7 @@ impl Memory {
     ) -> Result<EmbeddingStatus, Error> {
         let (root, record) = (catalog.branch(branch.root)?, catalog.embedder(branch)?);
         let slot = self.maintenance.embedding.find_slot(root);
-        let rebuilding = slot.as_ref().is_some_and(|slot| slot.reembeds(root.id));
+        let rebuilding = slot.as_ref().is_some_and(|slot| slot.is_reembedding(root.id));
         let obstacle = obstacle(slot.as_deref(), record.as_ref(), root.settings.dim());
         let fits = |record: &&EmbedderRecord| root.settings.dim().is_none_or(|dim| dim == record.dim);
         let vectors = record.as_ref().filter(fits).map(|record| match &slot {

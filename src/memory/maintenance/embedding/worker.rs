@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::EmbedderSlot;
-use super::batch::{BatchEmbedder, DOCUMENTS_LIMIT, KeyedText};
+use super::batch::{BatchEmbedder, DOCUMENTS_TIMEOUT, KeyedText};
 use super::collect::{EmbeddingGoal, EmbeddingTask};
 use crate::embed::{EmbedError, EmbedderIdentity, vectors_match};
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
@@ -101,7 +101,7 @@ impl EmbeddingWorker {
     fn work(&mut self) -> Result<(), Interruption> {
         if self.slot.identity().is_err() {
             let identity =
-                EmbedderIdentity::probe(&*self.slot.embedder, DOCUMENTS_LIMIT).map_err(Interruption::Embedder)?;
+                EmbedderIdentity::probe(&*self.slot.embedder, DOCUMENTS_TIMEOUT).map_err(Interruption::Embedder)?;
             self.slot.set_identity(identity);
         }
         loop {
@@ -251,7 +251,7 @@ impl Memory {
             if same {
                 add(record, root);
             }
-            if slot.reembeds(root) {
+            if slot.is_reembedding(root) {
                 add(fresh(generation), root);
             }
         }

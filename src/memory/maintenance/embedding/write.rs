@@ -67,7 +67,7 @@ impl Memory {
     /// Gives a segment that a seal has written the vectors that there are of its rows: those in memory, and those in the
     /// files of segments whose rows moved into it, also of embedders that are not set now. The caller holds the lock of
     /// `storage.manifest`.
-    pub(in crate::memory) fn derive_sealed(&self, segment: &Arc<Segment>) {
+    pub(in crate::memory) fn carry_over_vectors(&self, segment: &Arc<Segment>) {
         let slots = self.maintenance.embedding.slots();
         let mut sets: Vec<DerivedVectors> = slots.iter().flat_map(|slot| slot.sets()).collect();
         for file in self.storage.segments.list().iter().flat_map(|segment| segment.derived().list()) {
@@ -143,10 +143,10 @@ mod tests {
             memory.commit(&who, main, vec![RecordEdit::Put { id: id.into(), input }])
         };
         put("first", "green tea".into()).unwrap();
-        memory.wait_embedded();
+        memory.wait_until_embedded();
         memory.seal().unwrap();
         put("second", "black coffee".into()).unwrap();
-        memory.wait_embedded();
+        memory.wait_until_embedded();
         let others = disk.create("other").unwrap();
         others.allocate(disk.space().unwrap().available_bytes - (200 << 10)).unwrap();
         assert_eq!(put("large", "x".repeat(900 << 10)).unwrap_err().kind(), Kind::Full);
@@ -155,7 +155,7 @@ mod tests {
         drop(others);
         disk.remove("other").unwrap();
         put("third", "white wine".into()).unwrap();
-        memory.wait_embedded();
+        memory.wait_until_embedded();
         let status = memory.status(&crate::memory::View::Branch(main)).unwrap();
         assert_eq!(status["index"]["unembedded"], 0, "{status}");
     }

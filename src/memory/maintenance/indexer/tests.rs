@@ -64,7 +64,7 @@ fn stopped(store: &ForgetfulDisk, nth: u64) -> ForgetfulDisk {
 /// The name of the store's graph, which is the hash of what is in it, what is left of a build, and answers by walking it.
 fn indexed(disk: &ForgetfulDisk) -> (Hash, Vec<String>, Vec<String>) {
     let memory = open(disk, 64);
-    memory.wait_indexed();
+    memory.wait_until_indexed();
     let graph = segment(&memory).graph(Metric::Cosine).unwrap().name();
     let ask = |seed: u64| {
         let query = serde_json::json!({ "vector": vector(1000 + seed), "k": 1, "ef": 1 }).to_string();
