@@ -85,7 +85,7 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
     let mut reading = JournalReading {
         source,
         history: History::new(&manifest.archives, manifest.catalog.start),
-        catalog: manifest.catalog.recounted(),
+        catalog: manifest.catalog.with_recounted_bytes(),
         log_tail: LogTail {
             seq: manifest.seq,
             tip: manifest.tip,

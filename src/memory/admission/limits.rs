@@ -34,7 +34,7 @@ impl FilesHeld {
 
     /// Returns how many bytes a user holds and how many all do, with what is frozen.
     fn bytes_held(&self, catalog: &Catalog, uid: u32) -> (u64, u64) {
-        let ((own, all), frozen) = (catalog.held.bytes_held(uid), self.frozen_bytes.lock());
+        let ((own, all), frozen) = (catalog.metadata_bytes.bytes_held(uid), self.frozen_bytes.lock());
         (own + frozen.get(&uid).copied().unwrap_or_default(), all + frozen.values().sum::<u64>())
     }
 }
@@ -54,7 +54,7 @@ impl Memory {
         self.admission.budget.watch(limit_bytes / 8 * 7, measure);
         // Only the first call sets it (OnceLock).
         let files_max_bytes = *self.admission.files_held.limit_bytes.get_or_init(|| limit_bytes / 2);
-        let all = self.catalog().held.bytes_held(0).1;
+        let all = self.catalog().metadata_bytes.bytes_held(0).1;
         if all <= files_max_bytes {
             return None;
         }
@@ -120,7 +120,7 @@ impl Memory {
         if self.admission.files_held.limit_bytes.get().is_none() {
             return;
         }
-        let frozen = catalog.frozen_files();
+        let frozen = catalog.frozen_metadata_bytes();
         let before = std::mem::replace(&mut *self.admission.files_held.frozen_bytes.lock(), frozen.clone());
         // Who held something before is counted, too: what went since has to be given back to them.
         for owner in before.into_keys().chain(frozen.into_keys()) {
@@ -153,7 +153,7 @@ impl Memory {
         let mut accounts = self.admission.signals_held.lock();
         for (uid, (less, more)) in users {
             let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.account(uid));
-            let own = (catalog.signals_held.bytes_held(uid).0 + more).saturating_sub(less);
+            let own = (catalog.signal_bytes.bytes_held(uid).0 + more).saturating_sub(less);
             match held.resize(own) {
                 Err(error) if more > less => return Err(error.into()),
                 // Less is always admitted, and counted by the next change where it was not.

@@ -14,7 +14,7 @@ use crate::object::Time;
 use crate::workspace::Tree;
 
 /// Returns how many bytes of memory the names and attributes of a branch's files take beyond those of its base.
-pub fn files_held(branch: &Branch) -> u64 {
+pub fn file_metadata_bytes(branch: &Branch) -> u64 {
     let bytes = |state: &BranchVersion| state.files().totals().metadata_bytes();
     bytes(&branch.state).saturating_sub(bytes(&branch.base))
 }
@@ -43,12 +43,12 @@ pub(in crate::memory) struct OrphanFile {
 
 /// Bytes of memory by user; whoever holds nothing has no entry.
 #[derive(Clone, Default)]
-pub struct Holdings {
+pub struct BytesByUser {
     bytes_by_user: OrdMap<u32, u64>,
     total_bytes: u64,
 }
 
-impl Holdings {
+impl BytesByUser {
     /// Returns how many bytes a user holds, 0 for an unknown one, and how many all do.
     pub fn bytes_held(&self, uid: u32) -> (u64, u64) {
         (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
@@ -82,13 +82,13 @@ pub(in crate::memory) fn without_orphans(state: &Arc<BranchVersion>) -> Arc<Bran
 
 impl Catalog {
     /// Counts anew what its branches take up, for a catalog that was read from a manifest.
-    pub fn recounted(mut self) -> Catalog {
-        self.held = Holdings::default();
-        self.signals_held = Holdings::default();
+    pub fn with_recounted_bytes(mut self) -> Catalog {
+        self.metadata_bytes = BytesByUser::default();
+        self.signal_bytes = BytesByUser::default();
         for branch in self.branches.values() {
-            self.held.replace(branch.uid, 0, files_held(branch));
+            self.metadata_bytes.replace(branch.uid, 0, file_metadata_bytes(branch));
             for signal in branch.signals.values() {
-                self.signals_held.replace(signal.owner, 0, signal.bytes());
+                self.signal_bytes.replace(signal.owner, 0, signal.bytes());
             }
         }
         self
@@ -97,7 +97,7 @@ impl Catalog {
     /// Returns how many bytes of memory the names and attributes of files take that nothing but checkpoints, proposals
     /// and bases of forks still holds, by the owners of these. Costs what differs from one such state of a branch to
     /// the next.
-    pub(in crate::memory) fn frozen_files(&self) -> HashMap<u32, u64> {
+    pub(in crate::memory) fn frozen_metadata_bytes(&self) -> HashMap<u32, u64> {
         let mut frozen: HashMap<BranchId, Vec<(u64, u32, &BranchVersion)>> = HashMap::new();
         for branch in self.branches.values() {
             let own = branch.frozen_states().map(|frozen| (frozen.seq, branch.uid, &*frozen.state));
@@ -125,15 +125,15 @@ impl Catalog {
     /// Earlier states are given to whoever owns it when they are read.
     pub(in crate::memory) fn change_owner(&mut self, id: BranchId, to: u32, seq: u64) {
         let Some(branch) = self.branches.get_mut(&id) else { return };
-        let (from, held) = (branch.uid, files_held(branch));
+        let (from, held) = (branch.uid, file_metadata_bytes(branch));
         let give = |old: &Checkpoint| Checkpoint { state: with_owner(&old.state, from, to), ..old.clone() };
         let Ok(()) = branch.replace_frozen(|old| Ok::<_, Infallible>(Some(give(old))));
         let branch = branch.make_mut();
         (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
         branch.state = with_owner(&branch.state, from, to);
         let logs: Vec<BranchId> = branch.closed_logs.values().copied().chain(branch.log).collect();
-        self.held.replace(from, held, 0);
-        self.held.replace(to, 0, held);
+        self.metadata_bytes.replace(from, held, 0);
+        self.metadata_bytes.replace(to, 0, held);
         for log in logs {
             // One that was closed into it may be of somebody else.
             self.change(log, |log| log.uid = if log.uid == from { to } else { log.uid });
@@ -157,12 +157,12 @@ impl Catalog {
     /// `stamp` stays.
     pub(in crate::memory) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
-            let before = files_held(branch);
+            let before = file_metadata_bytes(branch);
             let branch = branch.make_mut();
             Arc::make_mut(&mut branch.state).set_files(files);
             branch.changed = time;
             branch.edits += 1;
-            self.held.replace(branch.uid, before, files_held(branch));
+            self.metadata_bytes.replace(branch.uid, before, file_metadata_bytes(branch));
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
             let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who, branch, make).unwrap();
         };
-        let held = || memory.catalog().held.bytes_held(0).0;
+        let held = || memory.catalog().metadata_bytes.bytes_held(0).0;
         let empty = held();
         make(main, "one");
         let one = held();

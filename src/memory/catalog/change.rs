@@ -6,7 +6,7 @@ use imbl::OrdMap;
 
 use super::agents::AgentHolder;
 use super::branch::name_path;
-use super::branch_files::{files_held, without_orphans};
+use super::branch_files::{file_metadata_bytes, without_orphans};
 use super::settings::{Setting, Settings};
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint, LeaseState, LineageStart, Proposal, Resolution, Review};
@@ -254,17 +254,17 @@ impl Catalog {
 
     /// As `change_branch`, for what may change how much memory a branch's files take: the owner's sum follows.
     fn change_branch_counted(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
-        let before = self.branches.get(&id).map_or(0, |branch| files_held(branch));
+        let before = self.branches.get(&id).map_or(0, |branch| file_metadata_bytes(branch));
         self.change_branch(id, seq, change);
         if let Some(branch) = self.branches.get(&id) {
-            self.held.replace(branch.uid, before, files_held(branch));
+            self.metadata_bytes.replace(branch.uid, before, file_metadata_bytes(branch));
         }
     }
 
     fn add(&mut self, mut branch: Branch, seq: u64) {
         branch.number = self.numbers.allocate();
         branch.log_at_base = self.log_entries(&branch);
-        self.held.replace(branch.uid, 0, files_held(&branch));
+        self.metadata_bytes.replace(branch.uid, 0, file_metadata_bytes(&branch));
         match branch.parent {
             None => {
                 self.roots.insert(branch.name.clone(), branch.id);
@@ -281,11 +281,11 @@ impl Catalog {
 
     fn remove(&mut self, id: BranchId, seq: u64) {
         let Some(branch) = self.branches.remove(&id) else { return };
-        self.held.replace(branch.uid, files_held(&branch), 0);
+        self.metadata_bytes.replace(branch.uid, file_metadata_bytes(&branch), 0);
         self.numbers.free(branch.number);
         self.close_log(&branch, seq);
         self.end_session(&branch);
-        self.drop_signals(&branch);
+        self.uncount_signals(&branch);
         match branch.parent {
             // The branch that holds a log ends with its parent, which is gone already.
             Some(_) if branch.log_totals.is_some() => {}

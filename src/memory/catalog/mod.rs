@@ -24,7 +24,7 @@ use imbl::OrdMap;
 
 use crate::memory::{BranchError, Error};
 use crate::object::Hash;
-use branch_files::Holdings;
+use branch_files::BytesByUser;
 use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
@@ -54,9 +54,9 @@ pub struct Catalog {
     /// The name that each uid's entries carry: the first that the store saw, unless an import brought another.
     pub users: OrdMap<u32, Arc<str>>,
     /// Bytes of memory that names and attributes of files take beyond those of the bases, by who owns the branches.
-    pub held: Holdings,
+    pub metadata_bytes: BytesByUser,
     /// Bytes of memory that signals take, by the owners of the signals, who need not own the branch.
-    pub signals_held: Holdings,
+    pub signal_bytes: BytesByUser,
     /// The small numbers of the living branches, and which one comes next.
     pub numbers: BranchNumbers,
     /// Where the lineage begins: behind the last entry that was moved out.

@@ -16,7 +16,7 @@ pub const SIGNAL_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the longest key, which is a file name in `shared/signals/`.
 const KEY_BYTES_MAX: usize = 200;
 /// Bytes that a signal is taken to need in memory beside its value.
-const SIGNAL_BYTES: u64 = 512;
+const SIGNAL_OVERHEAD_BYTES: u64 = 512;
 
 /// The value of `config/signal_ttl` and of the attribute by which a signal lasts as long as its writer's lease.
 pub const LEASE: &str = "lease";
@@ -106,7 +106,7 @@ impl Signal {
 
     /// Returns how many bytes of its owner's share of memory it takes: its value and 512 more.
     pub fn bytes(&self) -> u64 {
-        self.value.len() as u64 + SIGNAL_BYTES
+        self.value.len() as u64 + SIGNAL_OVERHEAD_BYTES
     }
 
     /// Appends the stored form, without the key: value, attributes, publisher, lifetime.
@@ -197,10 +197,10 @@ impl Catalog {
                 };
             });
             if let Some(before) = before {
-                self.signals_held.replace(before.owner, before.bytes(), 0);
+                self.signal_bytes.replace(before.owner, before.bytes(), 0);
             }
             if let (SignalChange::Set(_, signal), true) = (change, self.branches.contains_key(&owner)) {
-                self.signals_held.replace(signal.owner, 0, signal.bytes());
+                self.signal_bytes.replace(signal.owner, 0, signal.bytes());
             }
         }
     }
@@ -216,9 +216,9 @@ impl Catalog {
     }
 
     /// Takes the signals of a branch that has ended out of the sums of their owners.
-    pub(super) fn drop_signals(&mut self, ended: &Branch) {
+    pub(super) fn uncount_signals(&mut self, ended: &Branch) {
         for signal in ended.signals.values() {
-            self.signals_held.replace(signal.owner, signal.bytes(), 0);
+            self.signal_bytes.replace(signal.owner, signal.bytes(), 0);
         }
     }
 }
