@@ -27,7 +27,7 @@ pub enum CatalogChange {
     /// A checkpoint appears; it gets the `seq` of the entry when that is applied.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
     /// The checkpoint of that label goes.
-    Uncheckpoint(BranchId, Arc<str>),
+    RemoveCheckpoint(BranchId, Arc<str>),
     /// A child branch gets another name, by which its proposal ends.
     Rename(BranchId, Arc<str>),
     /// A setting gets a value. Another session ends the signals of the one before.
@@ -35,7 +35,7 @@ pub enum CatalogChange {
     /// All settings get values; no session ends by that.
     Settings(BranchId, Settings),
     /// The first vector fixes dimension and metric of a root branch.
-    Fix(BranchId),
+    FixDimAndMetric(BranchId),
     /// The directory of a branch gets other permission bits.
     Mode(BranchId, u32),
     /// A branch belongs to another user, with the files that its owner had and others may read.
@@ -51,7 +51,7 @@ pub enum CatalogChange {
     /// The clock went back: branches changed later than this time count as changed at this time.
     Clock(Time),
     /// A branch that holds the entries of a log has these totals from now on.
-    Log(BranchId, SharedLogTotals),
+    LogTotals(BranchId, SharedLogTotals),
     /// Somebody works in a branch, or nobody does any longer.
     Lease(BranchId, LeaseState),
     /// A name of an agent below a root branch has that holder, or none and is free.
@@ -67,7 +67,7 @@ pub enum CatalogChange {
     /// A branch has read its shared log so far; a rollback to a checkpoint sets it back.
     Cursor(BranchId, SharedLogCursor),
     /// The lineage begins behind entries that were moved out.
-    Begin(LineageStart),
+    LineageStart(LineageStart),
 }
 
 /// Returns the branches whose records, files or base an entry changes, each once and in order of their ids.
@@ -143,30 +143,25 @@ impl Catalog {
                 branch.state_seq = seq;
                 branch.changed = time;
             }),
-            CatalogChange::Base(id, base) => self.rebase(id, base, seq),
+            CatalogChange::Base(id, base) => self.set_base(id, base, seq),
             CatalogChange::Checkpoint(id, label, checkpoint) => self.change_branch(id, seq, |branch| {
                 branch.checkpoints.insert(label, Checkpoint { seq, ..checkpoint });
             }),
-            CatalogChange::Uncheckpoint(id, label) => self.change_branch(id, seq, |branch| {
+            CatalogChange::RemoveCheckpoint(id, label) => self.change_branch(id, seq, |branch| {
                 branch.checkpoints.remove(&label);
             }),
-            CatalogChange::Purged(branches) => branches.into_iter().for_each(|branch| self.purge(branch, seq, time)),
+            CatalogChange::Purged(branches) => {
+                branches.into_iter().for_each(|branch| self.replace_purged_branch(branch, seq, time))
+            }
             CatalogChange::PurgedStates(states, files) => {
                 // A plan that rests on an earlier state has no `state_seq` to compare, as one on a branch has.
                 self.retained.replace(states, &files);
                 self.rewrites += 1;
             }
-            CatalogChange::Clock(now) => self.follow_clock(now),
-            CatalogChange::Begin(start) => self.start = start,
+            CatalogChange::Clock(now) => self.clamp_change_times(now),
+            CatalogChange::LineageStart(start) => self.start = start,
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
-            CatalogChange::Set(id, setting, value) => {
-                // Compared with the old value: the signals of a session end only where another session begins.
-                let before = self.branches.get(&id).filter(|branch| **branch.settings.get(setting) != *value).cloned();
-                if let (Setting::Session, Some(branch)) = (setting, before) {
-                    self.end_session(&branch);
-                }
-                self.change_branch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, &value));
-            }
+            CatalogChange::Set(id, setting, value) => self.change_setting(id, setting, &value, seq),
             // Ends no session, as a new one that is set would: signals are imported after all settings.
             CatalogChange::Settings(id, settings) => self.change_branch(id, seq, |branch| branch.settings = settings),
             CatalogChange::CloseLog(id, name) => self.change_branch(id, seq, |branch| {
@@ -175,7 +170,9 @@ impl Catalog {
                 }
             }),
             CatalogChange::LogAtBase(id, entry) => self.change_branch(id, seq, |branch| branch.log_at_base = entry),
-            CatalogChange::Log(id, totals) => self.change_branch(id, seq, |branch| branch.log_totals = Some(totals)),
+            CatalogChange::LogTotals(id, totals) => {
+                self.change_branch(id, seq, |branch| branch.log_totals = Some(totals))
+            }
             CatalogChange::Lease(id, lease) => self.change_branch(id, seq, |branch| branch.lease = lease),
             CatalogChange::Agent(root, name, holder) => self.change_branch(root, seq, |root| {
                 match holder {
@@ -192,7 +189,7 @@ impl Catalog {
                 }
             }),
             CatalogChange::Cursor(id, cursor) => self.change_branch(id, seq, |branch| branch.cursor = cursor),
-            CatalogChange::Fix(id) => self.change_branch(id, seq, |branch| branch.vectors_fixed = true),
+            CatalogChange::FixDimAndMetric(id) => self.change_branch(id, seq, |branch| branch.vectors_fixed = true),
             CatalogChange::Mode(id, mode) => self.change_branch(id, seq, |branch| branch.mode = mode),
             CatalogChange::Owner(id, uid) => self.change_owner(id, uid, seq),
             CatalogChange::Resolve(id, item, resolution) => self.change_branch(id, seq, |branch| {
@@ -201,8 +198,17 @@ impl Catalog {
         }
     }
 
-    fn rebase(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
-        let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entries(branch));
+    /// Gives a branch another value of a setting. The signals of a session end where another session begins.
+    fn change_setting(&mut self, id: BranchId, setting: Setting, value: &str, seq: u64) {
+        let before = self.branches.get(&id).filter(|branch| **branch.settings.get(setting) != *value).cloned();
+        if let (Setting::Session, Some(branch)) = (setting, before) {
+            self.end_session(&branch);
+        }
+        self.change_branch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, value));
+    }
+
+    fn set_base(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
+        let log_at_base = self.branches.get(&id).map_or(0, |branch| self.log_entry_count(branch));
         // Files without a name live for handles on the branch that has them: a base would keep their room when those are closed.
         let base = without_orphans(&base);
         self.change_branch_counted(id, seq, |branch| {
@@ -213,7 +219,7 @@ impl Catalog {
     }
 
     /// Moves times of change that are in the future back to `now`, or such branches would not expire for as long.
-    fn follow_clock(&mut self, now: Time) {
+    fn clamp_change_times(&mut self, now: Time) {
         let ahead = self.branches.values().filter(|branch| branch.changed > now).map(|branch| branch.id);
         for id in ahead.collect::<Vec<BranchId>>() {
             self.change(id, |branch| branch.changed = branch.changed.min(now));
@@ -221,7 +227,7 @@ impl Catalog {
     }
 
     /// Puts a branch in the place of itself. Nothing that was worked out for it before holds any longer.
-    fn purge(&mut self, purged: BranchRef, seq: u64, time: Time) {
+    fn replace_purged_branch(&mut self, purged: BranchRef, seq: u64, time: Time) {
         self.change_branch_counted(purged.id, seq, |branch| {
             if !Arc::ptr_eq(&branch.state, &purged.state) {
                 branch.changed = time;
@@ -263,7 +269,7 @@ impl Catalog {
 
     fn add(&mut self, mut branch: Branch, seq: u64) {
         branch.number = self.numbers.allocate();
-        branch.log_at_base = self.log_entries(&branch);
+        branch.log_at_base = self.log_entry_count(&branch);
         self.metadata_bytes.replace(branch.uid, 0, file_metadata_bytes(&branch));
         match branch.parent {
             None => {
@@ -311,11 +317,11 @@ impl Catalog {
                 parent.children.insert(name, id);
             });
         }
-        self.lay_paths(id);
+        self.recompute_paths(id);
     }
 
     /// Works out the paths of a branch and of all below it, after a name on the way changed.
-    pub(in crate::memory) fn lay_paths(&mut self, top: BranchId) {
+    pub(in crate::memory) fn recompute_paths(&mut self, top: BranchId) {
         let mut left = vec![top];
         while let Some(id) = left.pop() {
             let Some(branch) = self.branches.get(&id) else { continue };

@@ -207,7 +207,7 @@ impl Catalog {
     }
 
     /// Returns how many entries a branch's log has, archived ones included; 0 where its log can't be found.
-    pub(super) fn log_entries(&self, branch: &Branch) -> u64 {
+    pub(super) fn log_entry_count(&self, branch: &Branch) -> u64 {
         self.log_progress(branch).map_or(0, |(totals, _)| totals.entries)
     }
 
@@ -223,7 +223,7 @@ impl Catalog {
                     let name = self.branches[&owner].closed_log_name(name, is_own);
                     self.change(log, |log| log.parent = Some(owner));
                     self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
-                    self.lay_paths(log);
+                    self.recompute_paths(log);
                 }
                 None => self.apply_change(CatalogChange::Remove(log), seq, Time::default()),
             }

@@ -123,7 +123,7 @@ pub(in crate::memory) fn fix_dim_and_metric(
         && !catalog.branch(branch.root)?.vectors_fixed
     {
         prepared.changes.push(CatalogChange::Set(branch.root, Setting::Dim, dim.to_string().into()));
-        prepared.changes.push(CatalogChange::Fix(branch.root));
+        prepared.changes.push(CatalogChange::FixDimAndMetric(branch.root));
     }
     Ok(())
 }

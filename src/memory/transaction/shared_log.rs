@@ -295,7 +295,7 @@ pub(super) fn prepare_append(
     }
     let prepared =
         prepared.with_change(CatalogChange::State(log.id, state)).with_change(CatalogChange::Base(log.id, live));
-    Ok(prepared.with_change(CatalogChange::Log(log.id, totals)))
+    Ok(prepared.with_change(CatalogChange::LogTotals(log.id, totals)))
 }
 
 /// Refuses to let a root branch go whose log, or one that was closed into it, has entries that nobody archived.

@@ -358,5 +358,5 @@ fn link_branches(catalog: &mut Catalog) {
         };
     }
     let roots: Vec<_> = catalog.roots.values().copied().collect();
-    roots.into_iter().for_each(|root| catalog.lay_paths(root));
+    roots.into_iter().for_each(|root| catalog.recompute_paths(root));
 }

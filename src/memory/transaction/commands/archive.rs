@@ -38,7 +38,7 @@ impl Command for ArchiveEntries {
             return Err(Error::NoEntry(last));
         }
         let (label, text) = (Some(last.to_string().into()), Some(hash.to_string().into()));
-        let change = CatalogChange::Begin(LineageStart { first: last + 1, prev: hash });
+        let change = CatalogChange::LineageStart(LineageStart { first: last + 1, prev: hash });
         let user = context.catalog.user(log_record.uid);
         Ok(prepare_on_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, change))
     }

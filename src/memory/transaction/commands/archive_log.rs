@@ -181,5 +181,5 @@ fn prepare(
         ..prepare_on_branch(catalog, log_record, log, EntryOp::ArchiveLog).with_detail(detail)
     };
     let live = CatalogChange::Base(log.id, Arc::new(live.state));
-    Ok(prepared.with_change(live).with_change(CatalogChange::Log(log.id, totals)))
+    Ok(prepared.with_change(live).with_change(CatalogChange::LogTotals(log.id, totals)))
 }

@@ -106,7 +106,7 @@ impl Command for DeleteCheckpoint {
         let detail = Detail { label: Some(self.label.clone()), ..Detail::default() };
         let prepared =
             prepare_on_branch(context.catalog, log_record, branch, EntryOp::Uncheckpoint).with_detail(detail);
-        Ok(prepared.with_change(CatalogChange::Uncheckpoint(branch.id, self.label.clone())))
+        Ok(prepared.with_change(CatalogChange::RemoveCheckpoint(branch.id, self.label.clone())))
     }
 
     fn frees_room(&self) -> bool {
