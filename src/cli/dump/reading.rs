@@ -325,7 +325,7 @@ impl DumpReader<'_> {
                 let label: Arc<str> = checkpoint.label.as_str().into();
                 check_head(format!("{path}@{label}"), head(View::Checkpoint(branch, label))?, &checkpoint.head)?;
             }
-            if let (Some(wanted), Some(found)) = (&dumped.proposal, self.memory.proposed(branch)?) {
+            if let (Some(wanted), Some(found)) = (&dumped.proposal, self.memory.proposed_state(branch)?) {
                 check_head(format!("the proposal of {path}"), found.state.head().to_string(), &wanted.head)?;
                 check_head(format!("the base of the proposal of {path}"), found.base.head().to_string(), &wanted.base)?;
             }

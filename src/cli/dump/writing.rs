@@ -130,7 +130,7 @@ impl DumpWriter<'_> {
 
     /// Tells what a branch proposes, without what was said of it: that is bound to persons and to hours.
     fn proposal(&mut self, branch: BranchId) -> Result<Option<DumpedProposal>, CommandError> {
-        let Some(proposed) = self.memory.proposed(branch)? else { return Ok(None) };
+        let Some(proposed) = self.memory.proposed_state(branch)? else { return Ok(None) };
         self.reviews += proposed.reviews as u64;
         let [head, base] = [&proposed.state, &proposed.base].map(|state| state.head().to_string());
         Ok(Some(DumpedProposal { head, base, time: proposed.time.to_string(), text: proposed.text.to_string() }))
@@ -161,7 +161,7 @@ impl DumpWriter<'_> {
                 self.write_state(&self.memory.snapshot(&view)?, &folder)?;
             }
         }
-        if let Some(proposed) = self.memory.proposed(branch)? {
+        if let Some(proposed) = self.memory.proposed_state(branch)? {
             let folder = dumped.folder.join(PROPOSAL);
             for (state, folder) in [(&proposed.state, folder.clone()), (&proposed.base, folder.join("base"))] {
                 if !self.states.contains_key(&state.head().to_string()) {

@@ -39,7 +39,7 @@ impl EmbedderRecord {
     }
 
     /// Returns the name of the set of vectors: one embedder may have made several.
-    pub fn set(&self) -> Hash {
+    pub fn derived_set(&self) -> Hash {
         let mut out = Writer::new();
         out.hash(&self.identity).number(self.generation);
         Hash::digest(&SET, out.as_slice())
@@ -57,7 +57,7 @@ impl EmbedderRecord {
 
     /// Reads a stored value, probes included; nothing where it is none.
     pub fn parse(text: &str) -> Option<EmbedderRecord> {
-        let mut record = EmbedderRecord::parse_head(text)?;
+        let mut record = EmbedderRecord::parse_without_probes(text)?;
         let hex = text.rsplit('\t').next()?;
         let digits = hex.as_bytes().chunks(8).map(|digits| {
             let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 8)?;
@@ -72,7 +72,7 @@ impl EmbedderRecord {
     }
 
     /// Reads all but the probes, which are most of its bytes; nothing where it is none.
-    pub fn parse_head(text: &str) -> Option<EmbedderRecord> {
+    pub fn parse_without_probes(text: &str) -> Option<EmbedderRecord> {
         let mut fields = text.split('\t');
         let (name, dim) = (fields.next()?.into(), fields.next()?.parse().ok().filter(|dim| *dim > 0)?);
         let (identity, generation) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
@@ -97,14 +97,14 @@ mod tests {
         let record = EmbedderRecord::new("mini\tlm", 2, b"files", probes, 4);
         assert_eq!(EmbedderRecord::parse(&record.to_text()).unwrap(), record);
         assert_eq!(record.describe(), format!("minilm 2 {}", record.identity));
-        let head = EmbedderRecord::parse_head(&record.to_text()).unwrap();
-        assert_eq!((head.set(), head.probes.len()), (record.set(), 0));
+        let head = EmbedderRecord::parse_without_probes(&record.to_text()).unwrap();
+        assert_eq!((head.derived_set(), head.probes.len()), (record.derived_set(), 0));
         let other = |change: &dyn Fn(&mut EmbedderRecord)| {
             let mut other = record.clone();
             change(&mut other);
-            other.set()
+            other.derived_set()
         };
-        assert_ne!(other(&|record| record.generation = 5), record.set());
+        assert_ne!(other(&|record| record.generation = 5), record.derived_set());
         let text = record.to_text();
         for wrong in ["", "a\t2", &text[..text.len() - 1], &text.replace("\t2\t", "\t3\t"), &format!("{text}\tx")] {
             assert!(EmbedderRecord::parse(wrong).is_none(), "{wrong:?}");

@@ -151,7 +151,7 @@ impl Catalog {
     /// Returns what is remembered of the embedder of all branches below a root branch, without its probes. None where
     /// no mount has recorded one. [`Error::Gone`] as in [`Catalog::shared_settings`].
     pub fn embedder(&self, branch: &Branch) -> Result<Option<EmbedderRecord>, Error> {
-        Ok(EmbedderRecord::parse_head(self.shared_settings(branch)?.get(Setting::Embedder)))
+        Ok(EmbedderRecord::parse_without_probes(self.shared_settings(branch)?.get(Setting::Embedder)))
     }
 
     /// Returns a setting's value as the branch shows it, without a line end, empty where it is unset. [`Error::Gone`]
@@ -166,7 +166,8 @@ impl Catalog {
             return Ok(OWN_LOG.into());
         }
         if setting == Setting::Embedder {
-            return Ok(EmbedderRecord::parse_head(value).map_or_else(|| "".into(), |record| record.describe().into()));
+            return Ok(EmbedderRecord::parse_without_probes(value)
+                .map_or_else(|| "".into(), |record| record.describe().into()));
         }
         Ok(value.clone())
     }

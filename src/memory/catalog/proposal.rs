@@ -74,12 +74,12 @@ pub(super) fn parse_approvers(text: &str) -> Option<Vec<u32>> {
 
 impl Branch {
     /// Returns what it proposes to its parent; [`ProposalError::Missing`] where that is nothing.
-    pub fn proposed(&self) -> Result<&Proposal, Error> {
+    pub fn current_proposal(&self) -> Result<&Proposal, Error> {
         self.proposal.as_deref().ok_or_else(|| ProposalError::Missing(self.path.to_string()).into())
     }
 
     /// Returns the proposal that the entry of that number made, if no later one replaced it.
-    pub fn proposed_by(&self, entry: u64) -> Option<&Proposal> {
+    pub fn proposal_at(&self, entry: u64) -> Option<&Proposal> {
         self.proposal.as_deref().filter(|proposal| proposal.frozen.seq == entry)
     }
 
@@ -115,7 +115,7 @@ impl Catalog {
     /// Returns a catalog in which a branch is as it proposes to be merged. Everything else is as in this one.
     /// [`ProposalError::Missing`] where it proposes nothing.
     pub fn with_proposed_state(&self, branch: BranchId) -> Result<Catalog, Error> {
-        let frozen = self.branch(branch)?.proposed()?.frozen.clone();
+        let frozen = self.branch(branch)?.current_proposal()?.frozen.clone();
         let mut catalog = self.clone();
         catalog.change(branch, |branch| (branch.state, branch.base) = (frozen.state, frozen.base));
         Ok(catalog)

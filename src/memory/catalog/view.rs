@@ -53,7 +53,7 @@ impl<'a> ResolvedView<'a> {
                 return Ok(ResolvedView { branch, state, base, last_seq: None });
             }
             View::Proposal(_, entry) => {
-                let proposal = branch.proposed_by(*entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
+                let proposal = branch.proposal_at(*entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
                 let (state, base) = (proposal.frozen.state.clone(), proposal.frozen.base.clone());
                 return Ok(ResolvedView { branch, state, base, last_seq: Some(*entry) });
             }

@@ -48,7 +48,7 @@ impl Memory {
         let examined = self.examine_proposal(branch)?;
         let ProposalPlan { plan, catalog, blockers, requirements } = &examined;
         let child = catalog.branch(branch)?;
-        let (parent, proposal) = (catalog.parent(child)?, child.proposed()?);
+        let (parent, proposal) = (catalog.parent(child)?, child.current_proposal()?);
         let [child_head, parent_head] = plan.heads().map(|head| head.to_string());
         let page = PlanPage {
             name: &child.name,
@@ -114,7 +114,7 @@ impl Memory {
     pub fn proposal_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
-        let proposal = branch.proposed_by(entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
+        let proposal = branch.proposal_at(entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
         Ok(proposal.frozen.time)
     }
 

@@ -78,7 +78,7 @@ impl Memory {
 
     /// Returns what a branch proposes to its parent, if it does. None where it proposes nothing. Fails only with
     /// `Gone`, where the branch has ended.
-    pub fn proposed(&self, branch: BranchId) -> Result<Option<ProposedState>, Error> {
+    pub fn proposed_state(&self, branch: BranchId) -> Result<Option<ProposedState>, Error> {
         let catalog = self.catalog();
         let proposal = catalog.branch(branch)?.proposal.as_ref();
         Ok(proposal.map(|proposal| ProposedState {

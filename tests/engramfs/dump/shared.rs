@@ -113,7 +113,7 @@ fn shared(memory: &Memory) -> BTreeMap<String, Value> {
             (log.entries(), String::from_utf8(bytes).unwrap())
         };
         let logs: Vec<_> = closed.iter().map(log).collect();
-        let proposed = memory.proposed(id).unwrap();
+        let proposed = memory.proposed_state(id).unwrap();
         let proposed =
             proposed.map(|it| (it.state.head().to_string(), it.base.head().to_string(), it.text.to_string()));
         let settings = memory.stored_settings(id).unwrap();

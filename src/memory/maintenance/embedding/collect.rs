@@ -71,7 +71,7 @@ impl Memory {
             if vectors.recent.contains_key(&hash) || !seen.insert(hash) || slot.is_refused(&hash) {
                 continue;
             }
-            match self.stored_vector(&goal.record.set(), &hash)? {
+            match self.stored_vector(&goal.record.derived_set(), &hash)? {
                 Some(vector) => found.push((hash, Arc::new(DerivedVector::new(vector)))),
                 None => texts.push((hash, text.to_owned())),
             }
@@ -93,7 +93,7 @@ impl Memory {
         segment: Arc<Segment>,
         seen: &Visible,
     ) -> Result<Option<EmbeddingTask>, Error> {
-        let (set, vectors) = (goal.record.set(), slot.derived_vectors(&goal.record));
+        let (set, vectors) = (goal.record.derived_set(), slot.derived_vectors(&goal.record));
         let file = segment.derived().get(&set);
         if let Some(file) = &file {
             let columns = file.columns()?;

@@ -49,12 +49,12 @@ impl Memory {
         let mut finished = false;
         for root in goal.roots.iter().filter(|root| slot.is_reembedding(**root)) {
             let Some(branch) = catalog.branches.get(root) else { continue };
-            if catalog.embedder(branch)?.is_some_and(|record| record.set() == goal.record.set()) {
+            if catalog.embedder(branch)?.is_some_and(|record| record.derived_set() == goal.record.derived_set()) {
                 // The goal is the set that counts already, not the one that `reembed` asked for.
                 continue;
             }
             self.note_embedder(*root, &goal.record)?;
-            slot.note_agreement(goal.record.set(), true);
+            slot.note_agreement(goal.record.derived_set(), true);
             slot.end_reembed(*root);
             finished = true;
         }
@@ -77,7 +77,7 @@ impl Memory {
         let live: HashSet<Hash> = roots
             .into_iter()
             .filter_map(|root| catalog.embedder(root).ok().flatten())
-            .map(|record| record.set())
+            .map(|record| record.derived_set())
             .collect();
         slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
         self.storage.segments.list().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));

@@ -166,7 +166,7 @@ impl EmbedderSlot {
 
     /// Returns the vectors of a set, with none in memory where it has none.
     pub(in crate::memory) fn derived_vectors(&self, record: &EmbedderRecord) -> DerivedVectors {
-        let set = record.set();
+        let set = record.derived_set();
         let known = self.lock().sets.get(&set).cloned();
         known.unwrap_or_else(|| DerivedVectors { embedder: set, dim: record.dim, recent: Default::default() })
     }
@@ -178,8 +178,8 @@ impl EmbedderSlot {
 
     /// Takes vectors into a set, in memory until a file has them.
     pub(super) fn insert(&self, record: &EmbedderRecord, vectors: Vec<(Hash, Arc<DerivedVector>)>) {
-        let none = || DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() };
-        self.change(|state| state.sets.entry(record.set()).or_insert_with(none).recent.extend(vectors));
+        let none = || DerivedVectors { embedder: record.derived_set(), dim: record.dim, recent: Default::default() };
+        self.change(|state| state.sets.entry(record.derived_set()).or_insert_with(none).recent.extend(vectors));
     }
 
     /// Lets go of vectors that are in files.

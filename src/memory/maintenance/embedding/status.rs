@@ -97,7 +97,7 @@ impl Memory {
         let fits = |record: &&EmbedderRecord| root.settings.dim().is_none_or(|dim| dim == record.dim);
         let vectors = record.as_ref().filter(fits).map(|record| match &slot {
             Some(slot) => slot.derived_vectors(record),
-            None => DerivedVectors { embedder: record.set(), dim: record.dim, recent: Default::default() },
+            None => DerivedVectors { embedder: record.derived_set(), dim: record.dim, recent: Default::default() },
         });
         Ok(EmbeddingStatus { slot, record, vectors, obstacle, rebuilding })
     }
@@ -132,7 +132,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
         );
         Some(Obstacle { code: "embedder_changed", text })
     };
-    match record.map(|record| (record, slot.agreement(&record.set()))) {
+    match record.map(|record| (record, slot.agreement(&record.derived_set()))) {
         // Until the vectors of the fixed texts were compared, those that are stored may be another embedder's.
         None | Some((_, None)) => Some(Obstacle::embedder_missing(format!("{} is being made known", identity.name))),
         Some((record, Some(false))) => changed(&record.name),

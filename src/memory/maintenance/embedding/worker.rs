@@ -181,7 +181,7 @@ impl EmbeddingWorker {
     ) -> Result<(), Interruption> {
         let before = self.unwritten.filter(|(name, _)| *name == segment.name()).map_or(0, |(_, count)| count);
         let unwritten = before + count;
-        let there = segment.derived().get(&goal.record.set()).map_or(0, |file| file.counts().embedded as usize);
+        let there = segment.derived().get(&goal.record.derived_set()).map_or(0, |file| file.counts().embedded as usize);
         self.unwritten = Some((segment.name(), unwritten));
         if unwritten >= UNWRITTEN_MIN.max(there / UNWRITTEN_SHARE)
             && let Some(memory) = self.memory.upgrade()
@@ -216,7 +216,7 @@ impl Memory {
         let mut goals: Vec<EmbeddingGoal> = Vec::new();
         let mut add = |record: EmbedderRecord, root: BranchId| match goals
             .iter_mut()
-            .find(|it| it.record.set() == record.set())
+            .find(|it| it.record.derived_set() == record.derived_set())
         {
             Some(goal) => goal.roots.push(root),
             None => goals.push(EmbeddingGoal { record, roots: vec![root] }),
@@ -240,12 +240,12 @@ impl Memory {
             let Some(record) = whole_record(&catalog, root) else {
                 let record = fresh(0);
                 self.note_embedder(root, &record)?;
-                slot.note_agreement(record.set(), true);
+                slot.note_agreement(record.derived_set(), true);
                 add(record, root);
                 continue;
             };
             let same = record.identity == fresh(0).identity && vectors_match(&record.probes, &identity.probes);
-            slot.note_agreement(record.set(), same);
+            slot.note_agreement(record.derived_set(), same);
             // While vectors are made anew the set that is there is kept up, so that searches still have it.
             let generation = record.generation + 1;
             if same {
@@ -264,7 +264,7 @@ impl Memory {
         for record in self.embedder_roots(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
             let now = EmbedderRecord::new("", identity.dim, &identity.description, Vec::new(), 0);
             let same = record.identity == now.identity && vectors_match(&record.probes, &identity.probes);
-            slot.note_agreement(record.set(), same);
+            slot.note_agreement(record.derived_set(), same);
         }
     }
 

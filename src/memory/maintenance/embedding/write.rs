@@ -28,10 +28,10 @@ impl Memory {
         self.install_derived(&texts, segment, &vectors, room)?;
         // Unsealed versions find their vectors in memory alone, so those of their texts stay there.
         let unsealed = self.unsealed_hashes(&goal.roots);
-        let file = segment.derived().get(&goal.record.set());
+        let file = segment.derived().get(&goal.record.derived_set());
         let is_stored = |hash: &Hash| file.as_ref().is_some_and(|file| matches!(file.find(hash), Ok(Some(_))));
         let stored = hashes.into_iter().filter(|hash| !unsealed.contains(hash) && is_stored(hash));
-        slot.remove_written(&goal.record.set(), stored);
+        slot.remove_written(&goal.record.derived_set(), stored);
         self.maintenance.embedding.note_change();
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Command for NoteEmbedder {
         let branch = context.catalog.branch(self.root)?;
         check(Setting::Embedder, &self.value)?;
         let derived = || SettingError::Derived(Setting::Embedder.name());
-        let record = EmbedderRecord::parse_head(&self.value).ok_or_else(derived)?;
+        let record = EmbedderRecord::parse_without_probes(&self.value).ok_or_else(derived)?;
         let text = format!("{} {}", record.dim, record.identity).into();
         let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };
         let prepared = prepare_on_branch(context.catalog, log_record, branch, EntryOp::Embedder).with_detail(detail);

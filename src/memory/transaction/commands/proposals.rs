@@ -150,7 +150,7 @@ impl Memory {
     /// Takes back what a branch proposes. Kind `NotFound` where it proposes nothing.
     pub fn withdraw(&self, who: &Actor, branch: BranchId) -> Result<Hash, Error> {
         self.ensure_room_to_free()?;
-        let command = || self.catalog().branch(branch)?.proposed().map(|_| Withdraw(branch));
+        let command = || self.catalog().branch(branch)?.current_proposal().map(|_| Withdraw(branch));
         Ok(self.transact_without_reserving(who, &[], command)?.hash)
     }
 
@@ -184,7 +184,7 @@ impl Memory {
         let parent = catalog.branch(parent)?;
         let child = parent.children.get(name).and_then(|child| catalog.branches.get(child));
         let child = child.ok_or_else(|| ProposalError::Missing(format!("{}/{name}", parent.path)))?;
-        child.proposed()?;
+        child.current_proposal()?;
         if child.uid == who.uid {
             return Err(ProposalError::Own(child.path.to_string()).into());
         }
