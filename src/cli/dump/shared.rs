@@ -105,7 +105,7 @@ pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(
             session: publisher.session.to_string(),
             branch: memory.info(publisher.branch).ok().map(|branch| branch.path.to_string()),
             lifetime: signal.lifetime_text(),
-            ends: signal.end().map(|end| end.to_string()),
+            ends: signal.expires_at().map(|end| end.to_string()),
             ends_with_session: signal.ends_with_session,
         })
     };
@@ -143,7 +143,7 @@ fn signal(memory: &Memory, line: SignalLine) -> Result<Signal, String> {
         "" => SignalLifetime::Unlimited,
         text => {
             let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
-            SignalLifetime::For(nanos.ok_or_else(|| format!("{text:?} is no lifetime"))?)
+            SignalLifetime::Nanos(nanos.ok_or_else(|| format!("{text:?} is no lifetime"))?)
         }
     };
     check_setting(Setting::Agent, &line.agent).map_err(|error| error.to_string())?;

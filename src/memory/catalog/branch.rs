@@ -57,13 +57,13 @@ pub enum StateSource {
 }
 
 /// A state that a rollback or a fork takes, looked up in one version of the catalog.
-pub struct SourceState {
+pub struct ResolvedSource {
     /// The state, its files as the branch's present owner has them.
     pub state: Arc<BranchVersion>,
     /// The base that the branch had with it.
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; of any other source the one behind which the branch had the state.
-    pub checkpoint_seq: u64,
+    pub source_seq: u64,
     /// How far the branch had read the shared log; none where the state is not that of a checkpoint.
     pub cursor: Option<SharedLogCursor>,
 }

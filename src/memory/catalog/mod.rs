@@ -28,7 +28,7 @@ use branch_files::BytesByUser;
 use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
-pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, SourceState, StateSource};
+pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, ResolvedSource, StateSource};
 pub(in crate::memory) use branch_files::{OrphanFile, with_owner, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;
@@ -91,20 +91,15 @@ impl Catalog {
 
     /// Returns the state of a source, for a branch that goes back to it or is forked from it. [`Error::NoCheckpoint`]
     /// or [`Error::NotKept`] where it is not there.
-    pub fn source_state(&self, branch: &Branch, source: &StateSource) -> Result<SourceState, Error> {
+    pub fn resolve_source(&self, branch: &Branch, source: &StateSource) -> Result<ResolvedSource, Error> {
         match source {
             StateSource::Checkpoint(label) => {
                 let Checkpoint { state, base, seq, cursor, .. } = branch.checkpoint(label)?;
-                Ok(SourceState {
-                    state: state.clone(),
-                    base: base.clone(),
-                    checkpoint_seq: *seq,
-                    cursor: Some(*cursor),
-                })
+                Ok(ResolvedSource { state: state.clone(), base: base.clone(), source_seq: *seq, cursor: Some(*cursor) })
             }
             StateSource::Entry(entry) if *entry == branch.state_entry => {
                 let (state, base) = (without_orphans(&branch.state), branch.base.clone());
-                Ok(SourceState { state, base, checkpoint_seq: *entry, cursor: None })
+                Ok(ResolvedSource { state, base, source_seq: *entry, cursor: None })
             }
             StateSource::Entry(entry) => self.retained_state(branch.id, branch.uid, *entry),
             StateSource::Ended(entry) => {
@@ -116,10 +111,10 @@ impl Catalog {
 
     /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] where
     /// that is gone.
-    pub fn retained_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<SourceState, Error> {
+    pub fn retained_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<ResolvedSource, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = with_owner(&found.state, found.owner, owner);
-        Ok(SourceState { state, base: found.base, checkpoint_seq: entry, cursor: None })
+        Ok(ResolvedSource { state, base: found.base, source_seq: entry, cursor: None })
     }
 
     /// Returns a branch as a reference that outlasts this version of the catalog. [`Error::Gone`] as of

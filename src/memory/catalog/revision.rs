@@ -23,7 +23,7 @@ pub enum RevisionPoint {
     /// The newest state at or before that moment.
     At(Time),
     /// The newest state at or before this many nanoseconds ago.
-    Before(i64),
+    NanosAgo(i64),
 }
 
 impl Revision {
@@ -57,7 +57,7 @@ impl Revision {
     pub fn time(&self, now: Time) -> Option<Time> {
         match self.point? {
             RevisionPoint::At(time) => Some(time),
-            RevisionPoint::Before(age) => Some(now.plus_nanos(age.saturating_neg())),
+            RevisionPoint::NanosAgo(age) => Some(now.plus_nanos(age.saturating_neg())),
             RevisionPoint::Number(_) | RevisionPoint::Entry(_) => None,
         }
     }
@@ -83,7 +83,7 @@ impl RevisionPoint {
             return Some(RevisionPoint::Entry(hash));
         }
         if let Some(age) = text.strip_prefix('-') {
-            return parse_age(age).map(RevisionPoint::Before);
+            return parse_age(age).map(RevisionPoint::NanosAgo);
         }
         parse_time(text).map(RevisionPoint::At)
     }
@@ -137,10 +137,10 @@ mod tests {
         for (text, read) in [
             ("12", RevisionPoint::Number(12)),
             (&*hash, RevisionPoint::Entry(hash.parse().unwrap())),
-            ("-1s", RevisionPoint::Before(1_000_000_000)),
-            ("-10m", RevisionPoint::Before(600_000_000_000)),
-            ("-2h", RevisionPoint::Before(7_200_000_000_000)),
-            ("-3d", RevisionPoint::Before(259_200_000_000_000)),
+            ("-1s", RevisionPoint::NanosAgo(1_000_000_000)),
+            ("-10m", RevisionPoint::NanosAgo(600_000_000_000)),
+            ("-2h", RevisionPoint::NanosAgo(7_200_000_000_000)),
+            ("-3d", RevisionPoint::NanosAgo(259_200_000_000_000)),
             ("1970-01-01T00:00:01Z", RevisionPoint::At(Time(1_000_000_000))),
             ("1970-01-01T00:00:01.5Z", RevisionPoint::At(Time(1_500_000_000))),
         ] {

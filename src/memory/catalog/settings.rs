@@ -7,7 +7,7 @@ use super::proposal::parse_approvers;
 use super::quota::Quota;
 use super::retained::Retention;
 use super::shared_log::OWN_LOG;
-use super::signals::{LEASE, SESSION_SCOPE};
+use super::signals::{LEASE_LIFETIME, SESSION_SCOPE};
 use crate::lineage::Strategy;
 use crate::memory::SettingError;
 use crate::merge::files::{DEFAULT_RULES, Rules};
@@ -405,7 +405,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         }
         Setting::Log if value != OWN_LOG && value != INHERITED_LOG => bad("own or inherit"),
         Setting::SignalTtl
-            if !value.is_empty() && value != LEASE && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
+            if !value.is_empty() && value != LEASE_LIFETIME && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
         {
             bad("a duration such as 30s or 10m, lease, or nothing")
         }

@@ -19,7 +19,7 @@ const KEY_BYTES_MAX: usize = 200;
 const SIGNAL_OVERHEAD_BYTES: u64 = 512;
 
 /// The value of `config/signal_ttl` and of the attribute by which a signal lasts as long as its writer's lease.
-pub const LEASE: &str = "lease";
+pub const LEASE_LIFETIME: &str = "lease";
 /// The value of `config/signal_scope` by which a signal ends with its writer's session.
 pub const SESSION_SCOPE: &str = "session";
 
@@ -75,7 +75,7 @@ pub enum SignalLifetime {
     /// Until somebody removes it.
     Unlimited,
     /// So many nanoseconds from its last write on, at least 1. A write begins them again.
-    For(i64),
+    Nanos(i64),
     /// As long as the lease that its publisher's branch took at that time is held; leases end when the store is closed.
     Lease(Time),
 }
@@ -97,9 +97,9 @@ impl Signal {
     }
 
     /// Returns when its time is over, counted from its last write; none without a time, and for a lease's.
-    pub fn end(&self) -> Option<Time> {
+    pub fn expires_at(&self) -> Option<Time> {
         match self.lifetime {
-            SignalLifetime::For(nanos) => Some(self.written.plus_nanos(nanos)),
+            SignalLifetime::Nanos(nanos) => Some(self.written.plus_nanos(nanos)),
             SignalLifetime::Unlimited | SignalLifetime::Lease(_) => None,
         }
     }
@@ -117,7 +117,7 @@ impl Signal {
         out.number(u64::from(*uid)).text(agent).text(session).number(branch.0);
         match self.lifetime {
             SignalLifetime::Unlimited => out.byte(0),
-            SignalLifetime::For(nanos) => out.byte(1).signed(nanos),
+            SignalLifetime::Nanos(nanos) => out.byte(1).signed(nanos),
             SignalLifetime::Lease(since) => out.byte(2).signed(since.0),
         };
         out.byte(u8::from(self.ends_with_session));
@@ -134,7 +134,7 @@ impl Signal {
         let publisher = Publisher { uid, agent, session, branch: BranchId(input.number()?) };
         let lifetime = match input.byte()? {
             0 => SignalLifetime::Unlimited,
-            1 => SignalLifetime::For(input.signed()?),
+            1 => SignalLifetime::Nanos(input.signed()?),
             2 => SignalLifetime::Lease(Time(input.signed()?)),
             code => return Err(CodecError::Code(code)),
         };
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_change_reads_back_as_it_was_written() {
         let publisher = Publisher { uid: 7, agent: "ann".into(), session: "s".into(), branch: BranchId(3) };
-        for lifetime in [SignalLifetime::Unlimited, SignalLifetime::For(5), SignalLifetime::Lease(Time(9))] {
+        for lifetime in [SignalLifetime::Unlimited, SignalLifetime::Nanos(5), SignalLifetime::Lease(Time(9))] {
             let signal = Signal {
                 value: (*b"v\0").into(),
                 owner: 7,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Branch, BranchId, Catalog, SourceState, StateSource};
+use super::{Branch, BranchId, Catalog, ResolvedSource, StateSource};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
 
@@ -60,7 +60,7 @@ impl<'a> ResolvedView<'a> {
             View::Checkpoint(_, label) => StateSource::Checkpoint(label.clone()),
             View::At(_, entry) => StateSource::Entry(*entry),
         };
-        let SourceState { state, base, checkpoint_seq, .. } = catalog.source_state(branch, &source)?;
-        Ok(ResolvedView { branch, state, base, last_seq: Some(checkpoint_seq) })
+        let ResolvedSource { state, base, source_seq, .. } = catalog.resolve_source(branch, &source)?;
+        Ok(ResolvedView { branch, state, base, last_seq: Some(source_seq) })
     }
 }

@@ -51,7 +51,7 @@ impl Memory {
                 search.find_after(search.reader.entry_with(&hash)?.ok_or_else(none)?.entry.seq)?
             }
             RevisionPoint::At(time) => search.find_at(time, self.now())?,
-            RevisionPoint::Before(age) => {
+            RevisionPoint::NanosAgo(age) => {
                 let now = self.now();
                 search.find_at(now.plus_nanos(age.saturating_neg()), now)?
             }

@@ -26,7 +26,7 @@ pub(super) fn branch_before(
     branch: &BranchRef,
     entries: RevertedEntries,
 ) -> Result<BranchRef, Error> {
-    let state = |entry: u64| Ok::<_, Error>(catalog.source_state(branch, &StateSource::Entry(entry))?.state);
+    let state = |entry: u64| Ok::<_, Error>(catalog.resolve_source(branch, &StateSource::Entry(entry))?.state);
     let mut before = branch.clone();
     let restored = before.make_mut();
     (restored.state, restored.base) = (state(entries.before)?, state(entries.last)?);
@@ -42,7 +42,7 @@ fn bases(
     branch: &Branch,
     entries: RevertedEntries,
 ) -> Result<Option<[Arc<BranchVersion>; 2]>, Error> {
-    let base = |entry: u64| Ok::<_, Error>(catalog.source_state(branch, &StateSource::Entry(entry))?.base);
+    let base = |entry: u64| Ok::<_, Error>(catalog.resolve_source(branch, &StateSource::Entry(entry))?.base);
     let (before, after) = (base(entries.before)?, base(entries.last)?);
     Ok((before.head() != after.head()).then_some([before, after]))
 }

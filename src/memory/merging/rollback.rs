@@ -7,7 +7,7 @@ use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, SourceState, StateSource};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, ResolvedSource, StateSource};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
 use crate::memory::command::merge_outcome::RollbackOutcome;
 use crate::memory::command::plan_context::PlanContext;
@@ -87,7 +87,7 @@ pub struct Rollback {
     rewrites: u64,
     source: StateSource,
     /// The entry of the source: another checkpoint may get its label meanwhile.
-    checkpoint_seq: u64,
+    source_seq: u64,
     /// For some files only: the patterns, and what is done to those. None where the whole branch goes back.
     files: Option<FilesOutcome>,
     state: BranchVersion,
@@ -110,8 +110,8 @@ impl Rollback {
         limit: usize,
     ) -> Result<Rollback, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
-            context.catalog.source_state(branch, source)?;
+        let ResolvedSource { state: wanted, base: wanted_base, source_seq, .. } =
+            context.catalog.resolve_source(branch, source)?;
         let (state, base, counts, files) = match patterns {
             None => {
                 let (state, counts) = restore_whole(branch, &wanted, context.time, limit)?;
@@ -129,7 +129,7 @@ impl Rollback {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
-            checkpoint_seq,
+            source_seq,
             base,
             files,
             state,
@@ -148,8 +148,8 @@ impl Rollback {
         outcome: &Arc<RollbackOutcome>,
     ) -> Result<Rollback, Error> {
         let branch = context.catalog.branch_ref(branch)?;
-        let SourceState { state: wanted, base: wanted_base, checkpoint_seq, .. } =
-            context.catalog.source_state(branch, source)?;
+        let ResolvedSource { state: wanted, base: wanted_base, source_seq, .. } =
+            context.catalog.resolve_source(branch, source)?;
         let mut state = BranchVersion::clone(&branch.state);
         // The recorded changes are made again and nothing is decided: rules or units may be read otherwise by a later
         // version.
@@ -161,7 +161,7 @@ impl Rollback {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
-            checkpoint_seq,
+            source_seq,
             base,
             files: Some((patterns.to_vec(), outcome.clone())),
             state,
@@ -184,7 +184,7 @@ impl Rollback {
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
-            catalog.source_state(branch, &self.source).is_ok_and(|found| found.checkpoint_seq == self.checkpoint_seq);
+            catalog.resolve_source(branch, &self.source).is_ok_and(|found| found.source_seq == self.source_seq);
         // A compaction moves rows without changing a head, and this state may lead to rows in files that are going.
         let is_in_place = self.rewrites == catalog.rewrites;
         // It is later where the clock was set back since, and a log record can't say so.

@@ -145,7 +145,7 @@ impl<'a> UndoSearch<'a> {
                 let Some(at) = at else { return Ok(false) };
                 // The walk may not have come there yet.
                 let Some(before) = self.change(at + 1)? else { return Ok(false) };
-                let state = |seq| self.search.catalog.source_state(&self.search.branch, &StateSource::Entry(seq));
+                let state = |seq| self.search.catalog.resolve_source(&self.search.branch, &StateSource::Entry(seq));
                 let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
                 Ok(only_deletes_files(before.state.files(), after.state.files(), FILES_COMPARED_MAX))
             }

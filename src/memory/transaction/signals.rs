@@ -9,7 +9,7 @@ use crate::journal::FrameKind;
 use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::settings::{Setting, parse_duration};
 use crate::memory::catalog::signals::{
-    LEASE, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
+    LEASE_LIFETIME, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
     check_signal_key, key_agent,
 };
 use crate::memory::catalog::{Branch, BranchId, Catalog};
@@ -105,14 +105,14 @@ impl SignalContext<'_> {
     fn lifetime(&self, text: &str) -> Result<SignalLifetime, SignalError> {
         match text {
             "" => Ok(SignalLifetime::Unlimited),
-            LEASE => {
+            LEASE_LIFETIME => {
                 let since = self.memory.leases.held_since(self.via.id);
                 let since = since.ok_or_else(|| SignalError::NoLease(self.via.path.to_string()))?;
                 Ok(SignalLifetime::Lease(since))
             }
             text => {
                 let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
-                nanos.map(SignalLifetime::For).ok_or_else(|| SignalError::Lifetime(text.chars().take(80).collect()))
+                nanos.map(SignalLifetime::Nanos).ok_or_else(|| SignalError::Lifetime(text.chars().take(80).collect()))
             }
         }
     }
@@ -308,7 +308,8 @@ impl Memory {
         let mut next: Option<Time> = None;
         for owner in catalog.branches.values().filter(|branch| !branch.signals.is_empty()) {
             let is_over = |signal: &Arc<Signal>| !self.is_live(signal, now);
-            let ends = owner.signals.values().filter(|signal| !is_over(signal)).filter_map(|signal| signal.end());
+            let ends =
+                owner.signals.values().filter(|signal| !is_over(signal)).filter_map(|signal| signal.expires_at());
             next = ends.chain(next).min();
             if owner.signals.values().any(is_over) {
                 self.expire_branch_signals(owner)?;
@@ -334,7 +335,7 @@ impl Memory {
     pub(in crate::memory) fn is_live(&self, signal: &Signal, now: Time) -> bool {
         match signal.lifetime {
             SignalLifetime::Lease(since) => self.leases.held_since(signal.publisher.branch) == Some(since),
-            _ => signal.end().is_none_or(|end| now < end),
+            _ => signal.expires_at().is_none_or(|end| now < end),
         }
     }
 
@@ -428,7 +429,7 @@ fn end_reason(signal: &Signal) -> &'static str {
 
 fn end_time(change: &SignalChange) -> Option<Time> {
     match change {
-        SignalChange::Set(_, signal) => signal.end(),
+        SignalChange::Set(_, signal) => signal.expires_at(),
         SignalChange::Remove(_) => None,
     }
 }

@@ -56,7 +56,7 @@ impl Memory {
         };
         let signed = signed.filter(|signed| search.changes_state(&signed.entry) && signed.entry.seq >= branch.0);
         let signed = signed.ok_or_else(|| MergeError::NotRevertible(wanted.to_string()))?;
-        let source = |seq: u64| search.catalog.source_state(&search.branch, &StateSource::Entry(seq));
+        let source = |seq: u64| search.catalog.resolve_source(&search.branch, &StateSource::Entry(seq));
         let after = source(signed.entry.seq)?.state;
         let before = match signed.entry.op {
             EntryOp::Root => Arc::default(),

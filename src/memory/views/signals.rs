@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::memory::catalog::BranchId;
-use crate::memory::catalog::signals::{LEASE, Signal, SignalLifetime};
+use crate::memory::catalog::signals::{LEASE_LIFETIME, Signal, SignalLifetime};
 use crate::memory::{Error, Memory};
 use crate::object::Time;
 
@@ -12,8 +12,8 @@ impl Signal {
     pub fn lifetime_text(&self) -> String {
         match self.lifetime {
             SignalLifetime::Unlimited => String::new(),
-            SignalLifetime::Lease(_) => LEASE.to_owned(),
-            SignalLifetime::For(nanos) => match nanos % 1_000_000_000 {
+            SignalLifetime::Lease(_) => LEASE_LIFETIME.to_owned(),
+            SignalLifetime::Nanos(nanos) => match nanos % 1_000_000_000 {
                 0 => format!("{}s", nanos / 1_000_000_000),
                 _ if nanos % 1_000_000 == 0 => format!("{}ms", nanos / 1_000_000),
                 _ => format!("{nanos}ns"),

@@ -75,7 +75,7 @@ impl Command for ForkBranch {
         if parent.children.contains_key(name) {
             return Err(BranchError::Exists(format!("{}/{name}", parent.path)).into());
         }
-        let from_state = self.from.as_ref().map(|source| catalog.source_state(parent, source)).transpose()?;
+        let from_state = self.from.as_ref().map(|source| catalog.resolve_source(parent, source)).transpose()?;
         // Files without a name live for handles that are open on them in the parent, and nobody has them open in the
         // fork.
         let state = without_orphans(from_state.as_ref().map_or(&parent.state, |from| &from.state));

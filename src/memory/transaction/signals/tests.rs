@@ -18,7 +18,7 @@ fn memory() -> (Arc<Memory>, BranchId) {
 #[test]
 fn a_signal_lasts_as_long_as_the_lease_that_it_is_bound_to() {
     let (memory, main) = memory();
-    memory.set(&who(), main, Setting::SignalTtl, LEASE).unwrap();
+    memory.set(&who(), main, Setting::SignalTtl, LEASE_LIFETIME).unwrap();
     let lease = memory.hold_lease(&who(), main).unwrap();
     memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
     assert!(memory.signal(main, "k").unwrap().is_some());
@@ -63,7 +63,7 @@ fn a_signal_of_a_session_ends_with_another_session_and_with_its_branch() {
 
 /// Makes a signal that has ended and was not removed yet.
 fn ended_signal(memory: &Arc<Memory>, main: BranchId, key: &str) {
-    memory.set(&who(), main, Setting::SignalTtl, LEASE).unwrap();
+    memory.set(&who(), main, Setting::SignalTtl, LEASE_LIFETIME).unwrap();
     let lease = memory.hold_lease(&who(), main).unwrap();
     let created = memory.claim_signal(&who(), main, &key.into(), 0o644).unwrap().created;
     memory.write_signal(&who(), main, SignalId { key: &key.into(), created }, &[b'x'; 1000]).unwrap();
