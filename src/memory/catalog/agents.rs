@@ -44,7 +44,7 @@ impl AgentHolder {
 }
 
 /// Returns the name of a user who may not have the one that entries would else carry.
-fn numbered(uid: u32) -> Arc<str> {
+fn fallback_agent_name(uid: u32) -> Arc<str> {
     format!("uid:{uid}").into()
 }
 
@@ -60,16 +60,16 @@ impl Catalog {
             Some(AgentHolder::Barred) => false,
             None => true,
         };
-        let numbered = numbered(uid);
-        if is_own && root.agents.get(&numbered) != Some(&AgentHolder::Barred) { name } else { numbered }
+        let fallback = fallback_agent_name(uid);
+        if is_own && root.agents.get(&fallback) != Some(&AgentHolder::Barred) { name } else { fallback }
     }
 
     /// Refuses a name of `config/agent` that the branch's owner may not use. `Barred`, `Taken` by another user,
     /// `TooMany` where the owner has all that one user may have.
     pub fn check_agent(&self, branch: &Branch, name: &str) -> Result<(), AgentError> {
         let (root, uid) = (&self.branches[&branch.root], branch.uid);
-        let numbered = numbered(uid);
-        if [name, &*numbered].iter().any(|name| root.agents.get(*name) == Some(&AgentHolder::Barred)) {
+        let fallback = fallback_agent_name(uid);
+        if [name, &*fallback].iter().any(|name| root.agents.get(*name) == Some(&AgentHolder::Barred)) {
             return Err(AgentError::Barred { name: name.to_owned(), uid });
         }
         let holder = match root.agents.get(name) {

@@ -29,7 +29,7 @@ impl BranchNumbers {
 
     /// Notes the number of a branch that is there; false where it is too large, or another branch has it. 0, which
     /// stands for none, is always right.
-    pub fn note(&mut self, number: u32) -> bool {
+    pub fn reserve(&mut self, number: u32) -> bool {
         number == 0 || (number < BRANCH_NUMBERS && self.taken.insert(number).is_none())
     }
 
@@ -74,7 +74,7 @@ mod tests {
     fn there_is_none_where_all_are_taken() {
         let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last_number: 7 };
         assert_eq!(numbers.allocate(), 0);
-        assert!(numbers.note(0) && !numbers.note(8) && !numbers.note(BRANCH_NUMBERS));
+        assert!(numbers.reserve(0) && !numbers.reserve(8) && !numbers.reserve(BRANCH_NUMBERS));
         numbers.free(9);
         assert_eq!((numbers.allocate(), numbers.last()), (9, 9));
     }

@@ -250,12 +250,12 @@ impl Settings {
     pub fn with_setting(&self, setting: Setting, value: &str) -> Settings {
         let mut texts = self.0.texts.clone();
         texts[setting.index()] = value.into();
-        Settings::from_texts(texts, self.0.rules_inherited && setting != Setting::Rules).sharing(self)
+        Settings::from_texts(texts, self.0.rules_inherited && setting != Setting::Rules).share_parsed_with(self)
     }
 
     /// Returns the same settings, their rules marked as inherited: they no longer say who may write to the branch.
     pub fn with_inherited_rules(&self) -> Settings {
-        Settings::from_texts(self.0.texts.clone(), true).sharing(self)
+        Settings::from_texts(self.0.texts.clone(), true).share_parsed_with(self)
     }
 
     /// Returns whether the rules came from a parent, and nobody wrote any to this branch.
@@ -275,11 +275,11 @@ impl Settings {
             setting if setting.is_inherited() => self.get(setting),
             setting => defaults.get(setting),
         };
-        Settings::from_texts(Setting::ALL.map(|setting| value(setting).clone()), true).sharing(self)
+        Settings::from_texts(Setting::ALL.map(|setting| value(setting).clone()), true).share_parsed_with(self)
     }
 
     /// Takes over what others with the same values have parsed, so that a change of one setting leaves the rest parsed.
-    fn sharing(self, other: &Settings) -> Settings {
+    fn share_parsed_with(self, other: &Settings) -> Settings {
         let same = |setting| self.get(setting) == other.get(setting);
         if let Some(rules) = other.0.rules.get().filter(|_| same(Setting::Rules)) {
             self.0.rules.get_or_init(|| rules.clone());
@@ -353,7 +353,11 @@ impl Settings {
             }
         }
         let is_default = !differs && !rules_inherited;
-        Ok(if is_default { defaults } else { Settings::from_texts(texts, rules_inherited).sharing(&defaults) })
+        Ok(if is_default {
+            defaults
+        } else {
+            Settings::from_texts(texts, rules_inherited).share_parsed_with(&defaults)
+        })
     }
 }
 

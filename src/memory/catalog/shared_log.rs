@@ -13,7 +13,7 @@ use crate::memory::Error;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// The name of the branch that holds the entries of a log, which no other branch can have.
-pub const LOG_NAME: &str = "shared";
+pub const LOG_BRANCH_NAME: &str = "shared";
 /// The value of `config/log` by which a branch has a log of its own.
 pub const OWN_LOG: &str = "own";
 
@@ -114,7 +114,7 @@ pub fn event_record_id(uid: u32, event: &Hash) -> Arc<str> {
 impl Branch {
     /// Makes the branch that holds the entries of another's log, empty and owned by that one's owner.
     pub fn new_log(id: BranchId, owner: &Branch, time: Time) -> Branch {
-        let mut log = Branch::new(id, LOG_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
+        let mut log = Branch::new(id, LOG_BRANCH_NAME.into(), Some(owner), Arc::default(), owner.uid, time);
         log.log_totals = Some(SharedLogTotals::default());
         log
     }

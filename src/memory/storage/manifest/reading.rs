@@ -131,7 +131,7 @@ impl PartReader {
         for (id, row) in branches {
             let branch = row.into_branch(BranchId(id), &mut states)?;
             // Two branches with one number would give different files the same inode number.
-            if !catalog.numbers.note(branch.number) {
+            if !catalog.numbers.reserve(branch.number) {
                 return Err(CodecError::Number);
             }
             catalog.branches.insert(branch.id, BranchRef::new(branch));
