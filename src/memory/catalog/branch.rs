@@ -200,7 +200,7 @@ pub struct Branch {
     /// When its content last changed: the time of that entry or operation on files.
     pub changed: Time,
     /// `seq` of the last entry that concerns it. What was made for readers is made again where it has grown.
-    pub stamp: u64,
+    pub last_entry_seq: u64,
     /// `seq` of the entry that gave it the state that it has, pending operations on files aside.
     pub state_entry: u64,
     /// What it holds now, with pending operations on files.
@@ -216,7 +216,7 @@ pub struct Branch {
     /// Conflicts resolved manually, by record id or `files/PATH`; forgotten with the next base.
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened; not stored, so that it begins with 0 again.
-    pub edits: u64,
+    pub file_op_count: u64,
     /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
     /// state's address, this stays when the state moves into new segments.
     pub state_seq: u64,
@@ -247,7 +247,7 @@ pub struct Branch {
 impl Branch {
     /// Returns whether it has the state that it had in another version of the catalog, wherever that is stored.
     pub fn has_same_state(&self, other: &Branch) -> bool {
-        (self.state_seq, self.edits) == (other.state_seq, other.edits)
+        (self.state_seq, self.file_op_count) == (other.state_seq, other.file_op_count)
     }
 
     /// Mode of a new root branch's directory: everybody may enter.
@@ -276,7 +276,7 @@ impl Branch {
             created: time,
             changed: time,
             // The id of a branch is the number of the entry that made it.
-            stamp: id.0,
+            last_entry_seq: id.0,
             state_entry: id.0,
             base: state.clone(),
             state,
@@ -284,7 +284,7 @@ impl Branch {
             checkpoints: OrdMap::new(),
             children: OrdMap::new(),
             resolutions: OrdMap::new(),
-            edits: 0,
+            file_op_count: 0,
             state_seq: id.0,
             base_seq: id.0,
             vectors_fixed: false,

@@ -129,7 +129,7 @@ impl Catalog {
         let give = |old: &Checkpoint| Checkpoint { state: with_owner(&old.state, from, to), ..old.clone() };
         let Ok(()) = branch.replace_frozen(|old| Ok::<_, Infallible>(Some(give(old))));
         let branch = branch.make_mut();
-        (branch.uid, branch.stamp, branch.state_seq) = (to, seq, seq);
+        (branch.uid, branch.last_entry_seq, branch.state_seq) = (to, seq, seq);
         branch.state = with_owner(&branch.state, from, to);
         let logs: Vec<BranchId> = branch.closed_logs.values().copied().chain(branch.log).collect();
         self.metadata_bytes.replace(from, held, 0);
@@ -153,15 +153,15 @@ impl Catalog {
         }
     }
 
-    /// Puts other files in place of a branch's, for an operation that no entry has committed yet: `edits` grows,
-    /// `stamp` stays.
+    /// Puts other files in place of a branch's, for an operation that no entry has committed yet: `file_op_count` grows,
+    /// `last_entry_seq` stays.
     pub(in crate::memory) fn edit(&mut self, id: BranchId, files: Tree, time: Time) {
         if let Some(branch) = self.branches.get_mut(&id) {
             let before = file_metadata_bytes(branch);
             let branch = branch.make_mut();
             Arc::make_mut(&mut branch.state).set_files(files);
             branch.changed = time;
-            branch.edits += 1;
+            branch.file_op_count += 1;
             self.metadata_bytes.replace(branch.uid, before, file_metadata_bytes(branch));
         }
     }

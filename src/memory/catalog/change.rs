@@ -234,9 +234,9 @@ impl Catalog {
             }
             let (cursor, signals, lease) = (branch.cursor, branch.signals.clone(), branch.lease);
             let (agents, log_at_base) = (branch.agents.clone(), branch.log_at_base);
-            let (stamp, state_seq, base_seq, changed) = (seq, seq, seq, branch.changed);
+            let (last_entry_seq, state_seq, base_seq, changed) = (seq, seq, seq, branch.changed);
             *branch = Branch {
-                stamp,
+                last_entry_seq,
                 state_seq,
                 base_seq,
                 changed,
@@ -253,7 +253,7 @@ impl Catalog {
     fn change_branch(&mut self, id: BranchId, seq: u64, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {
             let branch = branch.make_mut();
-            branch.stamp = seq;
+            branch.last_entry_seq = seq;
             change(branch);
         }
     }
@@ -310,7 +310,7 @@ impl Catalog {
         let old = std::mem::replace(&mut branch.name, name.clone());
         // A proposal names the branch by its old name, so it ends with a rename.
         branch.proposal = None;
-        branch.stamp = seq;
+        branch.last_entry_seq = seq;
         if let Some(parent) = branch.parent {
             self.change_branch(parent, seq, |parent| {
                 parent.children.remove(&old);

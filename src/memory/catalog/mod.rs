@@ -123,7 +123,7 @@ impl Catalog {
         self.branches.get(&id).ok_or(Error::Gone)
     }
 
-    /// Changes a branch, if it is there. Its `stamp` and what its files take up stay as they were: [`Catalog::apply`]
+    /// Changes a branch, if it is there. Its `last_entry_seq` and what its files take up stay as they were: [`Catalog::apply`]
     /// sees to those.
     pub fn change(&mut self, id: BranchId, change: impl FnOnce(&mut Branch)) {
         if let Some(branch) = self.branches.get_mut(&id) {

@@ -74,8 +74,8 @@ impl Expiry {
 /// What a branch was when its files were last checked: while nothing of that changes and no file is due, it is skipped.
 #[derive(Clone)]
 struct LastCheck {
-    /// [`Branch::edits`](crate::memory::catalog::Branch::edits) at that time: another count means other files.
-    edits: u64,
+    /// [`Branch::file_op_count`](crate::memory::catalog::Branch::file_op_count) at that time: another count means other files.
+    file_op_count: u64,
     /// [`Branch::state_seq`](crate::memory::catalog::Branch::state_seq) at that time.
     state_seq: u64,
     rules: Arc<str>,
@@ -163,7 +163,7 @@ impl Memory {
             let now = self.now();
             let last_check = self.maintenance.expiry.last_checks.lock().get(&branch.id).cloned();
             let is_same = |last: &LastCheck| {
-                last.edits == branch.edits
+                last.file_op_count == branch.file_op_count
                     && last.state_seq == branch.state_seq
                     && last.rules == *text
                     && now < last.next_expiry
@@ -172,8 +172,12 @@ impl Memory {
                 continue;
             }
             let (expired, next_expiry) = expired_files(tree, rules, now);
-            let check =
-                LastCheck { edits: branch.edits, state_seq: branch.state_seq, rules: text.clone(), next_expiry };
+            let check = LastCheck {
+                file_op_count: branch.file_op_count,
+                state_seq: branch.state_seq,
+                rules: text.clone(),
+                next_expiry,
+            };
             // Noted with the state that was looked at, so that whatever comes after this snapshot is looked at in the
             // next round.
             self.maintenance.expiry.last_checks.lock().insert(branch.id, check);

@@ -116,7 +116,7 @@ impl FilesBefore {
     /// Returns the files of a branch. Fails with `Gone` where it has ended.
     pub fn from_catalog(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
-        Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.edits })
+        Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.file_op_count })
     }
 }
 
@@ -348,7 +348,7 @@ impl Memory {
     /// where the right to write can't be had.
     pub(in crate::memory) fn prepare_commit(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
-            self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.edits))
+            self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.file_op_count))
         else {
             return Ok(());
         };

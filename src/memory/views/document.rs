@@ -121,8 +121,8 @@ impl Memory {
 
     fn stamp(&self, catalog: &Catalog, resolved: &ResolvedView<'_>, document: Document) -> CacheKey {
         let parent = resolved.branch.parent.and_then(|id| catalog.branches.get(&id));
-        let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.stamp, parent.edits));
-        let root = catalog.branches.get(&resolved.branch.root).map_or(0, |root| root.stamp);
+        let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.last_entry_seq, parent.file_op_count));
+        let root = catalog.branches.get(&resolved.branch.root).map_or(0, |root| root.last_entry_seq);
         // The status shows the store's tip as well.
         let everything = match document {
             Document::Status => {
@@ -144,7 +144,14 @@ impl Memory {
             _ => 0,
         };
         CacheKey {
-            counters: [resolved.branch.stamp, resolved.branch.edits, parent, parent_edits, root, everything],
+            counters: [
+                resolved.branch.last_entry_seq,
+                resolved.branch.file_op_count,
+                parent,
+                parent_edits,
+                root,
+                everything,
+            ],
             path: resolved.branch.path.clone(),
             cursor: resolved.branch.cursor,
             lease_since: self.lease_since(resolved.branch.id),

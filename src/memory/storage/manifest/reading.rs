@@ -59,7 +59,7 @@ struct ManifestRow {
     mode: u32,
     created: Time,
     changed: Time,
-    stamp: u64,
+    last_entry_seq: u64,
     state_entry: u64,
     vectors_fixed: bool,
     cursor: SharedLogCursor,
@@ -247,7 +247,8 @@ impl ManifestRow {
         (self.number, self.uid, self.mode) =
             (to_u32(input.number()?)?, to_u32(input.number()?)?, to_u32(input.number()?)?);
         (self.created, self.changed) = (Time(input.signed()?), Time(input.signed()?));
-        (self.stamp, self.state_entry, self.vectors_fixed) = (input.number()?, input.number()?, input.byte()? == 1);
+        (self.last_entry_seq, self.state_entry, self.vectors_fixed) =
+            (input.number()?, input.number()?, input.byte()? == 1);
         (self.cursor, self.log) = (SharedLogCursor::read(input)?, input.number()?);
         self.log_totals = if input.byte()? == 1 { Some(SharedLogTotals::read(input)?) } else { None };
         (self.lease, self.log_at_base) = (LeaseState::read(input)?, input.number()?);
@@ -276,10 +277,10 @@ impl ManifestRow {
             mode: self.mode,
             created: self.created,
             changed: self.changed,
-            stamp: self.stamp,
+            last_entry_seq: self.last_entry_seq,
             state_entry: self.state_entry,
             // These count from when the store was opened, so that no part holds them.
-            edits: 0,
+            file_op_count: 0,
             state_seq: 0,
             base_seq: 0,
             vectors_fixed: self.vectors_fixed,

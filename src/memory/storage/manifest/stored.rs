@@ -298,7 +298,7 @@ impl StoredManifest {
         // In the order of `ManifestRow::read`.
         out.number(new.id.0).text(&new.name).number(new.parent.map_or(0, |id| id.0)).number(new.root.0);
         out.number(u64::from(new.number)).number(u64::from(new.uid)).number(u64::from(new.mode));
-        out.signed(new.created.0).signed(new.changed.0).number(new.stamp).number(new.state_entry);
+        out.signed(new.created.0).signed(new.changed.0).number(new.last_entry_seq).number(new.state_entry);
         out.byte(u8::from(new.vectors_fixed));
         new.cursor.write(out).number(new.log.map_or(0, |log| log.0)).byte(u8::from(new.log_totals.is_some()));
         new.log_totals.inspect(|totals| _ = totals.write(out));
