@@ -41,7 +41,7 @@ impl Document {
     }
 }
 
-/// Documents that were rendered; one whose stamp is not that of the present is rendered again.
+/// Documents that were rendered; one whose version is not that of the present is rendered again.
 #[derive(Default)]
 pub(in crate::memory) struct DocumentCache {
     documents: HashMap<(View, Document), RenderedDocument>,
@@ -56,12 +56,12 @@ impl DocumentCache {
         self.bytes = self.documents.values().map(|(_, bytes)| bytes.len()).sum();
     }
 
-    fn get(&self, key: &(View, Document), of: &CacheKey) -> Option<Arc<[u8]>> {
-        self.documents.get(key).filter(|(stamp, _)| stamp == of).map(|(_, bytes)| bytes.clone())
+    fn get(&self, key: &(View, Document), of: &DocumentVersion) -> Option<Arc<[u8]>> {
+        self.documents.get(key).filter(|(version, _)| version == of).map(|(_, bytes)| bytes.clone())
     }
 
     /// Keeps a document unless it is too long; what went for it is returned, to be dropped with no lock held.
-    fn put(&mut self, key: (View, Document), (stamp, bytes): RenderedDocument) -> Option<DocumentCache> {
+    fn put(&mut self, key: (View, Document), (version, bytes): RenderedDocument) -> Option<DocumentCache> {
         let before = self.documents.get(&key).map_or(0, |(_, bytes)| bytes.len());
         if bytes.len() > DOCUMENT_BYTES_MAX {
             self.documents.remove(&key);
@@ -72,17 +72,17 @@ impl DocumentCache {
         let gone = is_full.then(|| std::mem::take(self));
         self.bytes += bytes.len();
         self.bytes -= if gone.is_none() { before } else { 0 };
-        self.documents.insert(key, (stamp, bytes));
+        self.documents.insert(key, (version, bytes));
         gone
     }
 }
 
-type RenderedDocument = (CacheKey, Arc<[u8]>);
+type RenderedDocument = (DocumentVersion, Arc<[u8]>);
 
 /// What a document was rendered from: it changes whenever the document may, and may change when that does not.
 #[derive(PartialEq)]
-struct CacheKey {
-    /// Stamps of the branch, its parent and its root branch, and how far what else is shown has come.
+struct DocumentVersion {
+    /// Last entries of the branch, its parent and its root branch, and how far what else is shown has come.
     counters: [u64; 6],
     // What changes without an entry of the branch.
     path: Arc<str>,
@@ -108,18 +108,18 @@ impl Memory {
         }
         let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
-        let stamp = self.stamp(&catalog, &seen, document);
+        let version = self.document_version(&catalog, &seen, document);
         let key = (view.clone(), document);
-        if let Some(bytes) = self.documents.lock().get(&key, &stamp) {
+        if let Some(bytes) = self.documents.lock().get(&key, &version) {
             return Ok(bytes);
         }
         let bytes: Arc<[u8]> = self.render(&catalog, view, &seen, document)?.into();
-        let gone = self.documents.lock().put(key, (stamp, bytes.clone()));
+        let gone = self.documents.lock().put(key, (version, bytes.clone()));
         drop(gone);
         Ok(bytes)
     }
 
-    fn stamp(&self, catalog: &Catalog, resolved: &ResolvedView<'_>, document: Document) -> CacheKey {
+    fn document_version(&self, catalog: &Catalog, resolved: &ResolvedView<'_>, document: Document) -> DocumentVersion {
         let parent = resolved.branch.parent.and_then(|id| catalog.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.last_entry_seq, parent.file_op_count));
         let root = catalog.branches.get(&resolved.branch.root).map_or(0, |root| root.last_entry_seq);
@@ -143,7 +143,7 @@ impl Memory {
             }
             _ => 0,
         };
-        CacheKey {
+        DocumentVersion {
             counters: [
                 resolved.branch.last_entry_seq,
                 resolved.branch.file_op_count,
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn few_bytes_are_kept_however_many_and_long_the_documents_are() {
-        let stamp = || CacheKey {
+        let version = || DocumentVersion {
             counters: [0; 6],
             path: "main".into(),
             cursor: SharedLogCursor::default(),
@@ -289,10 +289,10 @@ mod tests {
         let mut cache = DocumentCache::default();
         let key = |number: usize| (View::At(BranchId(1), number as u64), Document::Diff);
         let mut put = |number: usize, length: usize| {
-            cache.put(key(number), (stamp(), vec![0; length].into()));
+            cache.put(key(number), (version(), vec![0; length].into()));
             let kept: usize = cache.documents.values().map(|(_, bytes)| bytes.len()).sum();
             assert_eq!(cache.bytes, kept, "{number}");
-            (cache.get(&key(number), &stamp()).is_some(), cache.documents.len())
+            (cache.get(&key(number), &version()).is_some(), cache.documents.len())
         };
         assert_eq!([put(0, 100), put(1, DOCUMENT_BYTES_MAX), put(1, 7)], [(true, 1), (true, 2), (true, 2)]);
         assert_eq!(put(1, DOCUMENT_BYTES_MAX + 1), (false, 1), "and the shorter one before it is none of the present");
