@@ -191,7 +191,7 @@ impl Archive {
     /// should be, and few blocks of the file are touched. Few hashes begin alike, so it is nearly always one or none;
     /// the caller compares the whole hash. Fails as [`Archive::hash_row`] does.
     pub fn candidates(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
-        let wanted = prefix(hash);
+        let wanted = hash_prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
         let slack = 4 * self.count.isqrt() + 16;
         let (mut low, mut high) = (guess.saturating_sub(slack), (guess + slack).min(self.count));
@@ -298,7 +298,7 @@ fn branch_facts(parent: u64, rights: u64) -> BranchFacts {
 }
 
 /// Returns the first 8 bytes of a hash, big-endian, so that keys sort as the whole hashes do.
-pub(super) fn prefix(hash: &Hash) -> u64 {
+pub(super) fn hash_prefix(hash: &Hash) -> u64 {
     u64::from_be_bytes(hash.0[..8].try_into().unwrap_or_default())
 }
 

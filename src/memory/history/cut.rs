@@ -23,7 +23,7 @@ const NO_LINES: LineLengths = LineLengths { lineage_bytes: 0, events_bytes: 0 };
 /// Where all branches stand on the way through the entries, counted anew from the first that stays.
 #[derive(Default)]
 struct BranchTimelines {
-    standings: BTreeMap<u64, TimelinePoint>,
+    points: BTreeMap<u64, TimelinePoint>,
     /// Steps by branch since they were last taken for an archive.
     steps: BTreeMap<u64, Vec<TimelineStep>>,
 }
@@ -34,8 +34,8 @@ impl BranchTimelines {
         if entry.branch_id == 0 {
             return;
         }
-        let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
-        let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
+        let point = |branch: u64| self.points.get(&branch).copied().unwrap_or_default();
+        let (mut branch, mut parent) = (point(entry.branch_id), point(entry.parent_id));
         advance(entry, lengths, &mut branch, &mut parent);
         self.push_step(entry.seq, entry.branch_id, branch);
         if tells_parent(entry) {
@@ -43,13 +43,13 @@ impl BranchTimelines {
         }
     }
 
-    fn push_step(&mut self, seq: u64, branch: u64, standing: TimelinePoint) {
-        self.standings.insert(branch, standing);
-        self.steps.entry(branch).or_default().push(TimelineStep { seq, totals: standing.totals });
+    fn push_step(&mut self, seq: u64, branch: u64, point: TimelinePoint) {
+        self.points.insert(branch, point);
+        self.steps.entry(branch).or_default().push(TimelineStep { seq, totals: point.totals });
     }
 
     fn facts(&self, branch: u64) -> BranchFacts {
-        self.standings.get(&branch).map(|standing| standing.facts).unwrap_or_default()
+        self.points.get(&branch).map(|point| point.facts).unwrap_or_default()
     }
 
     fn take_steps(&mut self) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
@@ -75,9 +75,9 @@ pub(in crate::memory) fn without_first(
     let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(last + 1));
     let reader = HistoryReader::new(blobs, Arc::new(HistorySnapshot { start, archives, tail }));
     let mut facts_before = facts_behind(&reader, facts_before, first - 1)?;
-    let standing = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
-    let standings = facts_before.iter().map(|(branch, facts)| (*branch, standing(facts))).collect();
-    let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
+    let point = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
+    let points = facts_before.iter().map(|(branch, facts)| (*branch, point(facts))).collect();
+    let mut branches = BranchTimelines { points, ..BranchTimelines::default() };
     let (mut cut, mut next) = (Vec::new(), first);
     for seq in first..=last {
         let signed = reader.entry(seq)?;
@@ -99,17 +99,17 @@ fn facts_behind(
     before: BTreeMap<u64, BranchFacts>,
     last_seq: u64,
 ) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-    let standing = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
-    let standings = before.into_iter().map(|(branch, facts)| (branch, standing(facts))).collect();
-    let mut branches = BranchTimelines { standings, ..BranchTimelines::default() };
+    let point = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
+    let points = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
+    let mut branches = BranchTimelines { points, ..BranchTimelines::default() };
     for seq in reader.first()..=last_seq {
         let signed = reader.entry(seq)?;
         branches.push(&signed, NO_LINES);
         if matches!(signed.entry.op, EntryOp::Merge | EntryOp::Discard) {
-            branches.standings.remove(&signed.entry.branch_id);
+            branches.points.remove(&signed.entry.branch_id);
         }
         // Only the facts are asked for, and the steps of all entries would take much memory.
         branches.steps.clear();
     }
-    Ok(branches.standings.into_iter().map(|(branch, standing)| (branch, standing.facts)).collect())
+    Ok(branches.points.into_iter().map(|(branch, point)| (branch, point.facts)).collect())
 }

@@ -100,8 +100,8 @@ impl History {
             // Archives are read here, where that may fail. `push` comes when the entry is in the journal already, and
             // can't.
             if branch != 0 && !snapshot.tail.read().has_facts(branch) {
-                let standing = HistoryReader::new(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
-                snapshot.tail.write().begin(branch, standing);
+                let point = HistoryReader::new(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
+                snapshot.tail.write().begin(branch, point);
             }
         }
         Ok(())
@@ -172,7 +172,7 @@ fn lengths(signed: &SignedEntry) -> LineLengths {
 
 /// Checks the indexes of archives against their entries, which come one after the other.
 pub(super) struct ArchiveCheck {
-    standings: HashMap<u64, TimelinePoint>,
+    points: HashMap<u64, TimelinePoint>,
     /// How many steps of each branch the archive at hand has shown.
     steps_seen: HashMap<u64, u64>,
 }
@@ -183,8 +183,8 @@ impl ArchiveCheck {
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
         let before = archives.first().map(|archive| archive.load_first_facts(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
-        let standings = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
-        Ok(ArchiveCheck { standings, steps_seen: HashMap::new() })
+        let points = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
+        Ok(ArchiveCheck { points, steps_seen: HashMap::new() })
     }
 
     /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` where the archive does not find it by
@@ -198,8 +198,8 @@ impl ArchiveCheck {
             return Err(archive.damaged(&format!("entry {} is not found by its hash", entry.seq)));
         }
         if entry.branch_id != 0 {
-            let standing = |branch: u64| self.standings.get(&branch).copied().unwrap_or_default();
-            let (mut branch, mut parent) = (standing(entry.branch_id), standing(entry.parent_id));
+            let point = |branch: u64| self.points.get(&branch).copied().unwrap_or_default();
+            let (mut branch, mut parent) = (point(entry.branch_id), point(entry.parent_id));
             advance(entry, lengths(signed), &mut branch, &mut parent);
             self.check_step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
             if tells_parent(entry) {
@@ -217,9 +217,9 @@ impl ArchiveCheck {
         blobs: &BlobStore,
         archive: &Archive,
         seq: u64,
-        (branch, standing): (u64, TimelinePoint),
+        (branch, point): (u64, TimelinePoint),
     ) -> Result<(), Error> {
-        self.standings.insert(branch, standing);
+        self.points.insert(branch, point);
         let row = archive.branch(blobs, branch)?;
         let seen = self.steps_seen.entry(branch).or_default();
         *seen += 1;
@@ -228,7 +228,7 @@ impl ArchiveCheck {
             Some(row) => {
                 let step = archive.step(blobs, row.start + *seen - 1)?;
                 let is_last = row.start + *seen == row.end;
-                (step.seq, step.totals) == (seq, standing.totals) && (!is_last || row.facts == standing.facts)
+                (step.seq, step.totals) == (seq, point.totals) && (!is_last || row.facts == point.facts)
             }
         };
         if is_right {

@@ -56,8 +56,8 @@ impl TailChunk {
 
 /// What seldom changes from step to step, held once for all steps that have it.
 #[derive(Clone, Copy)]
-struct TimelineTurn {
-    /// The first step that has it, from 0; the turn holds up to the next one.
+struct TimelineRun {
+    /// The first step that has it, from 0; the run holds up to the next one.
     first_step: u32,
     /// What the totals of its steps count from, so that those fit 32 bits.
     own_bytes: u64,
@@ -68,10 +68,10 @@ struct TimelineTurn {
     facts: BranchFacts,
 }
 
-impl TimelineTurn {
-    fn new(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineTurn {
+impl TimelineRun {
+    fn new(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineRun {
         let ahead_bytes = totals.lineage_bytes - totals.own_bytes;
-        TimelineTurn {
+        TimelineRun {
             first_step,
             own_bytes: totals.own_bytes,
             event_bytes: totals.events_bytes,
@@ -81,8 +81,8 @@ impl TimelineTurn {
         }
     }
 
-    /// Returns the totals as counted from those of an earlier turn, if nothing else is new.
-    fn counts_since(&self, last: &TimelineTurn) -> Option<(u32, u32)> {
+    /// Returns the totals as counted from those of an earlier run, if nothing else is new.
+    fn counts_since(&self, last: &TimelineRun) -> Option<(u32, u32)> {
         let is_same =
             (self.ahead_bytes, self.merged_bytes, self.facts) == (last.ahead_bytes, last.merged_bytes, last.facts);
         let (own, events) =
@@ -102,8 +102,8 @@ fn push<T>(vec: &mut Vec<T>, value: T) {
 /// The steps of a branch since the newest archive.
 struct Timeline {
     totals_before: LineTotals,
-    turns: Vec<TimelineTurn>,
-    /// Entries by their place in the tail, and totals up to each, from those of its turn.
+    runs: Vec<TimelineRun>,
+    /// Entries by their place in the tail, and totals up to each, from those of its run.
     tail_indexes: Vec<u32>,
     own_bytes: Vec<u32>,
     event_bytes: Vec<u32>,
@@ -111,10 +111,10 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn new(standing: TimelinePoint) -> Timeline {
+    fn new(point: TimelinePoint) -> Timeline {
         Timeline {
-            totals_before: standing.totals,
-            turns: vec![TimelineTurn::new(0, &standing)],
+            totals_before: point.totals,
+            runs: vec![TimelineRun::new(0, &point)],
             tail_indexes: Vec::new(),
             own_bytes: Vec::new(),
             event_bytes: Vec::new(),
@@ -122,38 +122,38 @@ impl Timeline {
         }
     }
 
-    fn turn_at(&self, at: usize) -> &TimelineTurn {
-        let after = self.turns.partition_point(|turn| turn.first_step as usize <= at);
-        &self.turns[after.max(1) - 1]
+    fn run_at(&self, at: usize) -> &TimelineRun {
+        let after = self.runs.partition_point(|run| run.first_step as usize <= at);
+        &self.runs[after.max(1) - 1]
     }
 
     fn timeline_point(&self, at: usize) -> TimelinePoint {
-        let turn = self.turn_at(at);
+        let run = self.run_at(at);
         let (own_bytes, events_bytes) =
-            (turn.own_bytes + u64::from(self.own_bytes[at]), turn.event_bytes + u64::from(self.event_bytes[at]));
+            (run.own_bytes + u64::from(self.own_bytes[at]), run.event_bytes + u64::from(self.event_bytes[at]));
         let totals = LineTotals {
             own_bytes,
-            merged_bytes: turn.merged_bytes,
-            lineage_bytes: own_bytes + turn.ahead_bytes,
+            merged_bytes: run.merged_bytes,
+            lineage_bytes: own_bytes + run.ahead_bytes,
             events_bytes,
         };
-        TimelinePoint { totals, facts: turn.facts }
+        TimelinePoint { totals, facts: run.facts }
     }
 
     fn last(&self) -> TimelinePoint {
         match self.tail_indexes.len() {
-            0 => TimelinePoint { totals: self.totals_before, facts: self.turns[0].facts },
+            0 => TimelinePoint { totals: self.totals_before, facts: self.runs[0].facts },
             count => self.timeline_point(count - 1),
         }
     }
 
-    fn push(&mut self, place: u32, standing: TimelinePoint) {
-        let turn = TimelineTurn::new(self.tail_indexes.len() as u32, &standing);
-        let from = self.turns.last().and_then(|last| turn.counts_since(last));
+    fn push(&mut self, place: u32, point: TimelinePoint) {
+        let run = TimelineRun::new(self.tail_indexes.len() as u32, &point);
+        let from = self.runs.last().and_then(|last| run.counts_since(last));
         if from.is_none() {
-            push(&mut self.turns, turn);
+            push(&mut self.runs, run);
         }
-        // A step that begins a turn is what its totals count from, so it adds nothing.
+        // A step that begins a run is what its totals count from, so it adds nothing.
         let (own, events) = from.unwrap_or_default();
         push(&mut self.tail_indexes, place);
         push(&mut self.own_bytes, own);
@@ -167,24 +167,25 @@ pub(super) struct HistoryTail {
     first: u64,
     chunks: Vec<Arc<TailChunk>>,
     /// The first four bytes of each entry's hash.
-    prints: Vec<u32>,
+    hash_prefixes: Vec<u32>,
     timelines: HashMap<u64, Timeline>,
 }
 
 impl HistoryTail {
     /// Begins behind the entry before `first`.
     pub fn new(first: u64) -> HistoryTail {
-        HistoryTail { first, chunks: Vec::new(), prints: Vec::new(), timelines: HashMap::new() }
+        HistoryTail { first, chunks: Vec::new(), hash_prefixes: Vec::new(), timelines: HashMap::new() }
     }
 
     /// Returns what is left of a tail whose entries up to `sealed` are in an archive.
     pub fn after_seal(old: &HistoryTail, sealed: u64) -> HistoryTail {
-        let gone = usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.prints.len());
+        let gone =
+            usize::try_from((sealed + 1).saturating_sub(old.first)).unwrap_or(usize::MAX).min(old.hash_prefixes.len());
         // Chunks are shared with readers and not cut, so some entries that are sealed stay in the first one.
         let whole = gone - gone % CHUNK_ENTRIES;
         let mut tail = HistoryTail::new(old.first + whole as u64);
         tail.chunks = old.chunks[whole / CHUNK_ENTRIES..].to_vec();
-        tail.prints = old.prints[whole..].to_vec();
+        tail.hash_prefixes = old.hash_prefixes[whole..].to_vec();
         for (branch, timeline) in &old.timelines {
             let kept = timeline.tail_indexes.partition_point(|place| (*place as usize) < gone);
             if kept == timeline.tail_indexes.len() {
@@ -192,7 +193,7 @@ impl HistoryTail {
             }
             let before = if kept == 0 { None } else { Some(timeline.timeline_point(kept - 1)) };
             let before =
-                before.unwrap_or(TimelinePoint { totals: timeline.totals_before, facts: timeline.turns[0].facts });
+                before.unwrap_or(TimelinePoint { totals: timeline.totals_before, facts: timeline.runs[0].facts });
             let mut rest = Timeline::new(before);
             rest.common.clone_from(&timeline.common);
             for at in kept..timeline.tail_indexes.len() {
@@ -205,22 +206,22 @@ impl HistoryTail {
 
     /// Returns the number that the next entry gets.
     pub fn next(&self) -> u64 {
-        self.first + self.prints.len() as u64
+        self.first + self.hash_prefixes.len() as u64
     }
 
-    /// Returns whether a branch's standing is known: it has steps here, or [`HistoryTail::begin`] noted it.
+    /// Returns whether a branch's timeline point is known: it has steps here, or [`HistoryTail::begin`] noted it.
     pub fn has_facts(&self, branch: u64) -> bool {
         self.timelines.contains_key(&branch)
     }
 
-    /// Notes the standing that a branch had before the first entry here; a later call for it changes nothing.
-    pub fn begin(&mut self, branch: u64, standing: TimelinePoint) {
-        self.timelines.entry(branch).or_insert_with(|| Timeline::new(standing));
+    /// Notes the timeline point that a branch had before the first entry here; a later call for it changes nothing.
+    pub fn begin(&mut self, branch: u64, point: TimelinePoint) {
+        self.timelines.entry(branch).or_insert_with(|| Timeline::new(point));
     }
 
-    /// Adds the next entry. The standings of its branch, and of the parent if that matters, are known.
+    /// Adds the next entry. The timeline points of its branch, and of the parent if that matters, are known.
     pub fn push(&mut self, signed: &SignedEntry, lengths: LineLengths) {
-        let (entry, place) = (&signed.entry, self.prints.len());
+        let (entry, place) = (&signed.entry, self.hash_prefixes.len());
         let common = self.intern_shared_fields(signed);
         if place.is_multiple_of(CHUNK_ENTRIES) {
             let mut room = 0;
@@ -239,7 +240,7 @@ impl HistoryTail {
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);
         }
-        push(&mut self.prints, print(&signed.hash));
+        push(&mut self.hash_prefixes, hash_prefix(&signed.hash));
         // It is about the store as a whole, so it is a step of no branch.
         if entry.branch_id == 0 {
             return;
@@ -254,9 +255,9 @@ impl HistoryTail {
         }
     }
 
-    fn push_step(&mut self, branch: u64, place: u32, standing: TimelinePoint) {
+    fn push_step(&mut self, branch: u64, place: u32, point: TimelinePoint) {
         let timeline = self.timelines.entry(branch).or_insert_with(|| Timeline::new(TimelinePoint::default()));
-        timeline.push(place, standing);
+        timeline.push(place, point);
     }
 
     fn intern_shared_fields(&mut self, signed: &SignedEntry) -> Arc<SharedFields> {
@@ -277,8 +278,8 @@ impl HistoryTail {
 
     /// Returns the numbers of entries that may have a hash: those whose hashes begin with the same four bytes.
     pub fn candidates(&self, hash: &Hash) -> Vec<u64> {
-        let wanted = print(hash);
-        let places = self.prints.iter().enumerate().filter(|(_, print)| **print == wanted);
+        let wanted = hash_prefix(hash);
+        let places = self.hash_prefixes.iter().enumerate().filter(|(_, prefix)| **prefix == wanted);
         places.map(|(place, _)| self.first + place as u64).collect()
     }
 
@@ -318,6 +319,6 @@ impl HistoryTail {
     }
 }
 
-fn print(hash: &Hash) -> u32 {
+fn hash_prefix(hash: &Hash) -> u32 {
     u32::from_le_bytes([hash.0[0], hash.0[1], hash.0[2], hash.0[3]])
 }

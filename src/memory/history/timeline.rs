@@ -74,7 +74,7 @@ pub fn tells_parent(entry: &Entry) -> bool {
     entry.parent_id != 0 && entry.op.tells_parent()
 }
 
-/// Returns whether the parent's standing has to be known before the entry is added: it shows the entry, or its lines are taken.
+/// Returns whether the parent's timeline point has to be known before the entry is added: it shows the entry, or its lines are taken.
 pub fn needs_parent(entry: &Entry) -> bool {
     tells_parent(entry) || takes_from_parent(entry)
 }

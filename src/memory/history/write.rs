@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::archive::{
-    Archive, BEFORE_ROW_BYTES, BRANCH_ROW_BYTES, BranchRow, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, prefix,
+    Archive, BEFORE_ROW_BYTES, BRANCH_ROW_BYTES, BranchRow, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, hash_prefix,
 };
 use super::chunks::ChunkedEntries;
 use super::read::HistoryReader;
@@ -97,7 +97,7 @@ impl Sources<'_> {
             let signed = reader.entry(seq)?;
             chunked.push(out, &signed)?;
             if seq >= self.fresh.first {
-                hashes.push((prefix(&signed.hash), (seq - self.fresh.first) as u32));
+                hashes.push((hash_prefix(&signed.hash), (seq - self.fresh.first) as u32));
             }
         }
         chunked.finish(out)?;
