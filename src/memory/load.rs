@@ -186,7 +186,7 @@ impl JournalReading<'_> {
         ));
         self.catalog.apply(prepared.branch, prepared.op, prepared.changes, seq, log_record.time);
         // `push` needs to know how the branch stood before the entry.
-        self.history.make_ready(&self.source.segments.blobs, &signed.entry)?;
+        self.history.prepare_push(&self.source.segments.blobs, &signed.entry)?;
         self.history.push(&signed);
         self.last = Some(signed);
         Ok(())

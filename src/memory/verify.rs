@@ -130,7 +130,7 @@ fn check_moved(
         batch.clear();
         Ok::<_, Error>(())
     };
-    let missing = moved.for_each_run(start.first, |entries| {
+    let missing = moved.for_each_chunk(start.first, |entries| {
         archived.entries += entries.len() as u64;
         archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
         let expected = batch.last().map_or(last.seq, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
@@ -173,7 +173,7 @@ fn check_history(
             // it.
             while archives.next_if(|archive| archive.last() < signed.entry.seq).is_some() {}
             if let Some(archive) = archives.peek() {
-                check.entry(blobs, archive, signed)?;
+                check.check_entry(blobs, archive, signed)?;
             }
             has_tip |= Some(signed.hash) == options.expect_tip;
             prev = signed.hash;
@@ -389,7 +389,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
 /// Checks a file that nothing names: it must be whole, of whatever kind it is.
 fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     // Each kind refuses to open a file of another one, so they are tried in turn.
-    if let Ok(archive) = Archive::open(blobs, name) {
+    if let Ok(archive) = Archive::open_file(blobs, name) {
         return Ok(archive.verify()?);
     }
     if let Some(checked) = manifest::check_part(blobs, name) {

@@ -31,7 +31,7 @@ pub(super) const CHUNKS: usize = 1;
 pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
-pub(super) const BEFORE: usize = 5;
+pub(super) const FACTS_BEFORE: usize = 5;
 /// Bytes of a row in [`CHUNKS`]: two u64.
 pub(super) const CHUNK_ROW_BYTES: u64 = 16;
 /// Bytes of a row in [`HASHES`]: 8 of a hash, and a u32.
@@ -40,8 +40,8 @@ pub(super) const HASH_ROW_BYTES: u64 = 12;
 pub(super) const BRANCH_ROW_BYTES: u64 = 32;
 /// Bytes of a row in [`STEPS`]: five u64.
 pub(super) const STEP_ROW_BYTES: u64 = 40;
-/// Bytes of a row in [`BEFORE`]: two u64 and two u32.
-pub(super) const BEFORE_ROW_BYTES: u64 = 24;
+/// Bytes of a row in [`FACTS_BEFORE`]: two u64 and two u32.
+pub(super) const FACTS_BEFORE_ROW_BYTES: u64 = 24;
 
 /// How an archive is named in the manifest: by the hash of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +90,14 @@ impl Archive {
 
     /// Opens an archive whose entries nothing else tells. It reads the footer. Kind `Damaged` where the file is not an
     /// archive.
-    pub fn find(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
-        let [first, count, ..] = archive_numbers(&Archive::open(blobs, name)?)?;
+    pub fn from_file(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
+        let [first, count, ..] = archive_numbers(&Archive::open_file(blobs, name)?)?;
         Ok(Archive::new(name, first, count))
     }
 
     /// Opens the file of an archive that nothing names. Kind `Damaged` where the footer is not what was written, or the
     /// file is of another kind.
-    pub fn open(blobs: &BlobStore, name: Hash) -> Result<Container, Error> {
+    pub fn open_file(blobs: &BlobStore, name: Hash) -> Result<Container, Error> {
         Ok(Container::open(blobs, name, KIND)?)
     }
 
@@ -110,7 +110,7 @@ impl Archive {
         if let Some(opened) = self.file.get() {
             return Ok(opened);
         }
-        let file = Archive::open(blobs, self.name)?;
+        let file = Archive::open_file(blobs, self.name)?;
         let [first, count, branch_count, step_count] = archive_numbers(&file)?;
         if (first, count) != (self.first, self.count) {
             return Err(self.damaged("it holds other entries than the manifest says"));
@@ -134,7 +134,7 @@ impl Archive {
         Error::damaged(format!("the archive {} is damaged: {reason}", self.name))
     }
 
-    fn numbers<const N: usize>(&self, blobs: &BlobStore, section: usize, at: u64) -> Result<[u64; N], Error> {
+    fn read_numbers<const N: usize>(&self, blobs: &BlobStore, section: usize, at: u64) -> Result<[u64; N], Error> {
         let bytes = self.file(blobs)?.slice(section, at, 8 * N as u64)?;
         let mut numbers = [0; N];
         for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -144,7 +144,7 @@ impl Archive {
     }
 
     /// Returns how many chunks of entries it has. Fails as [`Archive::file`] does.
-    pub fn chunks(&self, blobs: &BlobStore) -> Result<u64, Error> {
+    pub fn chunk_count(&self, blobs: &BlobStore) -> Result<u64, Error> {
         Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW_BYTES)
     }
 
@@ -152,8 +152,8 @@ impl Archive {
     /// behind the last one it is the number of chunks. Fails as [`Archive::file`] does, and where a block of the
     /// section is damaged.
     pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
-        let chunks = self.chunks(blobs)?;
-        first_where(chunks, |at| Ok(self.numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
+        let chunks = self.chunk_count(blobs)?;
+        first_where(chunks, |at| Ok(self.read_numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
     }
 
     /// Reads a chunk of entries, checked now. Kind `Damaged` where it does not hold the entries that the index says.
@@ -161,9 +161,9 @@ impl Archive {
     pub fn chunk(&self, blobs: &BlobStore, number: u64, blocks: &mut Blocks) -> Result<Vec<SignedEntry>, Error> {
         let [start, place] = match number {
             0 => [0, 0],
-            _ => self.numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW_BYTES)?,
+            _ => self.read_numbers(blobs, CHUNKS, (number - 1) * CHUNK_ROW_BYTES)?,
         };
-        let [end, places] = self.numbers(blobs, CHUNKS, number * CHUNK_ROW_BYTES)?;
+        let [end, places] = self.read_numbers(blobs, CHUNKS, number * CHUNK_ROW_BYTES)?;
         let length = end.checked_sub(start).filter(|_| place < places && places <= self.count);
         let length = length.ok_or_else(|| self.damaged("entries end before they begin"))?;
         let bytes = self.file(blobs)?.read(ENTRIES, start, length, blocks)?;
@@ -218,9 +218,10 @@ impl Archive {
 
     /// Returns the row of the branch at that place. Kind `Damaged` where its steps end before they begin, or behind the
     /// last of all.
-    pub fn row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
-        let start = if at == 0 { 0 } else { self.numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
-        let [branch, end, parent, rights] = self.numbers(blobs, BRANCHES, at * BRANCH_ROW_BYTES)?;
+    pub fn branch_row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
+        let start =
+            if at == 0 { 0 } else { self.read_numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
+        let [branch, end, parent, rights] = self.read_numbers(blobs, BRANCHES, at * BRANCH_ROW_BYTES)?;
         if start >= end || end > self.get_or_open(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
@@ -229,38 +230,38 @@ impl Archive {
 
     /// Returns the row of a branch, if it has steps here. Fails as [`Archive::file`] does, and where a block of the
     /// section is damaged.
-    pub fn branch(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchRow>, Error> {
+    pub fn find_branch(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchRow>, Error> {
         // A branch has the number of its first entry.
         if branch > self.last() {
             return Ok(None);
         }
         let branches = self.get_or_open(blobs)?.branch_count;
-        let number = |at: u64| self.numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW_BYTES).map(|[number]| number);
+        let number = |at: u64| self.read_numbers::<1>(blobs, BRANCHES, at * BRANCH_ROW_BYTES).map(|[number]| number);
         let at = first_where(branches, |at| Ok(number(at)? >= branch))?;
-        if at == branches || number(at)? != branch { Ok(None) } else { self.row(blobs, at).map(Some) }
+        if at == branches || number(at)? != branch { Ok(None) } else { self.branch_row(blobs, at).map(Some) }
     }
 
     /// Returns what was known of branches before the first entry. Empty unless entries were moved out. Fails as
     /// [`Archive::file`] does, and where a block of the section is damaged.
-    pub fn load_first_facts(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-        (0..self.before_rows(blobs)?).map(|at| self.first_facts_row(blobs, at)).collect()
+    pub fn load_facts_before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
+        (0..self.facts_before_count(blobs)?).map(|at| self.facts_before_row(blobs, at)).collect()
     }
 
     /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
-    /// out. Fails as [`Archive::load_first_facts`] does.
+    /// out. Fails as [`Archive::load_facts_before`] does.
     pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
-        let count = self.before_rows(blobs)?;
-        let at = first_where(count, |at| Ok(self.first_facts_row(blobs, at)?.0 >= branch))?;
-        let row = if at < count { Some(self.first_facts_row(blobs, at)?) } else { None };
+        let count = self.facts_before_count(blobs)?;
+        let at = first_where(count, |at| Ok(self.facts_before_row(blobs, at)?.0 >= branch))?;
+        let row = if at < count { Some(self.facts_before_row(blobs, at)?) } else { None };
         Ok(row.filter(|(number, _)| *number == branch).map(|(_, facts)| facts))
     }
 
-    fn before_rows(&self, blobs: &BlobStore) -> Result<u64, Error> {
-        Ok(self.file(blobs)?.section_length(BEFORE)? / BEFORE_ROW_BYTES)
+    fn facts_before_count(&self, blobs: &BlobStore) -> Result<u64, Error> {
+        Ok(self.file(blobs)?.section_length(FACTS_BEFORE)? / FACTS_BEFORE_ROW_BYTES)
     }
 
-    fn first_facts_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
-        let [branch, parent, rights] = self.numbers(blobs, BEFORE, at * BEFORE_ROW_BYTES)?;
+    fn facts_before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
+        let [branch, parent, rights] = self.read_numbers(blobs, FACTS_BEFORE, at * FACTS_BEFORE_ROW_BYTES)?;
         Ok((branch, branch_facts(parent, rights)))
     }
 
@@ -268,7 +269,7 @@ impl Archive {
     /// where the place lies behind the section's end or in a damaged block.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] =
-            self.numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;
+            self.read_numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;
         Ok(TimelineStep { seq, totals: LineTotals { own_bytes, merged_bytes, lineage_bytes, events_bytes } })
     }
 }

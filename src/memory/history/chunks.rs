@@ -11,13 +11,13 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// Writes the first two sections of an archive.
 #[derive(Default)]
-pub(super) struct ChunkedEntries {
+pub(super) struct ArchiveEntriesWriter {
     chunk: EntryChunkWriter,
     /// End in section 0, and entries up to it, of each chunk.
     rows: Vec<[u64; 2]>,
 }
 
-impl ChunkedEntries {
+impl ArchiveEntriesWriter {
     /// Appends the next entry; the first section is begun. A chunk ends with its 32nd entry, or once it has 64 KiB.
     /// Fails only where a chunk ends and can't be written.
     pub fn push(&mut self, out: &mut ContainerWriter<'_>, signed: &SignedEntry) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use super::read::HistoryReader;
 use super::tail::HistoryTail;
 use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, tells_parent};
 use super::write::{FreshEntries, write};
-use super::{HistorySnapshot, lengths};
+use super::{HistorySnapshot, line_lengths};
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::Error;
 use crate::memory::catalog::LineageStart;
@@ -61,7 +61,7 @@ impl BranchTimelines {
 /// Returns archives whose first entry has the number `first`, with the rest of what these hold. Fails where an entry of
 /// the rest can't be read or a new archive can't be written; the archives that were written until then are named by
 /// nothing.
-pub(in crate::memory) fn without_first(
+pub(in crate::memory) fn without_entries_before(
     blobs: &BlobStore,
     archives: Vec<Arc<Archive>>,
     first: u64,
@@ -71,17 +71,17 @@ pub(in crate::memory) fn without_first(
     };
     let start = LineageStart { first: begin, ..LineageStart::default() };
     let last = archives.last().map_or(0, |archive| archive.last());
-    let facts_before = archives[0].load_first_facts(blobs)?;
+    let facts_before = archives[0].load_facts_before(blobs)?;
     let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(last + 1));
     let reader = HistoryReader::new(blobs, Arc::new(HistorySnapshot { start, archives, tail }));
-    let mut facts_before = facts_behind(&reader, facts_before, first - 1)?;
+    let mut facts_before = facts_after(&reader, facts_before, first - 1)?;
     let point = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
     let points = facts_before.iter().map(|(branch, facts)| (*branch, point(facts))).collect();
     let mut branches = BranchTimelines { points, ..BranchTimelines::default() };
     let (mut cut, mut next) = (Vec::new(), first);
     for seq in first..=last {
         let signed = reader.entry(seq)?;
-        branches.push(&signed, lengths(&signed));
+        branches.push(&signed, line_lengths(&signed));
         if seq + 1 == next + BATCH_ENTRIES || seq == last {
             // Only the first archive tells what was known before it; later ones follow from those in front of them.
             let facts_before = std::mem::take(&mut facts_before);
@@ -94,7 +94,7 @@ pub(in crate::memory) fn without_first(
 }
 
 /// Returns what is known, after an entry, of the branches that lived then.
-fn facts_behind(
+fn facts_after(
     reader: &HistoryReader<'_>,
     before: BTreeMap<u64, BranchFacts>,
     last_seq: u64,

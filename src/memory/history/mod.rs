@@ -36,7 +36,7 @@ use crate::object::BlobStore;
 use crate::sync::{Rank, RwLock};
 
 pub use archive::{Archive, ArchiveName};
-pub(super) use cut::without_first;
+pub(super) use cut::without_entries_before;
 pub use lines::HistoryFile;
 pub(super) use moved::{FOLDER as ARCHIVE_FOLDER, MovedEntries};
 pub(super) use purge::without_quotes;
@@ -58,7 +58,7 @@ pub(super) struct HistorySnapshot {
 impl HistorySnapshot {
     /// Returns the number of the newest entry; one less than that of the first where there is none.
     pub fn newest(&self) -> u64 {
-        self.tail.read().next() - 1
+        self.tail.read().next_seq() - 1
     }
 }
 
@@ -88,12 +88,12 @@ impl History {
 
     /// Returns the names of all archives, oldest first, for the next manifest.
     pub fn archives(&self) -> Vec<ArchiveName> {
-        names(&self.snapshot().archives)
+        archive_names(&self.snapshot().archives)
     }
 
     /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two. Kind `Damaged` where
     /// an archive that has steps of its branches is not what was written.
-    pub fn make_ready(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
+    pub fn prepare_push(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
         let snapshot = self.snapshot();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
         for branch in [entry.branch_id, parent] {
@@ -109,14 +109,14 @@ impl History {
 
     /// Adds the newest entry: its sequence number is one more than that of the entry before, as look-ups count on.
     pub fn push(&self, signed: &SignedEntry) {
-        let lengths = lengths(signed);
+        let lengths = line_lengths(signed);
         self.snapshot().tail.write().push(signed, lengths);
     }
 
     /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet. Fails
     /// where an entry can't be read or the new archive can't be written. Where only folding fails the small ones stay
     /// as they are.
-    pub fn archive(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
+    pub fn build_archives(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let snapshot = self.snapshot();
         let mut archives = snapshot.archives.clone();
         let first = archives.last().map_or(snapshot.start.first, |archive| archive.last() + 1);
@@ -144,7 +144,7 @@ impl History {
         Ok(archives)
     }
 
-    /// Takes over what [`History::archive`] made; the caller has the writer's lock. Returns what is to be dropped
+    /// Takes over what [`History::build_archives`] made; the caller has the writer's lock. Returns what is to be dropped
     /// without it.
     pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<HistorySnapshot> {
         let old = self.snapshot();
@@ -156,12 +156,12 @@ impl History {
 }
 
 /// Returns the form in which the manifest names archives, oldest first: no number is stored but their counts.
-pub(super) fn names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
+pub(super) fn archive_names(archives: &[Arc<Archive>]) -> Vec<ArchiveName> {
     archives.iter().map(|archive| ArchiveName { name: archive.name, count: archive.count }).collect()
 }
 
 /// Returns how long an entry's two lines are; both are written to find out.
-fn lengths(signed: &SignedEntry) -> LineLengths {
+fn line_lengths(signed: &SignedEntry) -> LineLengths {
     let mut line = Vec::with_capacity(1024);
     signed.write_line(&mut line);
     let length = line.len() as u64;
@@ -181,7 +181,7 @@ impl ArchiveCheck {
     /// Begins with what is known of branches before the first archive. Kind `Io` or `Damaged` where the first archive
     /// can't be opened or its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
-        let before = archives.first().map(|archive| archive.load_first_facts(blobs)).transpose()?.unwrap_or_default();
+        let before = archives.first().map(|archive| archive.load_facts_before(blobs)).transpose()?.unwrap_or_default();
         let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
         let points = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
         Ok(ArchiveCheck { points, steps_seen: HashMap::new() })
@@ -189,7 +189,7 @@ impl ArchiveCheck {
 
     /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` where the archive does not find it by
     /// its hash, or has another step than follows from the entries, or, at its last entry, steps that belong to none.
-    pub fn entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
+    pub fn check_entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
         if entry.seq == archive.first {
             self.steps_seen.clear();
@@ -200,14 +200,14 @@ impl ArchiveCheck {
         if entry.branch_id != 0 {
             let point = |branch: u64| self.points.get(&branch).copied().unwrap_or_default();
             let (mut branch, mut parent) = (point(entry.branch_id), point(entry.parent_id));
-            advance(entry, lengths(signed), &mut branch, &mut parent);
+            advance(entry, line_lengths(signed), &mut branch, &mut parent);
             self.check_step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
             if tells_parent(entry) {
                 self.check_step(blobs, archive, entry.seq, (entry.parent_id, parent))?;
             }
         }
         if entry.seq == archive.last() {
-            return self.end(blobs, archive);
+            return self.check_end(blobs, archive);
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl ArchiveCheck {
         (branch, point): (u64, TimelinePoint),
     ) -> Result<(), Error> {
         self.points.insert(branch, point);
-        let row = archive.branch(blobs, branch)?;
+        let row = archive.find_branch(blobs, branch)?;
         let seen = self.steps_seen.entry(branch).or_default();
         *seen += 1;
         let is_right = match row.filter(|row| row.start + *seen <= row.end) {
@@ -237,7 +237,7 @@ impl ArchiveCheck {
         Err(archive.damaged(&format!("entry {seq} does not stand where it should in the history of branch {branch}")))
     }
 
-    fn end(&self, blobs: &BlobStore, archive: &Archive) -> Result<(), Error> {
+    fn check_end(&self, blobs: &BlobStore, archive: &Archive) -> Result<(), Error> {
         let (branches, steps) = archive.counts(blobs)?;
         if (branches, steps) == (self.steps_seen.len() as u64, self.steps_seen.values().sum::<u64>()) {
             return Ok(());

@@ -41,7 +41,7 @@ impl MovedEntries {
             name.parse::<Hash>()
                 .map_err(|_| Error::damaged(format!("the file {FOLDER}/{name} does not belong into a store")))
         });
-        let files = names.map(|name| Archive::find(&blobs, name?)).collect::<Result<Vec<_>, _>>();
+        let files = names.map(|name| Archive::from_file(&blobs, name?)).collect::<Result<Vec<_>, _>>();
         let mut files = files?;
         files.sort_by_key(|file| (file.first, file.count));
         Ok(MovedEntries { disk: disk.clone(), blobs, files })
@@ -73,7 +73,7 @@ impl MovedEntries {
     ///
     /// Each file is checked whole. Kind `Damaged` where a file is not what was written, or two have the same entries.
     /// An error of `each` ends it.
-    pub fn for_each_run(
+    pub fn for_each_chunk(
         &self,
         first: u64,
         mut each: impl FnMut(Vec<SignedEntry>) -> Result<(), Error>,
@@ -87,7 +87,7 @@ impl MovedEntries {
             if file.first > next {
                 missing.push(next..=file.first - 1);
             }
-            for chunk in 0..file.chunks(&self.blobs)? {
+            for chunk in 0..file.chunk_count(&self.blobs)? {
                 each(file.chunk(&self.blobs, chunk, &mut Blocks::default())?)?;
             }
             next = file.last() + 1;
@@ -104,7 +104,7 @@ impl MovedEntries {
         for at in 0..self.files.len() {
             let file = &self.files[at];
             let mut quotes = std::collections::BTreeSet::new();
-            for chunk in 0..file.chunks(&self.blobs)? {
+            for chunk in 0..file.chunk_count(&self.blobs)? {
                 for signed in file.chunk(&self.blobs, chunk, &mut Blocks::default())? {
                     quotes.extend(purged.quotes_in(&signed));
                 }

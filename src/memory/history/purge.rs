@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::archive::{
-    Archive, BEFORE, BRANCH_ROW_BYTES, BRANCHES, HASH_ROW_BYTES, HASHES, KIND, STEP_ROW_BYTES, STEPS,
+    Archive, BRANCH_ROW_BYTES, BRANCHES, FACTS_BEFORE, HASH_ROW_BYTES, HASHES, KIND, STEP_ROW_BYTES, STEPS,
 };
-use super::chunks::ChunkedEntries;
+use super::chunks::ArchiveEntriesWriter;
 use super::{History, HistoryReader};
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::Error;
@@ -87,10 +87,10 @@ pub(super) fn rewrite_archive(
     archive: &Archive,
     quotes: &BTreeSet<DecisionRef>,
 ) -> Result<Archive, Error> {
-    let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ChunkedEntries::default());
+    let (mut out, mut chunked) = (ContainerWriter::new(blobs)?, ArchiveEntriesWriter::default());
     let file = archive.file(blobs)?;
     out.begin()?;
-    for number in 0..archive.chunks(blobs)? {
+    for number in 0..archive.chunk_count(blobs)? {
         for mut signed in archive.chunk(blobs, number, &mut Blocks::default())? {
             let seq = signed.entry.seq;
             for (_, at) in quotes.range((seq, 0)..=(seq, u32::MAX)) {
@@ -108,7 +108,7 @@ pub(super) fn rewrite_archive(
         (HASHES, archive.count * HASH_ROW_BYTES),
         (BRANCHES, branches * BRANCH_ROW_BYTES),
         (STEPS, steps * STEP_ROW_BYTES),
-        (BEFORE, file.section_length(BEFORE)?),
+        (FACTS_BEFORE, file.section_length(FACTS_BEFORE)?),
     ] {
         out.begin()?;
         for start in (0..length).step_by(COPY_BYTES as usize) {

@@ -118,7 +118,7 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first. Kind
     /// `Damaged` where an archive is not what was written.
-    pub fn entry_with(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
+    pub fn find_by_hash(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut numbers = self.snapshot.tail.read().candidates(hash);
         for archive in self.snapshot.archives.iter().rev() {
             numbers.extend(archive.candidates(self.blobs, hash)?);
@@ -146,7 +146,7 @@ impl<'a> HistoryReader<'a> {
             }
         }
         for (number, archive) in self.snapshot.archives.iter().enumerate().rev() {
-            if let Some(row) = archive.branch(self.blobs, branch)? {
+            if let Some(row) = archive.find_branch(self.blobs, branch)? {
                 let location = StepLocation::Archive(number, row.start);
                 pieces.push(HistoryPiece { location, count: row.end - row.start, facts: row.facts });
             }
@@ -250,7 +250,7 @@ impl<'a> HistoryReader<'a> {
     pub(super) fn line_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let (branch, mut at, mut wanted, mut list) = (at.0, at, offset, LineList::Lineage { without: 0 });
         for _ in 0..DEPTH_MAX {
-            let value = |step: &TimelineStep| self.value(list, step);
+            let value = |step: &TimelineStep| self.bytes_up_to(list, step);
             let (before, hit) = self.seek(at, wanted, value)?.ok_or_else(|| misplaced_entry(branch))?;
             let rest = wanted.saturating_sub(value(&before)?);
             let signed = self.entry(hit.seq)?;
@@ -276,7 +276,7 @@ impl<'a> HistoryReader<'a> {
         Err(misplaced_entry(branch))
     }
 
-    fn value(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {
+    fn bytes_up_to(&self, list: LineList, step: &TimelineStep) -> Result<u64, Error> {
         match list {
             LineList::Own => Ok(step.totals.own_bytes),
             LineList::Lineage { without: 0 } => Ok(step.totals.lineage_bytes),

@@ -92,7 +92,7 @@ impl TimelineRun {
 }
 
 /// Adds a value, and an eighth of room at a time: vectors double else, and there are several for each branch.
-fn push<T>(vec: &mut Vec<T>, value: T) {
+fn push_compact<T>(vec: &mut Vec<T>, value: T) {
     if vec.len() == vec.capacity() {
         vec.reserve_exact(vec.len() / 8 + 1);
     }
@@ -151,13 +151,13 @@ impl Timeline {
         let run = TimelineRun::new(self.tail_indexes.len() as u32, &point);
         let from = self.runs.last().and_then(|last| run.counts_since(last));
         if from.is_none() {
-            push(&mut self.runs, run);
+            push_compact(&mut self.runs, run);
         }
         // A step that begins a run is what its totals count from, so it adds nothing.
         let (own, events) = from.unwrap_or_default();
-        push(&mut self.tail_indexes, place);
-        push(&mut self.own_bytes, own);
-        push(&mut self.event_bytes, events);
+        push_compact(&mut self.tail_indexes, place);
+        push_compact(&mut self.own_bytes, own);
+        push_compact(&mut self.event_bytes, events);
     }
 }
 
@@ -205,7 +205,7 @@ impl HistoryTail {
     }
 
     /// Returns the number that the next entry gets.
-    pub fn next(&self) -> u64 {
+    pub fn next_seq(&self) -> u64 {
         self.first + self.hash_prefixes.len() as u64
     }
 
@@ -232,7 +232,7 @@ impl HistoryTail {
                 room = full.rows.len();
             }
             let rows = Vec::with_capacity(room);
-            push(
+            push_compact(
                 &mut self.chunks,
                 Arc::new(TailChunk { prev_hash: entry.prev, shared_fields: Vec::with_capacity(1), rows }),
             );
@@ -240,7 +240,7 @@ impl HistoryTail {
         if let Some(chunk) = self.chunks.last_mut() {
             Arc::make_mut(chunk).push(signed, common);
         }
-        push(&mut self.hash_prefixes, hash_prefix(&signed.hash));
+        push_compact(&mut self.hash_prefixes, hash_prefix(&signed.hash));
         // It is about the store as a whole, so it is a step of no branch.
         if entry.branch_id == 0 {
             return;

@@ -192,10 +192,10 @@ fn entries_are_found_by_number_and_by_hash_wherever_they_are() {
     let reader = memory.history_reader();
     for signed in all_entries(&memory) {
         assert!(signed.verifies(&memory.public_key));
-        assert_eq!(reader.entry_with(&signed.hash).unwrap().unwrap(), signed);
+        assert_eq!(reader.find_by_hash(&signed.hash).unwrap().unwrap(), signed);
     }
     assert!(reader.entry(reader.newest() + 1).is_err() && reader.entry(0).is_err());
-    assert_eq!(reader.entry_with(&crate::object::Hash([3; 32])).unwrap(), None);
+    assert_eq!(reader.find_by_hash(&crate::object::Hash([3; 32])).unwrap(), None);
     check_branch(&memory, &all_entries(&memory), main, 1 << 20);
 }
 
@@ -299,10 +299,10 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
     let (blobs, archive) = (&memory.storage.segments.blobs, &snapshot.archives[0]);
     let mut check = ArchiveCheck::new(blobs, &snapshot.archives).unwrap();
     let entries: Vec<_> = (1..=archive.last()).map(|seq| reader.entry(seq).unwrap()).collect();
-    entries.iter().for_each(|signed| check.entry(blobs, archive, signed).unwrap());
+    entries.iter().for_each(|signed| check.check_entry(blobs, archive, signed).unwrap());
     let mut check = ArchiveCheck::new(blobs, &snapshot.archives).unwrap();
-    check.entry(blobs, archive, &entries[0]).unwrap();
-    assert!(check.entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
+    check.check_entry(blobs, archive, &entries[0]).unwrap();
+    assert!(check.check_entry(blobs, archive, &entries[2]).is_err(), "a step was passed over");
 }
 
 /// What one of a history's readers who may enter little sees of it.
@@ -370,7 +370,7 @@ fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
         }
         let mut extra = crate::object::Writer::new();
         numbers.into_iter().for_each(|number| _ = extra.number(number));
-        Archive::find(&blobs, out.finish(archive::KIND, extra.as_slice()).unwrap())
+        Archive::from_file(&blobs, out.finish(archive::KIND, extra.as_slice()).unwrap())
     };
     assert_eq!(forged([5, 2, 0, 0], 2).unwrap().last(), 6);
     for numbers in [[0, 2, 0, 0], [u64::MAX, 2, 0, 0], [5, u64::MAX, 0, 0], [5, 3, 0, 0], [5, 2, 1, 0], [5, 2, 0, 1]] {
@@ -395,7 +395,7 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
         (0..file.section_length(archive::STEPS).unwrap()).step_by(8).flat_map(|at| [(at, 0), (at, u64::MAX)])
     {
         let mut out = crate::segment::ContainerWriter::new(blobs).unwrap();
-        for number in 0..=archive::BEFORE {
+        for number in 0..=archive::FACTS_BEFORE {
             let mut section = file.read_section(number).unwrap();
             if number == archive::STEPS {
                 section[at as usize..][..8].copy_from_slice(&total.to_le_bytes());

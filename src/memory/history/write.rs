@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::archive::{
-    Archive, BEFORE_ROW_BYTES, BRANCH_ROW_BYTES, BranchRow, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, hash_prefix,
+    Archive, BRANCH_ROW_BYTES, BranchRow, FACTS_BEFORE_ROW_BYTES, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, hash_prefix,
 };
-use super::chunks::ChunkedEntries;
+use super::chunks::ArchiveEntriesWriter;
 use super::read::HistoryReader;
 use super::timeline::{BranchFacts, TimelineStep};
 use crate::memory::Error;
@@ -59,9 +59,9 @@ pub(super) fn write(
     let sources = Sources { blobs, older, fresh };
     let mut out = ContainerWriter::new(blobs)?;
     // Each of these begins a section, and sections get their numbers in that order.
-    let hashes = sources.entries(reader, first, &mut out)?;
+    let hashes = sources.write_entries(reader, first, &mut out)?;
     sources.write_hashes(&hashes, &mut out)?;
-    let (branches, steps) = sources.branches(&mut out)?;
+    let (branches, steps) = sources.write_branches(&mut out)?;
     sources.write_steps(&mut out)?;
     sources.write_facts(&mut out)?;
     let mut extra = Writer::new();
@@ -85,13 +85,13 @@ struct BranchSteps<'a> {
 
 impl Sources<'_> {
     /// Writes all entries; returns the sorted hashes of the fresh ones.
-    fn entries(
+    fn write_entries(
         &self,
         reader: &HistoryReader<'_>,
         first: u64,
         out: &mut ContainerWriter<'_>,
     ) -> Result<Vec<(u64, u32)>, Error> {
-        let (mut chunked, mut hashes) = (ChunkedEntries::default(), Vec::new());
+        let (mut chunked, mut hashes) = (ArchiveEntriesWriter::default(), Vec::new());
         out.begin()?;
         for seq in first..=self.fresh.last {
             let signed = reader.entry(seq)?;
@@ -137,7 +137,7 @@ impl Sources<'_> {
     }
 
     /// Writes section 3, a row for each branch in order; returns how many there are, and how many steps.
-    fn branches(&self, out: &mut ContainerWriter<'_>) -> Result<(u64, u64), Error> {
+    fn write_branches(&self, out: &mut ContainerWriter<'_>) -> Result<(u64, u64), Error> {
         out.begin()?;
         let (mut branches, mut steps) = (0, 0);
         self.for_each_branch(|gathered| {
@@ -170,11 +170,11 @@ impl Sources<'_> {
     fn write_facts(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let before = match self.older.first() {
-            Some(archive) => &archive.load_first_facts(self.blobs)?,
+            Some(archive) => &archive.load_facts_before(self.blobs)?,
             None => &self.fresh.facts_before,
         };
         before.iter().try_for_each(|(branch, facts)| {
-            let mut row = [0; BEFORE_ROW_BYTES as usize];
+            let mut row = [0; FACTS_BEFORE_ROW_BYTES as usize];
             fill(&mut row, [*branch, facts.parent, packed_rights(facts)]);
             Ok(out.write(&row)?)
         })
@@ -188,7 +188,7 @@ impl Sources<'_> {
             let mut heads = Vec::with_capacity(self.older.len());
             for (archive, at) in self.older.iter().zip(&at) {
                 let branches = archive.counts(self.blobs)?.0;
-                heads.push(if *at < branches { Some(archive.row(self.blobs, *at)?) } else { None });
+                heads.push(if *at < branches { Some(archive.branch_row(self.blobs, *at)?) } else { None });
             }
             let least =
                 heads.iter().flatten().map(|row| row.branch).chain(fresh.peek().map(|(branch, _)| **branch)).min();

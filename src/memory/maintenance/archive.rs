@@ -62,7 +62,7 @@ impl Memory {
     /// to `each`.
     pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
         let LineageStart { first, .. } = self.catalog().start;
-        let missing = MovedEntries::open(&self.disk)?.for_each_run(first, |entries| {
+        let missing = MovedEntries::open(&self.disk)?.for_each_chunk(first, |entries| {
             entries.iter().for_each(|signed| each(&signed.to_line()));
             Ok(())
         })?;

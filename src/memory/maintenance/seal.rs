@@ -267,14 +267,14 @@ impl Memory {
         let sealed = self.write_segments(&manifest.catalog, compaction, spare_bytes)?;
         let before = self.history.archives().len();
         let blobs = &self.storage.segments.blobs;
-        let archives = self.history.archive(blobs, manifest.seq)?;
+        let archives = self.history.build_archives(blobs, manifest.seq)?;
         let archives = match compaction {
             Compaction::Rewrite(rewrite_set) => history::without_quotes(blobs, archives, &rewrite_set.quotes)?,
             _ => archives,
         };
         let drops_moved_entries = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
-        let archives = history::without_first(blobs, archives, manifest.catalog.start.first)?;
-        manifest.archives = history::names(&archives);
+        let archives = history::without_entries_before(blobs, archives, manifest.catalog.start.first)?;
+        manifest.archives = history::archive_names(&archives);
         let mut packed = self.pack_files(&manifest.catalog)?;
         let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
         let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());

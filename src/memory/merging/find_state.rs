@@ -48,7 +48,7 @@ impl Memory {
         let found = match point {
             RevisionPoint::Number(seq) => search.find_after(seq)?,
             RevisionPoint::Entry(hash) => {
-                search.find_after(search.reader.entry_with(&hash)?.ok_or_else(none)?.entry.seq)?
+                search.find_after(search.reader.find_by_hash(&hash)?.ok_or_else(none)?.entry.seq)?
             }
             RevisionPoint::At(time) => search.find_at(time, self.now())?,
             RevisionPoint::NanosAgo(age) => {

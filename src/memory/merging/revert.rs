@@ -165,7 +165,7 @@ impl Memory {
             Some(RevisionPoint::Number(seq)) if (1..=search.reader.newest()).contains(&seq) => {
                 search.reader.entry(seq)?
             }
-            Some(RevisionPoint::Entry(hash)) => search.reader.entry_with(&hash)?.ok_or_else(not_revertible)?,
+            Some(RevisionPoint::Entry(hash)) => search.reader.find_by_hash(&hash)?.ok_or_else(not_revertible)?,
             _ => return Err(not_revertible()),
         };
         // There is no state before the entry that made the branch.

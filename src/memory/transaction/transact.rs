@@ -269,7 +269,7 @@ impl Memory {
         let signed =
             SignedEntry::sign(log_tail.entry(&prepared, &log_record, &bytes, &self.public_key), &self.signing_key);
         // Whatever `push` needs of archives is read now, since after the append nothing may fail any more.
-        self.history.make_ready(&self.storage.segments.blobs, &signed.entry)?;
+        self.history.prepare_push(&self.storage.segments.blobs, &signed.entry)?;
         // From here on the request can't be repeated on another thread, so this one may block.
         allow_waiting();
         // Every check comes before the append: once the frame is written, the command has happened.

@@ -52,7 +52,7 @@ impl Memory {
         let search = StateSearch::new(self, branch)?;
         let signed = match wanted {
             ShowTarget::Entry(seq) => Some(search.reader.entry(seq)?),
-            ShowTarget::Hash(hash) => search.reader.entry_with(&hash)?,
+            ShowTarget::Hash(hash) => search.reader.find_by_hash(&hash)?,
         };
         let signed = signed.filter(|signed| search.changes_state(&signed.entry) && signed.entry.seq >= branch.0);
         let signed = signed.ok_or_else(|| MergeError::NotRevertible(wanted.to_string()))?;
