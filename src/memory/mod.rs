@@ -122,7 +122,7 @@ pub struct BranchEvent {
     /// What was done, in the word of the lineage; `signal` for a change of signals, which has no entry.
     pub op: &'static str,
     /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
-    pub files: Vec<Replaced>,
+    pub files: Vec<ReplacedFiles>,
     /// The branch and its parent as they were, to be let go of with no lock held.
     previous: Vec<BranchRef>,
 }
@@ -144,7 +144,7 @@ impl BranchEvent {
 
 /// A branch's files before and after.
 #[derive(Clone)]
-pub struct Replaced {
+pub struct ReplacedFiles {
     /// The branch that the files are of; it may have ended since.
     pub branch: BranchId,
     /// Its files as they were; a mount has the kernel forget what differs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::{Actor, BranchEvent, EditError, Error, Kind, Memory, Replaced, View};
+use crate::memory::{Actor, BranchEvent, EditError, Error, Kind, Memory, ReplacedFiles, View};
 use crate::merge::files::Rules;
 use crate::object::Time;
 use crate::sync::{Mutex, Rank};
@@ -214,7 +214,7 @@ impl Memory {
             };
             let parent = self.catalog().branches.get(&branch).and_then(|branch| branch.parent);
             // Who has files open lets go of those that are not open any more.
-            let files = vec![Replaced { branch, before, after }];
+            let files = vec![ReplacedFiles { branch, before, after }];
             self.notify(BranchEvent { branch, parent, op: "files", files, previous: Vec::new() });
         }
         Ok(count)

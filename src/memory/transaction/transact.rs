@@ -15,7 +15,7 @@ use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
-use crate::memory::{Actor, BranchEvent, Error, Memory, OpenersHeld, Replaced};
+use crate::memory::{Actor, BranchEvent, Error, Memory, OpenersHeld, ReplacedFiles};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{allow_waiting, may_wait};
 
@@ -305,7 +305,7 @@ impl Memory {
         log_tail: &mut LogTail,
         mut prepared: PreparedCommand,
         signed: SignedEntry,
-    ) -> (Arc<SignedEntry>, Vec<Replaced>) {
+    ) -> (Arc<SignedEntry>, Vec<ReplacedFiles>) {
         // From here on memory follows the journal: the entry is in it, so all that is left can't fail.
         log_tail.advance(&signed);
         let replaces = matches!(
@@ -335,7 +335,7 @@ impl Memory {
 
     /// Lets open files live on in the files that are about to be put in place of others; returns both, and what keeps
     /// more from being opened until that is done. An opening knows nothing of this, as no entry and no head does.
-    fn keep_open_files(&self, catalog: &Catalog, changes: &mut [CatalogChange]) -> (Vec<Replaced>, Vec<OpenersHeld>) {
+    fn keep_open_files(&self, catalog: &Catalog, changes: &mut [CatalogChange]) -> (Vec<ReplacedFiles>, Vec<OpenersHeld>) {
         let (mut replaced, mut guards) = (Vec::new(), Vec::new());
         for change in changes {
             if let CatalogChange::Purged(branches) = change {
@@ -355,7 +355,7 @@ impl Memory {
                 files.keep_open(&before, &open);
                 Arc::make_mut(state).set_files(files);
             }
-            replaced.push(Replaced { branch: *branch, before, after: state.files().clone() });
+            replaced.push(ReplacedFiles { branch: *branch, before, after: state.files().clone() });
         }
         (replaced, guards)
     }
@@ -431,11 +431,11 @@ impl Memory {
 }
 
 /// Returns the files of a branch before and after something was purged from it; none where they are the same.
-fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<Replaced> {
+fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<ReplacedFiles> {
     let before = catalog.branches.get(&after.id)?.state.files();
     let files = after.state.files();
     let is_same = before.is_clone_of(files);
-    (!is_same).then(|| Replaced { branch: after.id, before: before.clone(), after: files.clone() })
+    (!is_same).then(|| ReplacedFiles { branch: after.id, before: before.clone(), after: files.clone() })
 }
 
 /// Reads the payload of a command's frame: the signature and the command's bytes. None where it is too short.
