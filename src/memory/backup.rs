@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::maintenance::purge_mark;
-use super::open::entry_exists;
+use super::open::dir_entry_exists;
 use super::transaction::contents::has_whole_content;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
@@ -19,7 +19,7 @@ use crate::journal::{Journal, JournalError, JournalFiles};
 /// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
 /// How the file `format` begins in stores of all versions, also those that this one can't open.
-const FORMAT_BEGINS: &[u8; 14] = b"engramfs store";
+const FORMAT_PREFIX: &[u8; 14] = b"engramfs store";
 
 /// Copies the store at `store` to `dest`, which must not exist or be an empty folder.
 ///
@@ -77,7 +77,7 @@ fn remove_content(folder: &Path) -> io::Result<()> {
 
 /// Refuses anything but a store, and a place for a copy that is not free.
 fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
-    if !entry_exists(store, "format")? {
+    if !dir_entry_exists(store, "format")? {
         return Err(CopyError::Missing(store.to_owned()).into());
     }
     let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());
@@ -97,9 +97,9 @@ fn is_store(path: &Path) -> bool {
 }
 
 /// Returns whether the file `format` of a folder says that it is a store, of whatever version.
-fn says_store(disk: &RealDisk) -> bool {
-    let mut bytes = [0; FORMAT_BEGINS.len()];
-    disk.open("format").and_then(|file| file.read_exact_at(&mut bytes, 0)).is_ok() && bytes == *FORMAT_BEGINS
+fn has_store_format(disk: &RealDisk) -> bool {
+    let mut bytes = [0; FORMAT_PREFIX.len()];
+    disk.open("format").and_then(|file| file.read_exact_at(&mut bytes, 0)).is_ok() && bytes == *FORMAT_PREFIX
 }
 
 /// Refuses a place that lies in a store, by whatever path and mount: a copy there would be a strange file of that store.
@@ -117,7 +117,7 @@ fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
     let own: Vec<_> = parts.iter().filter_map(|part| part.metadata().ok()).map(|it| (it.dev(), it.ino())).collect();
     for above in real.ancestors() {
         let it = above.metadata().map_err(failed)?;
-        if own.contains(&(it.dev(), it.ino())) || says_store(&RealDisk::new(above)) {
+        if own.contains(&(it.dev(), it.ino())) || has_store_format(&RealDisk::new(above)) {
             return Err(CopyError::Inside { dest: dest.to_owned(), store: above.to_owned() }.into());
         }
     }
@@ -158,7 +158,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
         Err(error) => return Err(error),
     }
     // Last, since a seal removes files only once it has renamed its manifest: the same one means that all were there.
-    if content(store, "manifest")? != content(&copy, "manifest")? {
+    if read_file(store, "manifest")? != read_file(&copy, "manifest")? {
         return Ok(None);
     }
     cut_to_whole_frames(dest)?;
@@ -168,7 +168,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     Ok(Some(bytes))
 }
 
-fn content(disk: &RealDisk, path: &str) -> io::Result<Vec<u8>> {
+fn read_file(disk: &RealDisk, path: &str) -> io::Result<Vec<u8>> {
     let file = disk.open(path)?;
     let mut bytes = vec![0; file.len()? as usize];
     file.read_exact_at(&mut bytes, 0)?;

@@ -38,7 +38,7 @@ pub(super) struct LoadSource<'a> {
 }
 
 /// What [`load`] found. Nothing is written yet, and a torn tail is not cut.
-pub(super) struct Loaded {
+pub(super) struct LoadedStore {
     /// What exists behind the last command of the journal.
     pub catalog: Catalog,
     /// All entries, those of the journal included.
@@ -58,13 +58,16 @@ pub(super) struct Loaded {
 }
 
 /// Reads that are tried, the first one among them. What the last one fails with is returned.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS_MAX: usize = 8;
 
 /// Reads beside a process that may be writing: begins again where it failed and the store was sealed meanwhile, which
 /// takes files away that were named a moment ago.
-pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn retry_across_seals<T>(
+    disk: &dyn Disk,
+    mut attempt: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
     let files = || (read_file(disk, manifest::PATH).ok(), disk.list("journal").ok(), disk.list(FOLDER).ok());
-    for _ in 1..ATTEMPTS {
+    for _ in 1..ATTEMPTS_MAX {
         let before = files();
         match attempt() {
             // Only a seal changes these names, so a failure without one is no matter of the time at which it was read.
@@ -79,10 +82,10 @@ pub(super) fn beside_a_writer<T>(disk: &dyn Disk, mut attempt: impl FnMut() -> R
 /// entry's bytes hold the hash of the one before. Kind `Damaged` where the manifest, a file that it names, or the
 /// journal before its torn tail is not what was written, where a log record breaks a rule, or where the signature of
 /// the newest entry is not the store's. [`OpenError::OtherVersion`] where an entry led to another head when it was written.
-pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
+pub(super) fn load(source: &LoadSource<'_>) -> Result<LoadedStore, Error> {
     let (manifest, stored) = manifest::read(&**source.disk, source.public_key, source.segments, source.trees)?;
     let files = JournalFiles::list(source.disk, manifest.journal)?;
-    let mut reading = JournalReading {
+    let mut replay = JournalReplay {
         source,
         history: History::new(&manifest.archives, manifest.catalog.start),
         catalog: manifest.catalog.with_recounted_bytes(),
@@ -105,17 +108,17 @@ pub(super) fn load(source: &LoadSource<'_>) -> Result<Loaded, Error> {
         sealed: manifest.seq,
     };
     // A replay may name any earlier state that was kept then, whatever `config/keep` says of its age now.
-    reading.catalog.retained.keeps_all = true;
-    let journal = files.replay(source.is_read_write, |frame| reading.frame(frame))?;
-    reading.catalog.retained.keeps_all = false;
+    replay.catalog.retained.keeps_all = true;
+    let journal = files.replay(source.is_read_write, |frame| replay.apply_frame(frame))?;
+    replay.catalog.retained.keeps_all = false;
     // One signature is checked for all entries: each has the hash of the one before it.
-    reading.check_signatures()?;
-    let JournalReading { catalog, history, log_tail, journal_segments, .. } = reading;
+    replay.check_signatures()?;
+    let JournalReplay { catalog, history, log_tail, journal_segments, .. } = replay;
     let (first_journal, file_index) = (manifest.journal, manifest.file_index);
-    Ok(Loaded { catalog, history, log_tail, journal, first_journal, journal_segments, stored, file_index })
+    Ok(LoadedStore { catalog, history, log_tail, journal, first_journal, journal_segments, stored, file_index })
 }
 
-struct JournalReading<'a> {
+struct JournalReplay<'a> {
     source: &'a LoadSource<'a>,
     catalog: Catalog,
     history: History,
@@ -127,16 +130,16 @@ struct JournalReading<'a> {
     sealed: u64,
 }
 
-impl JournalReading<'_> {
+impl JournalReplay<'_> {
     /// Does what a frame says; returns false if its content is not whole.
-    fn frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
+    fn apply_frame(&mut self, frame: Frame<'_>) -> Result<bool, Error> {
         // A clean end counts only where nothing follows it.
         self.log_tail.clean_end = 0;
         match frame.kind {
             FrameKind::Mark | FrameKind::Unknown(_) => {}
             // A rotation commits all pending operations first, so a journal file begins without any.
             FrameKind::Begin => self.log_tail.link = self.log_tail.tip,
-            FrameKind::Command => self.transact(frame.payload)?,
+            FrameKind::Command => self.apply_log_record(frame.payload)?,
             FrameKind::FileOp => self.log_tail.replay_edit(&mut self.catalog, self.source.trees, frame.payload)?,
             FrameKind::Cursor => self.log_tail.replay_cursor(&mut self.catalog, frame.payload)?,
             FrameKind::Lease => self.log_tail.replay_lease(&mut self.catalog, frame.payload)?,
@@ -158,7 +161,7 @@ impl JournalReading<'_> {
         Ok(true)
     }
 
-    fn transact(&mut self, payload: &[u8]) -> Result<(), Error> {
+    fn apply_log_record(&mut self, payload: &[u8]) -> Result<(), Error> {
         let seq = self.log_tail.seq + 1;
         let (signature, bytes) =
             split_signature(payload).ok_or_else(|| Error::damaged(format!("entry {seq} has no signature")))?;

@@ -237,7 +237,7 @@ impl Memory {
     }
 
     /// Returns how full the store's disk is. Fails with `Error::Disk` where the disk can't be asked.
-    pub fn space(&self) -> Result<DiskSpace, Error> {
+    pub fn disk_space(&self) -> Result<DiskSpace, Error> {
         self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", error))
     }
 

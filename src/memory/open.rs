@@ -9,7 +9,7 @@ use super::admission::disk_room::DiskRoom;
 use super::admission::reserve::{self, Reserve};
 use super::catalog::settings::Settings;
 use super::command::log_record::LogRecord;
-use super::load::{LoadSource, Loaded, beside_a_writer, load};
+use super::load::{LoadSource, LoadedStore, load, retry_across_seals};
 use super::lost_temporaries;
 use super::maintenance::{Maintenance, purge_mark, unfinished_graph};
 use super::merging::MergeState;
@@ -68,14 +68,14 @@ impl Memory {
         if mode.may_create() {
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
-            if is_made(&disk)? && mode == OpenMode::CreateNew {
+            if is_complete(&disk)? && mode == OpenMode::CreateNew {
                 return Err(OpenError::Exists(path.to_owned()).into());
             }
-        } else if !entry_exists(path, "format")? {
+        } else if !dir_entry_exists(path, "format")? {
             return Err(OpenError::Missing(path.to_owned()).into());
         }
         let lock =
-            (mode != OpenMode::ReadOnly).then(|| disk.lock(&signed_holder(holder))).transpose().map_err(locked)?;
+            (mode != OpenMode::ReadOnly).then(|| disk.lock(&lock_text(holder))).transpose().map_err(lock_error)?;
         Memory::open_on(Arc::new(disk), mode, lock, environment)
     }
 
@@ -89,7 +89,7 @@ impl Memory {
         environment: Environment,
     ) -> Result<Arc<Memory>, Error> {
         let mut fresh = false;
-        if mode.may_create() && !is_made(&*disk)? {
+        if mode.may_create() && !is_complete(&*disk)? {
             create_store(&disk, &environment)?;
             fresh = true;
         }
@@ -108,7 +108,7 @@ impl Memory {
             trees: &trees,
             is_read_write,
         };
-        let mut loaded = if is_read_write { load(&source)? } else { beside_a_writer(&*disk, || load(&source))? };
+        let mut loaded = if is_read_write { load(&source)? } else { retry_across_seals(&*disk, || load(&source))? };
         loaded.catalog.drop_orphans();
         let warnings = warnings(&loaded, (environment.clock)());
         let journal = if is_read_write { Some(Arc::new(loaded.journal.resume(&disk)?)) } else { None };
@@ -156,7 +156,7 @@ impl Memory {
     /// Finishes what an earlier process left, then starts the threads that write.
     fn begin_writing(self: &Arc<Memory>, fresh: bool) -> Result<(), Error> {
         if fresh || self.root("main").is_none() {
-            self.make_main()?;
+            self.create_main()?;
         }
         // The lock is held, so no other process has a batch of that name.
         super::transaction::batch::remove_spill_files(&*self.disk)
@@ -175,14 +175,14 @@ impl Memory {
     }
 
     /// The first entry: the root branch `main`, by whoever made the store.
-    fn make_main(&self) -> Result<(), Error> {
+    fn create_main(&self) -> Result<(), Error> {
         let command = || Ok(CreateRoot { name: "main".into(), settings: Settings::default() });
         self.transact(&self.environment.owner, &[], command).map(|_| ())
     }
 }
 
 /// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.
-fn warnings(loaded: &Loaded, now: Time) -> Vec<String> {
+fn warnings(loaded: &LoadedStore, now: Time) -> Vec<String> {
     let clock = clock::ahead_warning(loaded.log_tail.time, now);
     let unsigned = Some(loaded.log_tail.pending_operations()).filter(|count| *count > 0).map(unsigned_warning);
     loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
@@ -206,17 +206,17 @@ fn unsigned_warning(count: u64) -> String {
 static HOLDER_CONTEXT: Context = Context::new("engramfs 2026 lock holder v1");
 
 /// Returns what the file `lock` holds: who has the store, and a check of it.
-fn signed_holder(holder: &str) -> String {
+fn lock_text(holder: &str) -> String {
     format!("{holder} #{}", Hash::digest(&HOLDER_CONTEXT, holder.as_bytes()).short_hex())
 }
 
 /// Returns whether the text of the file `lock` is empty or what a holder wrote.
-pub(super) fn is_holder(text: &str) -> bool {
+pub(super) fn is_lock_text(text: &str) -> bool {
     let text = text.trim_end_matches('\n');
-    text.is_empty() || text.rsplit_once(" #").is_some_and(|(holder, _)| signed_holder(holder) == text)
+    text.is_empty() || text.rsplit_once(" #").is_some_and(|(holder, _)| lock_text(holder) == text)
 }
 
-fn locked(error: LockError) -> Error {
+fn lock_error(error: LockError) -> Error {
     match error {
         LockError::Held { holder, path } => {
             let store = path.parent().unwrap_or(&path);
@@ -228,7 +228,7 @@ fn locked(error: LockError) -> Error {
 }
 
 /// Returns whether a folder holds something of that name; [`OpenError::Denied`] where this process may not know.
-pub(super) fn entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
+pub(super) fn dir_entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
     match folder.join(name).symlink_metadata() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -240,7 +240,7 @@ pub(super) fn entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
 }
 
 /// Returns whether the store was made completely: the manifest is written last.
-fn is_made(disk: &dyn Disk) -> Result<bool, Error> {
+fn is_complete(disk: &dyn Disk) -> Result<bool, Error> {
     // The manifest is looked for by name and not read: one that can't be read is damage, and no reason to make a store
     // anew.
     let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", error))?;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::admission::reserve;
 use super::catalog::BranchId;
 use super::history::{self, Archive, ArchiveCheck, HistoryReader, MovedEntries};
-use super::load::{LoadSource, Loaded, beside_a_writer, load};
+use super::load::{LoadSource, LoadedStore, load, retry_across_seals};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
 use super::maintenance::purge_mark::{self, PurgeMark};
 use super::maintenance::unfinished_graph;
-use super::open::{check_format, entry_exists, is_holder, read_keys};
+use super::open::{check_format, dir_entry_exists, is_lock_text, read_keys};
 use super::storage::manifest;
 use super::storage::read_file;
 use super::storage::segments::Segments;
@@ -49,11 +49,11 @@ const BATCH_ENTRIES: u64 = 2048;
 /// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
 /// there is none.
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
-    if !entry_exists(path, "format")? && !entry_exists(path, manifest::PATH)? {
+    if !dir_entry_exists(path, "format")? && !dir_entry_exists(path, manifest::PATH)? {
         return Err(CopyError::Missing(path.to_owned()).into());
     }
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(path));
-    beside_a_writer(&*disk, || verify_on(&disk, options))
+    retry_across_seals(&*disk, || verify_on(&disk, options))
 }
 
 /// Checks every byte of every file, every signature and link of the chain, and that every branch's
@@ -113,7 +113,7 @@ struct ArchivedEntries {
 /// Checks numbers, links and signatures of the entries that were moved out, as far as their files are there.
 fn check_moved(
     moved: &MovedEntries,
-    loaded: &Loaded,
+    loaded: &LoadedStore,
     public: &PublicKey,
     options: &VerifyOptions<'_>,
 ) -> Result<ArchivedEntries, Error> {
@@ -152,7 +152,7 @@ fn check_moved(
 /// Checks numbers, links, signatures and indexes from the first entry on; returns the number of the last.
 fn check_history(
     blobs: &BlobStore,
-    loaded: &Loaded,
+    loaded: &LoadedStore,
     public: &PublicKey,
     (options, archived): (&VerifyOptions<'_>, &ArchivedEntries),
 ) -> Result<u64, Error> {
@@ -228,7 +228,7 @@ fn check_chain(entries: &[Arc<SignedEntry>], before: &ChainLink, public: &Public
 }
 
 /// Recomputes the sum of every state out of its records; returns how many states there are.
-fn check_states(loaded: &Loaded) -> Result<usize, Error> {
+fn check_states(loaded: &LoadedStore) -> Result<usize, Error> {
     let mut seen: HashSet<*const BranchVersion> = HashSet::new();
     let mut wrong = Ok(());
     let mut check = |state: &Arc<BranchVersion>| {
@@ -254,7 +254,7 @@ fn check_states(loaded: &Loaded) -> Result<usize, Error> {
 
 /// Checks earlier states that are in no file yet, each by what it has other than the one before it: there may be thousands of a
 /// branch with many records.
-fn check_recent(loaded: &Loaded, seen: &mut HashSet<*const BranchVersion>) -> Result<(), Error> {
+fn check_recent(loaded: &LoadedStore, seen: &mut HashSet<*const BranchVersion>) -> Result<(), Error> {
     let present = |id: BranchId| loaded.catalog.branches.get(&id).map(|branch| (id, branch.state.clone()));
     let mut before: Option<(BranchId, Arc<BranchVersion>)> = None;
     for ((id, _), recent) in &loaded.catalog.retained.recent {
@@ -306,7 +306,7 @@ fn check_sum(state: &BranchVersion, sum: &SetHash, records: u64) -> Result<(), E
 }
 
 /// Reads every pack that some state needs: opening one for a check reads it whole.
-fn check_packs(loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
+fn check_packs(loaded: &LoadedStore, trees: &TreeStore) -> Result<(), Error> {
     let mut states = Vec::new();
     crate::memory::catalog::for_each_state(&loaded.catalog, |state| states.push(state.clone()));
     for name in reachable_packs(states.iter().map(|state| state.files())) {
@@ -325,7 +325,7 @@ fn check_state(state: &BranchVersion) -> Result<(), Error> {
 }
 
 /// Fails at a file that is not of a store, and at one that is named and missing; files that nothing names must be whole.
-fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: &TreeStore) -> Result<(), Error> {
+fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, trees: &TreeStore) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io("the store's folder could not be read", error);
     let known = [
         "format",
@@ -358,7 +358,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &Loaded, trees: 
     }
     if disk.list("").map_err(io)?.iter().any(|name| name == "lock") {
         let text = read_file(&**disk, "lock")?;
-        if !String::from_utf8(text).is_ok_and(|text| is_holder(&text)) {
+        if !String::from_utf8(text).is_ok_and(|text| is_lock_text(&text)) {
             return Err(Error::damaged("the file lock does not say what a process wrote there"));
         }
     }

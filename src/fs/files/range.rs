@@ -46,7 +46,7 @@ impl FileOps<'_> {
     /// Refuses more bytes than the disk has free: what is made room for is not written yet, so nothing else would.
     /// ENOSPC.
     pub(super) fn check_room(&self, length: u64) -> Result<(), Failure> {
-        let available = self.fs.mount.memory.space()?.available_bytes;
+        let available = self.fs.mount.memory.disk_space()?.available_bytes;
         if length <= available {
             return Ok(());
         }
