@@ -42,7 +42,7 @@ impl MountContext {
             return Ok(());
         }
         let path = self.memory.info(branch)?.path.to_string();
-        Err(ProposalError::Closed { path, uid: caller.uid }.into())
+        Err(ProposalError::NotVisible { path, uid: caller.uid }.into())
     }
 
     /// Refuses a look at a node of a proposal to who may not look at that. The kernel is told to ask each time.

@@ -50,7 +50,7 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
     let VerbContext { memory, actor, branch, .. } = *context;
     let owner = arguments.get(&OWNER).and_then(|uid| uid.parse().ok());
     if owner.is_some_and(|owner| owner != actor.uid) && actor.uid != 0 {
-        return Err(BranchError::OnlyRootGives.into());
+        return Err(BranchError::OnlyRootSetsOwner.into());
     }
     let from = match (arguments.get(&FROM), arguments.get(&DISCARDED)) {
         (Some(_), Some(_)) => return Err(BranchError::TwoSources.into()),

@@ -170,11 +170,11 @@ impl SignalChange {
     }
 }
 
-/// Checks a key: 1 to 200 bytes out of letters, digits and `_.-:@`. [`SignalError::Key`] for any other.
+/// Checks a key: 1 to 200 bytes out of letters, digits and `_.-:@`. [`SignalError::BadKey`] for any other.
 pub fn check_signal_key(key: &str) -> Result<(), SignalError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
     if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(is_allowed) || [".", ".."].contains(&key) {
-        return Err(SignalError::Key(key.chars().take(80).collect()));
+        return Err(SignalError::BadKey(key.chars().take(80).collect()));
     }
     Ok(())
 }

@@ -61,11 +61,11 @@ pub(super) fn canonical_metadata(metadata: Map<String, Value>) -> Arc<str> {
     serde_json::to_string(&Value::Object(metadata)).unwrap_or_default().into()
 }
 
-/// Checks what holds for vectors of any memory. [`RecordError::Length`] unless there are 1 to 65,536 numbers,
+/// Checks what holds for vectors of any memory. [`RecordError::VectorLength`] unless there are 1 to 65,536 numbers,
 /// [`RecordError::NotFinite`] for the first that is NaN or infinite.
 pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError> {
     if !(1..=DIM_MAX).contains(&vector.len()) {
-        return Err(RecordError::Length(vector.len()));
+        return Err(RecordError::VectorLength(vector.len()));
     }
     match vector.iter().position(|number| !number.is_finite()) {
         None => Ok(()),

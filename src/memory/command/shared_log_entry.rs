@@ -105,7 +105,7 @@ impl SharedLogEntryInput {
         })?;
         let mut metadata = keys.metadata.unwrap_or_default();
         if let Some(key) = metadata.keys().find(|key| key.starts_with('@')) {
-            return Err(SharedLogError::Key(key.chars().take(80).collect()).into());
+            return Err(SharedLogError::ReservedKey(key.chars().take(80).collect()).into());
         }
         let event_id = keys.event_id.map(|id| match id {
             EventId::Name(name) => name,
@@ -213,7 +213,7 @@ pub fn parse_cursor_line(line: &[u8]) -> Option<u64> {
 
 fn check_label(key: &'static str, value: &str) -> Result<(), Error> {
     let fits = (1..=LABEL_BYTES_MAX).contains(&value.len()) && !value.chars().any(char::is_control);
-    if fits { Ok(()) } else { Err(SharedLogError::Label(key).into()) }
+    if fits { Ok(()) } else { Err(SharedLogError::BadLabel(key).into()) }
 }
 
 #[cfg(test)]

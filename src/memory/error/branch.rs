@@ -33,13 +33,13 @@ pub enum BranchError {
     },
     /// A fork was to belong to another user from the beginning. Kind `NotPermitted`.
     #[error("only root gives a branch to another user")]
-    OnlyRootGives,
+    OnlyRootSetsOwner,
     /// A fork was to begin with two states. Kind `Invalid`.
     #[error("a fork begins with one state, not with two")]
     TwoSources,
     /// No branch of that name was discarded or merged, as far as the caller may know. Kind `NotFound`.
     #[error("no branch {0} was discarded or merged here that is still kept")]
-    NoEnded(String),
+    NoEndedBranch(String),
     /// A branch that seemed expired was written to before it was discarded. Kind `Busy`.
     #[error("the branch was written to")]
     InUse,
@@ -66,11 +66,11 @@ impl BranchError {
             BranchError::HasChildren { .. } => {
                 Advice::new(Kind::NotEmpty, "has_children", "merge or discard them first")
             }
-            BranchError::OnlyRootGives => {
+            BranchError::OnlyRootSetsOwner => {
                 Advice::new(Kind::NotPermitted, "only_root_gives", "leave out the owner, or have root fork it")
             }
             BranchError::TwoSources => Advice::new(Kind::Invalid, "two_sources", "leave out one of them"),
-            BranchError::NoEnded(_) => {
+            BranchError::NoEndedBranch(_) => {
                 Advice::new(Kind::NotFound, "no_such_state", "engramfs branches --discarded lists what there is")
             }
             BranchError::InUse => Advice::new(Kind::Busy, "in_use", "wait until it expires"),
@@ -100,7 +100,7 @@ pub enum SettingError {
     Fixed(&'static str),
     /// A branch can't keep for longer than its parent. Kind `Invalid`.
     #[error("config/{setting} is at most that of the parent, {most}")]
-    AboveParent {
+    LongerThanParent {
         /// Its name in `config/`.
         setting: &'static str,
         /// The parent's value, as it was written.
@@ -108,7 +108,7 @@ pub enum SettingError {
     },
     /// The store sets it itself, as what its vectors were made by. Kind `NotPermitted`.
     #[error("config/{0} is set by the store, and read-only")]
-    Derived(&'static str),
+    SetByStore(&'static str),
 }
 
 impl SettingError {
@@ -119,10 +119,10 @@ impl SettingError {
                 Advice::new(Kind::Invalid, "bad_setting", format!("write {expected}"))
             }
             SettingError::Rules(error) => Advice::new(Kind::Invalid, "bad_rules", error.hint.clone()),
-            SettingError::AboveParent { .. } => {
+            SettingError::LongerThanParent { .. } => {
                 Advice::new(Kind::Invalid, "above_parent", "write less, or raise it in the parent first")
             }
-            SettingError::Derived(_) => {
+            SettingError::SetByStore(_) => {
                 Advice::new(Kind::NotPermitted, "derived", "set the embedder with engramfs mount --embed")
             }
             SettingError::Fixed(_) => Advice::new(Kind::Busy, "fixed", "make another root branch for other vectors"),

@@ -26,10 +26,10 @@ pub enum SharedLogError {
     NoText,
     /// A label of an entry is empty, too long, or more than a line. Kind `Invalid`.
     #[error("'{0}' is no line of 1 to 200 bytes")]
-    Label(&'static str),
+    BadLabel(&'static str),
     /// A key of the metadata is one of the log's own. Kind `Invalid`.
     #[error("metadata of an entry has no key that begins with @, and there is {0:?}")]
-    Key(String),
+    ReservedKey(String),
     /// Only the owner of a branch writes through it. Kind `Denied`.
     #[error("uid {uid} does not own {path}, through which the entry would come")]
     NotOwner {
@@ -40,7 +40,7 @@ pub enum SharedLogError {
     },
     /// There is no such entry yet. Kind `Invalid`.
     #[error("the log ends with entry {entries}, and {asked} lies behind it")]
-    Beyond {
+    NoEntry {
         /// The number of the last entry; 0 where there is none.
         entries: u64,
         /// What was asked for, as it was written.
@@ -67,7 +67,7 @@ pub enum SharedLogError {
     InUse(String),
     /// A root branch always has a log of its own. Kind `Invalid`.
     #[error("a root branch has a log of its own")]
-    OfRoot,
+    RootHasOwn,
     /// No closed log can have that name: it is not `NAME@SEQ` in its one form. Kind `Invalid`.
     #[error("'{0}' can't be the name of a closed log")]
     ClosedName(String),
@@ -93,8 +93,8 @@ impl SharedLogError {
             SharedLogError::NotJson(_) | SharedLogError::NotAnEntry(_) | SharedLogError::NoText => {
                 Advice::new(Kind::Invalid, "bad_entry", shape)
             }
-            SharedLogError::Label(_) => Advice::new(Kind::Invalid, "bad_entry", "write one line of 1 to 200 bytes"),
-            SharedLogError::Key(_) => {
+            SharedLogError::BadLabel(_) => Advice::new(Kind::Invalid, "bad_entry", "write one line of 1 to 200 bytes"),
+            SharedLogError::ReservedKey(_) => {
                 Advice::new(Kind::Invalid, "bad_entry", "rename the key: those that begin with @ are the log's own")
             }
             SharedLogError::NotOwner { .. } => Advice::new(
@@ -102,7 +102,7 @@ impl SharedLogError {
                 "not_branch_owner",
                 "append through a branch of your own: fork one with mkdir",
             ),
-            SharedLogError::Beyond { .. } => {
+            SharedLogError::NoEntry { .. } => {
                 Advice::new(Kind::Invalid, "beyond_the_log", "write the id of an entry that is there")
             }
             SharedLogError::NotArchived { .. } => Advice::new(
@@ -118,7 +118,7 @@ impl SharedLogError {
             SharedLogError::NotOwn { .. } => {
                 Advice::new(Kind::Invalid, "not_own_log", "write it to the ctl of that branch")
             }
-            SharedLogError::OfRoot => {
+            SharedLogError::RootHasOwn => {
                 Advice::new(Kind::Invalid, "bad_setting", "write own, or set it in a child branch")
             }
             SharedLogError::ClosedName(_) => {

@@ -12,7 +12,7 @@ pub enum ProposalError {
     Missing(String),
     /// The caller owns the branch, and nobody approves of what is their own. Kind `NotPermitted`.
     #[error("{0} is your own: somebody else has to say whether it may be merged")]
-    Own(String),
+    OwnProposal(String),
     /// The caller is not in `config/approvers` of the branch that would receive the merge. Kind `Denied`.
     #[error("uid {uid} is none of the approvers of {path}")]
     NotApprover {
@@ -23,7 +23,7 @@ pub enum ProposalError {
     },
     /// What was said is longer than this many bytes. Kind `TooLarge`.
     #[error("the text is longer than {0} bytes")]
-    Text(usize),
+    TooLong(usize),
     /// The gate waits for something that can still be given. Kind `Refused`.
     #[error("the gate of {path} is not passed yet: {missing}")]
     Pending {
@@ -46,7 +46,7 @@ pub enum ProposalError {
     #[error(
         "what {path} proposes is shown to its owner, and to the owner and the approvers of the branch above, and uid {uid} is none of them"
     )]
-    Closed {
+    NotVisible {
         /// Name path of the branch that proposes.
         path: String,
         /// The uid that wanted to look.
@@ -63,7 +63,7 @@ impl ProposalError {
                 "no_proposal",
                 "its owner writes propose to its ctl; ls proposals shows what is proposed",
             ),
-            ProposalError::Own(_) => Advice::new(
+            ProposalError::OwnProposal(_) => Advice::new(
                 Kind::NotPermitted,
                 "own_proposal",
                 "ask an approver; config/approvers of the parent has them",
@@ -71,14 +71,14 @@ impl ProposalError {
             ProposalError::NotApprover { .. } => {
                 Advice::new(Kind::Denied, "not_approver", "have its owner add uid:N to config/approvers")
             }
-            ProposalError::Text(_) => Advice::new(Kind::TooLarge, "text_too_long", "write less"),
+            ProposalError::TooLong(_) => Advice::new(Kind::TooLarge, "text_too_long", "write less"),
             ProposalError::Pending { hint, .. } => Advice::new(Kind::Refused, "gate_pending", hint.clone()),
             ProposalError::Refused { .. } => Advice::new(
                 Kind::Refused,
                 "gate_refused",
                 "change the branch so that it holds, or ask the owner of the parent; config/gate there has the conditions",
             ),
-            ProposalError::Closed { .. } => Advice::new(
+            ProposalError::NotVisible { .. } => Advice::new(
                 Kind::Denied,
                 "proposal_closed",
                 "have the parent's owner add uid:N to its config/approvers",

@@ -9,7 +9,7 @@ use super::{Advice, Kind};
 pub enum PurgeError {
     /// It names neither a record nor a file, nor an entry of a shared log or a signal. Kind `Invalid`.
     #[error("'{0}' names neither a record nor a file, nor an entry or signal that is shared")]
-    Item(String),
+    BadItem(String),
     /// It names more than an entry may hold. Kind `TooLarge`.
     #[error("{named} names are more than the {limit} that one purge takes")]
     TooMany {
@@ -36,7 +36,7 @@ impl PurgeError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
-            PurgeError::Item(_) => Advice::new(
+            PurgeError::BadItem(_) => Advice::new(
                 Kind::Invalid,
                 "bad_item",
                 "write the id of a record, files/PATH, shared/log/NUMBER or shared/signals/KEY",

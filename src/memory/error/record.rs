@@ -28,7 +28,7 @@ pub enum RecordError {
     NotARecord(#[source] Arc<serde_json::Error>),
     /// A list, which a bare vector may have been meant as. Kind `Invalid`.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
-    List,
+    BareList,
     /// What should be a time in RFC 3339 is none. Kind `Invalid`.
     #[error("{0:?} is no time")]
     NotATime(String),
@@ -60,7 +60,7 @@ pub enum RecordError {
     NotNumbers,
     /// No memory has vectors of that length. Kind `Invalid`.
     #[error("the vector has {0} numbers, and 1 to 65536 are possible")]
-    Length(usize),
+    VectorLength(usize),
     /// A number is NaN or infinite as an f32; its place, from 0. Kind `Invalid`.
     #[error("number {0} of the vector is not finite as an f32")]
     NotFinite(usize),
@@ -120,7 +120,9 @@ impl RecordError {
             }
             RecordError::Incomplete => invalid("incomplete", SHAPE),
             RecordError::NotJson(_) => invalid("not_json", SHAPE),
-            RecordError::NotARecord(_) | RecordError::List | RecordError::NotNumbers => invalid("bad_document", SHAPE),
+            RecordError::NotARecord(_) | RecordError::BareList | RecordError::NotNumbers => {
+                invalid("bad_document", SHAPE)
+            }
             RecordError::NotATime(_) => invalid("bad_document", "write a time in RFC 3339, as 2026-01-31T09:00:00Z"),
             RecordError::Delete => {
                 invalid("bad_document", "rm the file, or write {\"id\":\"…\",\"delete\":true} to ingest")
@@ -130,7 +132,7 @@ impl RecordError {
             RecordError::NoId => invalid("no_id", DELETE_ALONE),
             RecordError::OtherId { .. } => invalid("other_id", "leave out the id, or write to that record's file"),
             RecordError::Empty => invalid("empty_record", "write a text or a vector; rm the file to delete the record"),
-            RecordError::Length(_) => invalid("wrong_dimension", "write 1 to 65536 numbers"),
+            RecordError::VectorLength(_) => invalid("wrong_dimension", "write 1 to 65536 numbers"),
             RecordError::NotFinite(_) => invalid("not_finite", "write finite numbers, or leave the vector out"),
             RecordError::Dimension { .. } | RecordError::BulkDimension { .. } => invalid("wrong_dimension", SAME_MODEL),
             RecordError::ZeroVector => invalid("zero_vector", "leave the vector out, or use another metric"),

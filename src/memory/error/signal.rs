@@ -9,7 +9,7 @@ use super::{Advice, Kind};
 pub enum SignalError {
     /// The key is empty, longer than 200 bytes, or has other characters than letters, digits and `_.-:@`.
     #[error("'{0}' can't be the key of a signal")]
-    Key(String),
+    BadKey(String),
     /// A value is longer than 64 KiB. Kind `TooLarge`.
     #[error("the signal has {0} bytes, and 64 KiB is the most")]
     TooLong(u64),
@@ -32,7 +32,7 @@ pub enum SignalError {
     },
     /// The key belongs to an agent of another name. Kind `NotPermitted`.
     #[error("{key} belongs to the agent {agent}, and this branch is at work for {other}")]
-    OfAgent {
+    OtherAgent {
         /// The key, which begins with `agent:NAME:`.
         key: String,
         /// The agent that the key names.
@@ -45,7 +45,7 @@ pub enum SignalError {
     NoLease(String),
     /// The text is no lifetime: no duration, not `lease`, and not empty. Kind `Invalid`.
     #[error("'{0}' is no lifetime of a signal")]
-    Lifetime(String),
+    BadLifetime(String),
     /// So many bytes of events were dropped before a reader came to them. Kind `Gone`.
     #[error("{0} bytes of events were dropped before they were read")]
     EventsDropped(u64),
@@ -55,7 +55,7 @@ impl SignalError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
-            SignalError::Key(_) => {
+            SignalError::BadKey(_) => {
                 Advice::new(Kind::Invalid, "bad_signal_key", "use 1 to 200 bytes out of A-Z a-z 0-9 _ . - : @")
             }
             SignalError::TooLong(_) => Advice::new(
@@ -75,7 +75,7 @@ impl SignalError {
             SignalError::NotOwner { .. } => {
                 Advice::new(Kind::Denied, "not_branch_owner", "write through a branch of your own: fork one with mkdir")
             }
-            SignalError::OfAgent { .. } => Advice::new(
+            SignalError::OtherAgent { .. } => Advice::new(
                 Kind::NotPermitted,
                 "agents_signal",
                 "write it through a branch of that agent, or take another key",
@@ -83,7 +83,7 @@ impl SignalError {
             SignalError::NoLease(_) => {
                 Advice::new(Kind::Invalid, "no_lease", "hold the branch's lease open first, or set a duration")
             }
-            SignalError::Lifetime(_) => {
+            SignalError::BadLifetime(_) => {
                 Advice::new(Kind::Invalid, "bad_lifetime", "write a duration such as 30s or 10m, lease, or nothing")
             }
             SignalError::EventsDropped(_) => Advice::new(

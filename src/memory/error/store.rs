@@ -231,7 +231,7 @@ impl LimitError {
 pub enum ClockError {
     /// The clock was set by more than a day since the last write. Kind `Invalid`.
     #[error("the machine's clock was set {way} by {days} days since the last write")]
-    Set {
+    Jumped {
         /// Where to: forward or back.
         way: &'static str,
         /// By how many whole days.
@@ -239,15 +239,15 @@ pub enum ClockError {
     },
     /// The last entry left no later time. Kind `Invalid`.
     #[error("the last entry has the last time that can be stored")]
-    Ended,
+    NoLaterTime,
 }
 
 impl ClockError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         let hint = match self {
-            ClockError::Set { .. } => "set the clock right; if it is right now, unmount and mount again",
-            ClockError::Ended => "unmount, and run engramfs clock STORE --reset",
+            ClockError::Jumped { .. } => "set the clock right; if it is right now, unmount and mount again",
+            ClockError::NoLaterTime => "unmount, and run engramfs clock STORE --reset",
         };
         Advice::new(Kind::Invalid, "clock_jumped", hint)
     }

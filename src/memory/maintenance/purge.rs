@@ -436,8 +436,8 @@ fn parse_item(item: &str) -> Result<Arc<str>, Error> {
     }
     match item.strip_prefix("files/") {
         Some(path) if path.split('/').any(|name| !name.is_empty()) => Ok(item.trim_end_matches('/').into()),
-        Some(_) => Err(PurgeError::Item(item.to_owned()).into()),
-        None => check_record_id(item).map(|()| item.into()).map_err(|_| PurgeError::Item(item.to_owned()).into()),
+        Some(_) => Err(PurgeError::BadItem(item.to_owned()).into()),
+        None => check_record_id(item).map(|()| item.into()).map_err(|_| PurgeError::BadItem(item.to_owned()).into()),
     }
 }
 

@@ -74,7 +74,7 @@ impl Memory {
         let catalog = self.catalog().clone();
         let mut found = ended_children(&catalog, who, catalog.branch(branch)?);
         let found = found.find(|(entry, ended)| *ended.name == *name || name.parse() == Ok(**entry));
-        let (entry, ended) = found.ok_or_else(|| BranchError::NoEnded(name.to_owned()))?;
+        let (entry, ended) = found.ok_or_else(|| BranchError::NoEndedBranch(name.to_owned()))?;
         let kept = catalog.retained.newest_at_or_before(ended.id, ended.last_entry)?;
         if kept.is_none_or(|kept| kept.key.1 != ended.last_entry) {
             return Err(Error::NotKept(name.to_owned()));

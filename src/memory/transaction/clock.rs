@@ -84,10 +84,10 @@ impl Memory {
         let jump = now.nanos_set_since(&log_tail.last_clock_reading);
         if jump.unsigned_abs() > DAY_NANOS.unsigned_abs() {
             let way = if jump > 0 { "forward" } else { "back" };
-            return Err(ClockError::Set { way, days: jump.abs() / DAY_NANOS }.into());
+            return Err(ClockError::Jumped { way, days: jump.abs() / DAY_NANOS }.into());
         }
         if log_tail.time.0 == i64::MAX {
-            return Err(ClockError::Ended.into());
+            return Err(ClockError::NoLaterTime.into());
         }
         // Noted only where the clock is believed, so that a jump is refused until the clock is set right again or the
         // store reopened.

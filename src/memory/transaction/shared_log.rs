@@ -151,13 +151,13 @@ impl Memory {
     }
 }
 
-/// Returns the cursor of a branch that has read its log up to an entry. [`SharedLogError::Beyond`] behind the last
+/// Returns the cursor of a branch that has read its log up to an entry. [`SharedLogError::NoEntry`] behind the last
 /// entry.
 pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<SharedLogCursor, Error> {
     let branch = catalog.branch(branch)?;
     let (totals, _) = catalog.log_progress(branch)?;
     if entry > totals.entries {
-        return Err(SharedLogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
+        return Err(SharedLogError::NoEntry { entries: totals.entries, asked: entry.to_string() }.into());
     }
     Ok(SharedLogCursor { owner: catalog.log_owner(branch)?.id.0, entry })
 }
@@ -315,7 +315,7 @@ pub(super) fn check_archived(catalog: &Catalog, branch: &Branch) -> Result<(), E
 /// Refuses to change whose log a branch has where others, or entries, depend on it.
 pub(super) fn check_log_setting(catalog: &Catalog, branch: &Branch, value: &str) -> Result<(), Error> {
     if branch.parent.is_none() && value != OWN_LOG {
-        return Err(SharedLogError::OfRoot.into());
+        return Err(SharedLogError::RootHasOwn.into());
     }
     let is_used = branch.log.is_some() || !branch.closed_logs.is_empty() || !branch.children.is_empty();
     if is_used && *catalog.setting(branch, Setting::Log)? != *value {

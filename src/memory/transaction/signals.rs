@@ -90,7 +90,7 @@ impl SignalContext<'_> {
         let [agent, ..] = labels(self.catalog, self.via, self.via.uid);
         match key_agent(key).filter(|name| uid != 0 && *name != &*agent) {
             Some(name) => {
-                Err(SignalError::OfAgent { key: key.to_owned(), agent: name.to_owned(), other: agent.to_string() })
+                Err(SignalError::OtherAgent { key: key.to_owned(), agent: name.to_owned(), other: agent.to_string() })
             }
             None => Ok(()),
         }
@@ -112,7 +112,9 @@ impl SignalContext<'_> {
             }
             text => {
                 let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
-                nanos.map(SignalLifetime::Nanos).ok_or_else(|| SignalError::Lifetime(text.chars().take(80).collect()))
+                nanos
+                    .map(SignalLifetime::Nanos)
+                    .ok_or_else(|| SignalError::BadLifetime(text.chars().take(80).collect()))
             }
         }
     }

@@ -86,7 +86,7 @@ impl Memory {
             let catalog = self.catalog().clone();
             let (log, totals) = own_log(&catalog, branch)?;
             if before == 0 || before > totals.entries + 1 {
-                return Err(SharedLogError::Beyond { entries: totals.entries, asked: before.to_string() }.into());
+                return Err(SharedLogError::NoEntry { entries: totals.entries, asked: before.to_string() }.into());
             }
             let Some(log) = log.filter(|_| before - 1 > totals.archived) else { return Ok(answer(totals)) };
             let archived_bytes = totals.archived_bytes + bytes_between(log, totals.archived, before - 1)?;

@@ -38,7 +38,7 @@ impl Command for NoteEmbedder {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = context.catalog.branch(self.root)?;
         check(Setting::Embedder, &self.value)?;
-        let derived = || SettingError::Derived(Setting::Embedder.name());
+        let derived = || SettingError::SetByStore(Setting::Embedder.name());
         let record = EmbedderRecord::parse_without_probes(&self.value).ok_or_else(derived)?;
         let text = format!("{} {}", record.dim, record.identity).into();
         let detail = Detail { label: Some(record.name), text: Some(text), ..Detail::default() };

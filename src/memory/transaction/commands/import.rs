@@ -164,7 +164,7 @@ impl Memory {
             let catalog = self.catalog();
             let (totals, _) = catalog.log_progress(catalog.branch(branch)?)?;
             if entry > totals.entries {
-                return Err(SharedLogError::Beyond { entries: totals.entries, asked: entry.to_string() }.into());
+                return Err(SharedLogError::NoEntry { entries: totals.entries, asked: entry.to_string() }.into());
             }
             Ok(ImportBranch::new(branch, ImportedState::LogAtBase(entry)))
         };

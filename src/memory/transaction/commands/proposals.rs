@@ -10,7 +10,7 @@ use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError, ProposalError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
-/// Bytes of the longest text about a proposal; a longer one is `ProposalError::Text`.
+/// Bytes of the longest text about a proposal; a longer one is `ProposalError::TooLong`.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// What an approver says of a branch's proposal, in place of what they said before.
@@ -186,7 +186,7 @@ impl Memory {
         let child = child.ok_or_else(|| ProposalError::Missing(format!("{}/{name}", parent.path)))?;
         child.current_proposal()?;
         if child.uid == who.uid {
-            return Err(ProposalError::Own(child.path.to_string()).into());
+            return Err(ProposalError::OwnProposal(child.path.to_string()).into());
         }
         if !parent.settings.approvers().contains(&who.uid) {
             return Err(ProposalError::NotApprover { uid: who.uid, path: parent.path.to_string() }.into());
@@ -197,7 +197,7 @@ impl Memory {
 
 fn check_text(text: &str) -> Result<(), Error> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(ProposalError::Text(TEXT_BYTES_MAX).into());
+        return Err(ProposalError::TooLong(TEXT_BYTES_MAX).into());
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ impl Command for ChangeSetting {
         let (catalog, setting) = (context.catalog, self.setting);
         let branch = catalog.branch(self.branch)?;
         if setting == Setting::Embedder {
-            return Err(SettingError::Derived(setting.name()).into());
+            return Err(SettingError::SetByStore(setting.name()).into());
         }
         // Rules were parsed before the command was made.
         let is_checked = setting == Setting::Rules;
@@ -60,7 +60,7 @@ impl Command for ChangeSetting {
                 .is_ok_and(|keep| parent.settings.duration(Setting::Keep).is_some_and(|most| keep > most))
         {
             let most = parent.settings.get(Setting::Keep).to_string();
-            return Err(SettingError::AboveParent { setting: setting.name(), most }.into());
+            return Err(SettingError::LongerThanParent { setting: setting.name(), most }.into());
         }
         if setting == Setting::Log {
             shared_log::check_log_setting(catalog, branch, value.as_ref())?;
@@ -102,7 +102,7 @@ impl Memory {
     /// that is another's or barred, `Busy` where vectors or entries of the log have fixed it.
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
         if setting == Setting::Embedder {
-            return Err(SettingError::Derived(setting.name()).into());
+            return Err(SettingError::SetByStore(setting.name()).into());
         }
         // Rules take a while to parse, so not under the lock.
         let value = check(setting, value)?;
