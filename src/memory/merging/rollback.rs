@@ -23,7 +23,7 @@ pub(in crate::memory) type FilesOutcome = (Vec<Arc<str>>, Arc<RollbackOutcome>);
 
 /// A branch goes back to an earlier state, as a whole or for some files.
 #[derive(Debug)]
-pub(in crate::memory) struct RollBack {
+pub(in crate::memory) struct RollBackBranch {
     /// The branch that goes back.
     pub branch: BranchId,
     /// The state that it goes back to, of its own lineage.
@@ -35,16 +35,21 @@ pub(in crate::memory) struct RollBack {
 pub(in crate::memory) const ROLLBACK: CommandSpec = CommandSpec {
     code: 7,
     name: "rollback",
-    read: |input| Ok(Box::new(RollBack { branch: BranchId::read(input)?, source: read_source(input)?, files: None })),
+    read: |input| {
+        Ok(Box::new(RollBackBranch { branch: BranchId::read(input)?, source: read_source(input)?, files: None }))
+    },
 };
 
-pub(in crate::memory) const ROLLBACK_FILES: CommandSpec =
-    CommandSpec { code: 19, name: "rollback_files", read: |input| Ok(Box::new(RollBack::read_with_files(input)?)) };
+pub(in crate::memory) const ROLLBACK_FILES: CommandSpec = CommandSpec {
+    code: 19,
+    name: "rollback_files",
+    read: |input| Ok(Box::new(RollBackBranch::read_with_files(input)?)),
+};
 
-impl RollBack {
-    fn read_with_files(input: &mut Reader<'_>) -> Result<RollBack, CodecError> {
+impl RollBackBranch {
+    fn read_with_files(input: &mut Reader<'_>) -> Result<RollBackBranch, CodecError> {
         let (branch, source, patterns) = (BranchId::read(input)?, read_source(input)?, read_texts(input)?);
-        Ok(RollBack { branch, source, files: Some((patterns, Arc::new(RollbackOutcome::read(input)?))) })
+        Ok(RollBackBranch { branch, source, files: Some((patterns, Arc::new(RollbackOutcome::read(input)?))) })
     }
 }
 
@@ -52,7 +57,7 @@ fn read_source(input: &mut Reader<'_>) -> Result<StateSource, CodecError> {
     StateSource::read(input)?.ok_or(CodecError::Code(0))
 }
 
-impl Command for RollBack {
+impl Command for RollBackBranch {
     fn spec(&self) -> &'static CommandSpec {
         if self.files.is_some() { &ROLLBACK_FILES } else { &ROLLBACK }
     }
@@ -67,10 +72,10 @@ impl Command for RollBack {
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let merge_context = MergeContext::new(context, log_record);
         let Some((patterns, outcome)) = &self.files else {
-            let rollback = Rollback::new(merge_context, self.branch, &self.source, None, usize::MAX)?;
+            let rollback = RollbackPlan::new(merge_context, self.branch, &self.source, None, usize::MAX)?;
             return rollback.prepare(context.catalog, log_record);
         };
-        let replayed = Rollback::replay(merge_context, self.branch, &self.source, patterns, outcome)
+        let replayed = RollbackPlan::replay(merge_context, self.branch, &self.source, patterns, outcome)
             .and_then(|rollback| rollback.prepare(context.catalog, log_record));
         context.with_recorded_head(replayed, outcome.head)
     }
@@ -81,7 +86,7 @@ impl Command for RollBack {
 }
 
 /// A rollback that was worked out on one state of a branch; under the lock it holds only for that one.
-pub struct Rollback {
+pub struct RollbackPlan {
     branch: BranchRef,
     /// [`Catalog::rewrites`] when it was worked out: after another one its state may be in files that are going.
     rewrites: u64,
@@ -98,7 +103,7 @@ pub struct Rollback {
     pub time: Time,
 }
 
-impl Rollback {
+impl RollbackPlan {
     /// Works out the state that a branch goes back to; with `patterns` only files at these paths do.
     ///
     /// [`PlanError::Exceeded`] where more than `limit` records or paths differ.
@@ -108,7 +113,7 @@ impl Rollback {
         source: &StateSource,
         patterns: Option<&[Arc<str>]>,
         limit: usize,
-    ) -> Result<Rollback, PlanError> {
+    ) -> Result<RollbackPlan, PlanError> {
         let branch = context.catalog.branch_ref(branch)?;
         let ResolvedSource { state: wanted, base: wanted_base, source_seq, .. } =
             context.catalog.resolve_source(branch, source)?;
@@ -120,12 +125,12 @@ impl Rollback {
             // Only files at the patterns go back, in the state and in the base, and all else stays.
             Some(patterns) => {
                 let wanted = [wanted.files(), wanted_base.files()];
-                let (state, base, outcome) = of_files(context, branch, wanted, patterns, limit)?;
+                let (state, base, outcome) = restore_files(context, branch, wanted, patterns, limit)?;
                 let counts = Counts { files: outcome.count, ..Counts::default() };
                 (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))))
             }
         };
-        Ok(Rollback {
+        Ok(RollbackPlan {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
@@ -146,7 +151,7 @@ impl Rollback {
         source: &StateSource,
         patterns: &[Arc<str>],
         outcome: &Arc<RollbackOutcome>,
-    ) -> Result<Rollback, Error> {
+    ) -> Result<RollbackPlan, Error> {
         let branch = context.catalog.branch_ref(branch)?;
         let ResolvedSource { state: wanted, base: wanted_base, source_seq, .. } =
             context.catalog.resolve_source(branch, source)?;
@@ -157,7 +162,7 @@ impl Rollback {
         state.set_files(own.map_err(tree_error)?);
         let base = branch.base.files().apply_patch(&outcome.base, wanted_base.files(), context.time, context.packs);
         let base = with_base_files(branch, &outcome.base, base.map_err(tree_error)?);
-        Ok(Rollback {
+        Ok(RollbackPlan {
             branch: branch.clone(),
             rewrites: context.catalog.rewrites,
             source: source.clone(),
@@ -171,8 +176,8 @@ impl Rollback {
     }
 
     /// Returns what the log holds of it: of files the outcome, of a whole branch the source alone.
-    pub fn command(&self) -> RollBack {
-        RollBack { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
+    pub fn command(&self) -> RollBackBranch {
+        RollBackBranch { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
     }
 
     /// Returns the branch as it was, and the files that it then has.
@@ -258,7 +263,7 @@ fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Ar
 /// as the base of that state, and what is done to both.
 ///
 /// [`PlanError::Exceeded`] where more than `limit` paths differ.
-fn of_files(
+fn restore_files(
     context: MergeContext<'_>,
     branch: &BranchRef,
     [wanted, wanted_base]: [&Tree; 2],
@@ -377,7 +382,7 @@ mod tests {
         let head = memory.catalog().branch(main).unwrap().state.head();
         let outcome = RollbackOutcome { head, count: 0, files: TreePatch::default(), base: TreePatch::default() };
         let (patterns, outcome) = (vec!["files/a".into()], Arc::new(outcome));
-        memory.execute(&mut writer, 0, RollBack { branch, source, files: Some((patterns, outcome)) }).unwrap();
+        memory.execute(&mut writer, 0, RollBackBranch { branch, source, files: Some((patterns, outcome)) }).unwrap();
         drop(writer);
         assert_eq!(file_text(&memory, main), b"behind");
         memory.sync().unwrap();
@@ -406,7 +411,7 @@ mod tests {
         };
         for change in [&commit as &dyn Fn(), &other_checkpoint] {
             let catalog = memory.catalog().clone();
-            let plan = Rollback::new(memory.merge_context(&catalog), main, &source, None, usize::MAX).ok().unwrap();
+            let plan = RollbackPlan::new(memory.merge_context(&catalog), main, &source, None, usize::MAX).ok().unwrap();
             assert!(plan.is_current(&memory.catalog(), memory.now()), "a control");
             change();
             assert!(!plan.is_current(&memory.catalog(), memory.now()));

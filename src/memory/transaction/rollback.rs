@@ -11,7 +11,7 @@ use crate::memory::merging::find_state::FoundState;
 use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, PLANNED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::merging::merge_plan::MergeContext;
-use crate::memory::merging::rollback::Rollback;
+use crate::memory::merging::rollback::RollbackPlan;
 use crate::memory::merging::unit_use::UnitRetry;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory};
 use crate::object::{Hash, Time};
@@ -56,10 +56,10 @@ impl Memory {
     ) -> Result<Receipt, Error> {
         let plan = |catalog: &Catalog, time: Time, changes_max: usize| {
             let context = MergeContext { catalog, packs: &self.storage.trees, time };
-            Rollback::new(context, branch, source, patterns.as_deref(), changes_max)
+            RollbackPlan::new(context, branch, source, patterns.as_deref(), changes_max)
         };
         self.ensure_room_to_free()?;
-        let (mut earlier, mut room): (Option<Rollback>, _) = (None, None);
+        let (mut earlier, mut room): (Option<RollbackPlan>, _) = (None, None);
         let (mut retry, mut rounds) = (UnitRetry::new(), 0);
         while rounds < PLAN_ROUNDS_MAX {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
@@ -109,7 +109,7 @@ impl Memory {
         who: &Actor,
         writer: &mut LogTail,
         time: Time,
-        planned: &Rollback,
+        planned: &RollbackPlan,
     ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let (branch, after) = planned.replaced_files();
         // Held until the catalog is swapped, so that a file of a unit is not opened for writing between the look and

@@ -31,7 +31,7 @@ use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
 use crate::memory::merging::integration::MergeBranches;
 use crate::memory::merging::purge::PurgeItems;
 use crate::memory::merging::resolve::ResolveConflict;
-use crate::memory::merging::rollback::RollBack;
+use crate::memory::merging::rollback::RollBackBranch;
 use crate::memory::transaction::bulk::CommitSegment;
 use crate::memory::transaction::clock::ResetClock;
 use crate::memory::transaction::leases::LoseLease;
@@ -74,7 +74,7 @@ fn every_command_reads_back() {
     for source in &sources {
         let from = Some(source.clone());
         round_trip(ForkBranch { parent: branch, name: name.clone(), from, owner: None, ttl: None });
-        round_trip(RollBack { branch, source: source.clone(), files: None });
+        round_trip(RollBackBranch { branch, source: source.clone(), files: None });
     }
     round_trip(CommitRecords { branch, changes });
     for cursor in [None, Some(SharedLogCursor { owner: 3, entry: 70 })] {
@@ -116,7 +116,7 @@ fn every_command_reads_back() {
     agents.into_iter().chain(rest).for_each(|state| round_trip(ImportBranch::new(branch, state)));
     round_trip(CommitFiles { branch, count: 12, paths: vec!["files/a".into()] });
     let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
-    round_trip(RollBack { branch, source: sources[1].clone(), files: Some((patterns, outcome)) });
+    round_trip(RollBackBranch { branch, source: sources[1].clone(), files: Some((patterns, outcome)) });
     round_trip(RegisterUser { name });
     let selection =
         PurgeSelection { items: vec!["a".into()], records: vec![Hash([2; 32])], ..PurgeSelection::default() };
