@@ -30,7 +30,7 @@ use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::history::{MovedEntries, PurgedItems};
 use crate::memory::merging::merge::PLAN_ROUNDS_MAX;
-use crate::memory::merging::purge::Purge;
+use crate::memory::merging::purge::PurgePlan;
 use crate::memory::storage::manifest::StoredManifest;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory, PurgeError};
 use crate::object::Hash;
@@ -142,7 +142,7 @@ impl Memory {
             search.note(&report.versions.iter().cloned().collect::<Vec<_>>());
             let catalog = self.catalog().clone();
             search.scan_catalog(self, &catalog, branch)?;
-            let left = Purge::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
+            let left = PurgePlan::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
             drop(catalog);
             if left.holders.is_empty() && !search.has_rows() {
                 return Ok(report.to_json(false));
@@ -165,7 +165,7 @@ impl Memory {
     fn preview_purge(&self, who: &Actor, branch: BranchId, search: &mut PurgeSearch) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
-        let purged = Purge::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
+        let purged = PurgePlan::new(branch, Arc::new(search.selection()), self.now()).find_affected(&catalog)?;
         if search.found_nothing(&search.mark(self, &purged.versions)?) {
             return Err(nothing_found_error(&search.not_found()));
         }
@@ -188,7 +188,7 @@ impl Memory {
         self.commit_all_pending()?;
         let catalog = self.catalog().clone();
         search.scan_catalog(self, &catalog, branch)?;
-        let mut purge = Purge::new(branch, Arc::new(search.selection()), self.planned_time());
+        let mut purge = PurgePlan::new(branch, Arc::new(search.selection()), self.planned_time());
         let purged = purge.find_affected(&catalog)?;
         self.check_owner(who, &catalog, &purged.holders)?;
         let mark = search.mark(self, &purged.versions)?;
@@ -204,7 +204,7 @@ impl Memory {
     }
 
     /// Makes the entry that takes it out of every state; the bytes are still on the disk afterwards.
-    fn commit_purge(&self, who: &Actor, purge: &mut Purge, report: &mut PurgeReport) -> Result<(), Error> {
+    fn commit_purge(&self, who: &Actor, purge: &mut PurgePlan, report: &mut PurgeReport) -> Result<(), Error> {
         self.ensure_room_to_free()?;
         // Gives a new user an entry with their name; below only the store's owner gets one.
         drop(self.writer_for(who, &[])?);
@@ -224,7 +224,7 @@ impl Memory {
         &self,
         stored: &mut StoredManifest,
         who: &Actor,
-        purge: &mut Purge,
+        purge: &mut PurgePlan,
         report: &mut PurgeReport,
     ) -> Result<(BTreeSet<BranchId>, BranchEvent), Error> {
         let _kept = RetentionHold::begin(self)?;
@@ -235,7 +235,7 @@ impl Memory {
         let (entry, change) = {
             let mut writer = self.writer_with_nothing_pending()?;
             let time = self.next_time(&mut writer)?;
-            let planned = purge.time_until(time);
+            let planned = purge.clamp_time(time);
             let log_record = LogRecord { time, planned, uid: who.uid, command: Box::new(purge.command()) };
             self.execute_planned(&mut writer, log_record, |catalog, log_record| {
                 let after = purge.find_affected(catalog)?;

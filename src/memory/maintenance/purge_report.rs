@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::purge_search::PurgeSearch;
 use crate::memory::catalog::{Branch, BranchId, Catalog};
-use crate::memory::merging::purge::Purge;
+use crate::memory::merging::purge::PurgePlan;
 use crate::memory::{Actor, Error, Memory};
 use crate::object::Hash;
 
@@ -47,7 +47,7 @@ impl PurgeReport {
         let is_own = |seen: &Branch| is_privileged || catalog.owner_uid(seen) == who.uid;
         let seen = catalog.branches.iter().filter(|(id, seen)| is_own(seen) || **id == branch);
         let seen = Catalog { branches: seen.map(|(id, seen)| (*id, seen.clone())).collect(), ..Catalog::default() };
-        let copies = Purge::new(branch, Arc::new(search.copies()), memory.now()).find_affected(&seen)?.versions;
+        let copies = PurgePlan::new(branch, Arc::new(search.copies()), memory.now()).find_affected(&seen)?.versions;
         self.copies = copies.into_iter().filter(|copy| !self.versions.contains(copy)).map(|(item, _)| item).collect();
         Ok(())
     }

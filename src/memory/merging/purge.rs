@@ -50,7 +50,7 @@ impl Command for PurgeItems {
     }
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
-        let mut purge = Purge::new(self.branch, self.selection.clone(), log_record.planned);
+        let mut purge = PurgePlan::new(self.branch, self.selection.clone(), log_record.planned);
         purge.prepare(context.catalog, log_record)
     }
 
@@ -71,7 +71,7 @@ struct PurgedState {
 
 /// Which names of the selection count in a state; hashes count in all.
 #[derive(Clone, Copy)]
-enum Names<'a> {
+enum NameScope<'a> {
     /// Those of records and files: it is of the root branch for which they were given.
     All,
     /// None: it is of another root branch.
@@ -81,7 +81,7 @@ enum Names<'a> {
 }
 
 /// Takes a selection out of states, each distinct one once.
-pub struct Purge {
+pub struct PurgePlan {
     branch: BranchId,
     selection: Arc<PurgeSelection>,
     ids: Vec<Arc<str>>,
@@ -101,28 +101,28 @@ pub struct Purge {
 
 /// What has something of the selection, as it is without it; what has nothing is not here.
 #[derive(Default)]
-pub struct Purged {
+pub struct PurgeEffects {
     /// Branches as they are without it, in the place of those that had some.
     pub branches: Vec<BranchRef>,
     /// Earlier states, and those that were in one file with them.
     pub states: Vec<KeyedState>,
     /// Files of earlier states that are in `states` now.
-    pub dissolved: Vec<Hash>,
+    pub replaced_state_files: Vec<Hash>,
     /// The branches that had something, now or earlier, also those that have ended.
     pub holders: BTreeSet<BranchId>,
     /// What went: an id, or a path with `files/` in front, and the hash of the version; zeros for a folder.
     pub versions: BTreeSet<(Arc<str>, Hash)>,
 }
 
-impl Purge {
+impl PurgePlan {
     /// Begins with no state looked at; `time` is when directories of files change.
-    pub fn new(branch: BranchId, selection: Arc<PurgeSelection>, time: Time) -> Purge {
+    pub fn new(branch: BranchId, selection: Arc<PurgeSelection>, time: Time) -> PurgePlan {
         let files_elsewhere = PurgedFiles {
             paths: Vec::new(),
             contents: selection.contents.iter().copied().collect(),
             births: selection.births.iter().copied().collect(),
         };
-        Purge {
+        PurgePlan {
             branch,
             ids: selection.ids(),
             records: selection.records.iter().copied().collect(),
@@ -143,7 +143,7 @@ impl Purge {
     }
 
     /// Returns when directories change: not after a time, as a clock that was set back may have it.
-    pub fn time_until(&mut self, latest: Time) -> Time {
+    pub fn clamp_time(&mut self, latest: Time) -> Time {
         if self.time > latest {
             self.time = latest;
             // They were worked out with the later time, which is in the directories of their trees.
@@ -155,7 +155,7 @@ impl Purge {
     /// Finds all branches that have something of it, and returns them as they are without it; the catalog stays as it is.
     /// Fails with `Error::Gone` where the branch is not in the catalog, and with kind `Io` or `Damaged` where a state
     /// can't be read.
-    pub fn find_affected(&mut self, catalog: &Catalog) -> Result<Purged, Error> {
+    pub fn find_affected(&mut self, catalog: &Catalog) -> Result<PurgeEffects, Error> {
         let root = catalog.branch(self.branch)?.root;
         if self.rewrites != catalog.rewrites {
             // A compaction moves what a file of states refers to and leaves the file its name, so what was read before
@@ -163,13 +163,13 @@ impl Purge {
             self.state_files.clear();
             self.rewrites = catalog.rewrites;
         }
-        let mut purged = Purged::default();
+        let mut purged = PurgeEffects::default();
         for branch in catalog.branches.values() {
             let log = catalog.is_log(branch.id).then(|| catalog.log_entry_prefix(branch));
             let names = match &log {
-                Some(prefix) => Names::Log(prefix),
-                None if branch.root == root => Names::All,
-                None => Names::None,
+                Some(prefix) => NameScope::Log(prefix),
+                None if branch.root == root => NameScope::All,
+                None => NameScope::None,
             };
             let after = self.purge_branch(branch, names, &mut purged.versions)?;
             if after != *branch {
@@ -185,7 +185,7 @@ impl Purge {
     }
 
     /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
-    /// Fails as [`Purge::find_affected`] does.
+    /// Fails as [`PurgePlan::find_affected`] does.
     pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let mut purged = self.find_affected(catalog)?;
         let branch = catalog.branch(self.branch)?;
@@ -201,7 +201,7 @@ impl Purge {
         let text = Some(self.selection.items.join(" ").into());
         let conflicts = std::mem::take(&mut purged.versions).into_iter().map(version).collect();
         let prepared = prepared.with_detail(Detail { text, conflicts, ..Detail::default() });
-        let prepared = prepared.with_change(CatalogChange::PurgedStates(purged.states, purged.dissolved));
+        let prepared = prepared.with_change(CatalogChange::PurgedStates(purged.states, purged.replaced_state_files));
         Ok(prepared.with_change(CatalogChange::Purged(purged.branches)))
     }
 
@@ -210,7 +210,7 @@ impl Purge {
     fn purge_branch(
         &mut self,
         branch: &BranchRef,
-        names: Names<'_>,
+        names: NameScope<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<BranchRef, Error> {
         let mut after = branch.clone();
@@ -232,7 +232,7 @@ impl Purge {
     }
 
     /// Works out the earlier states that have something of it; those of a file that has one are all read.
-    fn purge_retained(&mut self, catalog: &Catalog, root: &str, purged: &mut Purged) -> Result<(), Error> {
+    fn purge_retained(&mut self, catalog: &Catalog, root: &str, purged: &mut PurgeEffects) -> Result<(), Error> {
         let mut all: Vec<(Option<Hash>, Vec<KeyedState>)> = Vec::new();
         for file in catalog.retained.files.iter() {
             let states = match self.state_files.get(&file.name()) {
@@ -252,7 +252,7 @@ impl Purge {
             for (key, retained) in states {
                 let branch = BranchId(key.0);
                 let is_own = catalog.root_name(branch).is_some_and(|name| name == root);
-                let names = if is_own { Names::All } else { Names::None };
+                let names = if is_own { NameScope::All } else { NameScope::None };
                 let state = self.purge_shared_state(&retained.state, names, &mut purged.versions)?;
                 let base = self.purge_shared_state(&retained.base, names, &mut purged.versions)?;
                 if state.is_some() || base.is_some() {
@@ -264,7 +264,7 @@ impl Purge {
             }
             // A file of states never changes, so one that has some of it is replaced as a whole.
             if has_any {
-                purged.dissolved.extend(file);
+                purged.replaced_state_files.extend(file);
                 purged.states.extend(after);
             }
         }
@@ -275,12 +275,12 @@ impl Purge {
     fn purge_shared_state(
         &mut self,
         before: &Arc<BranchVersion>,
-        names: Names<'_>,
+        names: NameScope<'_>,
         versions: &mut BTreeSet<(Arc<str>, Hash)>,
     ) -> Result<Option<Arc<BranchVersion>>, Error> {
         // States are shared by forks, checkpoints and entries. The address tells them apart, and `PurgedState` holds
         // what it is of.
-        let key = (Arc::as_ptr(before), matches!(names, Names::All));
+        let key = (Arc::as_ptr(before), matches!(names, NameScope::All));
         if !self.states.contains_key(&key) {
             let purged = self.purge_state(before, names)?;
             self.states.insert(key, purged);
@@ -290,15 +290,15 @@ impl Purge {
         Ok((!Arc::ptr_eq(&purged.before, &purged.after)).then(|| purged.after.clone()))
     }
 
-    fn purge_state(&mut self, before: &Arc<BranchVersion>, names: Names<'_>) -> Result<PurgedState, Error> {
+    fn purge_state(&mut self, before: &Arc<BranchVersion>, names: NameScope<'_>) -> Result<PurgedState, Error> {
         let (ids, chosen) = match names {
-            Names::All => (&*self.ids, &self.files),
-            Names::None | Names::Log(_) => (&[][..], &self.files_elsewhere),
+            NameScope::All => (&*self.ids, &self.files),
+            NameScope::None | NameScope::Log(_) => (&[][..], &self.files_elsewhere),
         };
         let (hashes, rows) = (&self.records, &mut self.rows);
         let mut after = BranchVersion::clone(before);
         let mut removed = after.purge(ids, hashes, &mut |segment| rows_with_hashes(rows, segment, hashes))?;
-        if let Names::Log(prefix) = names {
+        if let NameScope::Log(prefix) = names {
             removed = put_purged_entries(prefix, before, &mut after, removed)?;
         }
         let had_records = !removed.is_empty();

@@ -40,7 +40,7 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     let items = ["leak", "files/dump.jsonl"].map(Arc::from);
     let (mut search, catalog) = (PurgeSearch::new(items.into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
+    let mut purge = PurgePlan::new(main, Arc::new(search.selection()), memory.planned_time());
     let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
     mark.save(&disk).unwrap();
@@ -65,7 +65,7 @@ fn leave_purge_unfinished(memory: &Memory, disk: &ForgetfulDisk, main: BranchId,
     memory.commit_all_pending().unwrap();
     let (mut search, catalog) = (PurgeSearch::new([item.into()].into(), false), memory.catalog().clone());
     search.scan_catalog(memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
+    let mut purge = PurgePlan::new(main, Arc::new(search.selection()), memory.planned_time());
     search.mark(memory, &purge.find_affected(&catalog).unwrap().versions).unwrap().save(disk).unwrap();
     memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
 }
@@ -201,7 +201,7 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     put("b", "newer".into());
     let (mut search, catalog) = (PurgeSearch::new(["a".into()].into(), false), memory.catalog().clone());
     search.scan_catalog(&memory, &catalog, main).unwrap();
-    let mut purge = Purge::new(main, Arc::new(search.selection()), memory.planned_time());
+    let mut purge = PurgePlan::new(main, Arc::new(search.selection()), memory.planned_time());
     let mark = search.mark(&memory, &purge.find_affected(&catalog).unwrap().versions).unwrap();
     drop(catalog);
     let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
