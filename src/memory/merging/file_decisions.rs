@@ -8,7 +8,7 @@ use crate::memory::command::merge_kind::MergeKind;
 use crate::merge::files::{FileDecision, FilePlan, Loser};
 
 /// Turns a side of the plan of files into the one that users know, and back: a pull is planned with the sides swapped.
-pub fn seen_from(side: Side, merge: MergeKind) -> Side {
+pub fn swap_in_pull(side: Side, merge: MergeKind) -> Side {
     match (side, merge) {
         (Side::Child, MergeKind::Pull) => Side::Parent,
         (Side::Parent, MergeKind::Pull) => Side::Child,
@@ -24,7 +24,7 @@ pub fn file_id(path: &[u8]) -> Arc<str> {
 /// Returns a decision of the plan of files as users know it.
 pub fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
     let id = file_id(&item.path);
-    let decision = item.decision.map(|side| seen_from(side, merge));
+    let decision = item.decision.map(|side| swap_in_pull(side, merge));
     // A pull is planned with its sides swapped, as inode numbers of the receiver stay; users see the sides as they are.
     let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
     Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
@@ -41,7 +41,7 @@ pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
     for lost in &plan.losers {
         if let Loser::Part { side, bytes } = &lost.what {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(LostPart::new(seen_from(*side, merge), text));
+            parts.entry(&lost.path).or_default().push(LostPart::new(swap_in_pull(*side, merge), text));
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =

@@ -84,7 +84,7 @@ impl GateCheck<'_> {
         }
     }
 
-    fn verdict(&self) -> Result<(), ProposalError> {
+    fn check(&self) -> Result<(), ProposalError> {
         let findings = self.plan.findings();
         let mut reasons = findings.reasons.clone();
         // One rejection stops a merge whatever else is met, so it stands with what the gate refuses and not with what
@@ -123,7 +123,7 @@ pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, no
     if !plan.is_gated() {
         return Ok(());
     }
-    Ok(gate_check(catalog, plan, summary, now)?.verdict()?)
+    Ok(gate_check(catalog, plan, summary, now)?.check()?)
 }
 
 /// Returns what the gate asks for beyond what the merge does, and what of it is missing. Empty where it asks for

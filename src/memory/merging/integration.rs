@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::merge_plan::{MergeContext, merged_branches, without_children};
+use super::merge_plan::{MergeContext, check_no_children, merged_branches};
 use super::revert::replayed_base;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Decision, Detail, MergeDetail};
@@ -191,7 +191,7 @@ impl Integration {
         let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };
         // A replay comes here without `try_merge`, which has asked this of a merge of now before it planned anything.
         if self.merge == MergeKind::Merge {
-            without_children(branch)?;
+            check_no_children(branch)?;
         }
         let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
         let (label, text) = match self.merge {

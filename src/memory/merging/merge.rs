@@ -90,11 +90,11 @@ impl Memory {
         // With no lock held: room is made by a collection, which seals.
         let _room = self.reserve_room(disk_cost(0, 0))?;
         let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &options.note };
-        match self.merge_when_closed(request, &options)? {
+        match self.merge_retrying_units(request, &options)? {
             MergeAttempt::Done(entry, change) => {
                 // The lock is let go of by now: a listener looks at the store itself.
                 self.notify(change);
-                Ok(merged(&entry))
+                Ok(merge_result(&entry))
             }
             MergeAttempt::Refused(error, planned) => Err(self.note_merge_refusal(request, error, planned)),
             MergeAttempt::TooLong => Err(MergeError::ParentMoves.into()),
@@ -102,7 +102,7 @@ impl Memory {
     }
 
     /// Merges, again for a while where a unit is in use.
-    fn merge_when_closed(&self, request: MergeRequest<'_>, options: &MergeOptions) -> Result<MergeAttempt, Error> {
+    fn merge_retrying_units(&self, request: MergeRequest<'_>, options: &MergeOptions) -> Result<MergeAttempt, Error> {
         let mut retry = UnitRetry::new();
         loop {
             match self.merge_in_rounds(request, options)? {
@@ -162,7 +162,7 @@ impl Memory {
             catalog.parent(child)?;
         }
         if merge == MergeKind::Merge
-            && let Err(error) = merge_plan::without_children(child)
+            && let Err(error) = merge_plan::check_no_children(child)
         {
             return Ok(MergeAttempt::Refused(error, None));
         }
@@ -174,7 +174,7 @@ impl Memory {
             Err(PlanError::Failed(error)) => return Err(error),
         };
         // The hash first: a plan that nobody agreed to is not put to the gate.
-        planned.check(expected_plan)?;
+        planned.check_hash(expected_plan)?;
         let at_gate = check_gate(&catalog, &planned, summary, time).err();
         drop(catalog);
         if let Some(error) = planned.obstacle().or(at_gate) {
@@ -243,16 +243,16 @@ impl Memory {
         // since looking at them may wait.
         let mut blockers = Vec::new();
         if merge == MergeKind::Merge {
-            blockers.extend(merge_plan::without_children(&planned.child).err());
+            blockers.extend(merge_plan::check_no_children(&planned.child).err());
         }
         if planned.is_blocked() {
             self.note_shown(MergeRequest { who, branch, merge, summary, note: "" }, &planned);
-            blockers.push(merge_plan::conflict(&planned));
+            blockers.push(merge_plan::conflicts_error(&planned));
         }
-        blockers.extend(planned.forbidden.clone());
+        blockers.extend(planned.rule_refusal.clone());
         let (catalog, now) = (self.catalog().clone(), self.now());
         blockers.extend(check_gate(&catalog, &planned, summary, now).err());
-        blockers.extend(planned.check(expected_plan).err());
+        blockers.extend(planned.check_hash(expected_plan).err());
         let mut retry = UnitRetry::new();
         blockers.extend(loop {
             match self.hold_units(planned.rules(), &planned.replaced_files())?.err() {
@@ -303,7 +303,7 @@ impl Memory {
     }
 }
 
-fn merged(entry: &SignedEntry) -> MergeResult {
+fn merge_result(entry: &SignedEntry) -> MergeResult {
     let of_merge = entry.entry.detail.merge.as_ref();
     MergeResult {
         status: if entry.entry.op == EntryOp::Revert { "reverted" } else { "merged" },

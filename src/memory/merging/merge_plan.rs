@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::changed_paths::{changed_paths, first_items};
-use super::file_decisions::{decision, file_decisions, file_id, seen_from};
+use super::file_decisions::{decision, file_decisions, file_id, swap_in_pull};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
@@ -71,7 +71,7 @@ pub struct MergePlan {
     /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
     /// What the rules of the parent forbid; none where they forbid nothing, or were not asked.
-    pub forbidden: Option<Error>,
+    pub rule_refusal: Option<Error>,
     /// What the gate of the parent finds in what it changes; empty for pulls and reverts.
     findings: GateFindings,
     /// The paths that a rule left out, each with `files/` in front.
@@ -83,7 +83,7 @@ pub struct MergePlan {
 }
 
 /// Refuses a branch with child branches, whose bases and paths lead through it: [`BranchError::HasChildren`].
-pub fn without_children(branch: &Branch) -> Result<(), Error> {
+pub fn check_no_children(branch: &Branch) -> Result<(), Error> {
     if branch.children.is_empty() {
         return Ok(());
     }
@@ -142,19 +142,19 @@ impl<'a> MergeSides<'a> {
         (resolution.child == item.child && resolution.parent == item.parent).then_some(resolution.side)
     }
 
-    fn records(&self, merge_budget: &MergeBudget<'_>) -> Result<RecordMerge, PlanError> {
+    fn plan_records(&self, merge_budget: &MergeBudget<'_>) -> Result<RecordMerge, PlanError> {
         let receives = self.merge == MergeKind::Pull;
         RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), merge_budget)
     }
 
     /// Plans what becomes of the files of the branch that receives. Its inode numbers stay, so in a pull the branch
     /// takes the place that the parent has in a merge.
-    fn files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
+    fn plan_files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
         let merge = self.merge;
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
         let pulls = merge == MergeKind::Pull;
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
-        let resolved = |item: &FileDecision| self.resolved(&decision(item, merge)).map(|side| seen_from(side, merge));
+        let resolved = |it: &FileDecision| self.resolved(&decision(it, merge)).map(|side| swap_in_pull(side, merge));
         let rules = match merge {
             MergeKind::Pull => Some(self.child.settings.rules().with_sides_swapped()),
             MergeKind::Revert(_) => Some(self.parent.settings.rules().merging_all()),
@@ -179,7 +179,7 @@ impl<'a> MergeSides<'a> {
 
     /// Returns a branch's new state after a promote: the parent's content, with each file that stays
     /// under the number that it has in the branch, since handles are open on it.
-    fn promoted(
+    fn promoted_version(
         &self,
         merged: &Arc<BranchVersion>,
         merge_budget: &MergeBudget<'_>,
@@ -215,7 +215,7 @@ impl<'a> MergeSides<'a> {
             taken.extend([self.child.base.head(), self.parent.state.head()]);
         }
         taken.extend(records.hashes());
-        PlanParts { taken: &taken, both_changed, not_merged, ruling: self.settings_branch(), child: self.child.id }
+        PlanParts { taken: &taken, both_changed, not_merged, receiver: self.settings_branch(), child: self.child.id }
             .hash()
     }
 
@@ -231,7 +231,7 @@ impl<'a> MergeSides<'a> {
         merged.set_files(tree);
         let merged = Arc::new(merged);
         let promoted = match self.merge {
-            MergeKind::Promote => Some(self.promoted(&merged, merge_budget)?),
+            MergeKind::Promote => Some(self.promoted_version(&merged, merge_budget)?),
             MergeKind::Merge | MergeKind::Pull | MergeKind::Revert(_) => None,
         };
         let (base, base_outcome) = match self.merge {
@@ -241,7 +241,7 @@ impl<'a> MergeSides<'a> {
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.files, ..records.counts() };
-        let forbidden = self.find_refusal(&merged, merge_budget)?;
+        let rule_refusal = self.find_refusal(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();
         // After all decisions: the hash is what somebody agrees to, so it covers each of them.
@@ -263,7 +263,7 @@ impl<'a> MergeSides<'a> {
             base,
             base_outcome,
             counts,
-            forbidden,
+            rule_refusal,
             findings,
             not_merged,
             items,
@@ -309,9 +309,9 @@ impl MergePlan {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, branch, merge, who)?;
-        let records = pair.records(merge_budget)?;
+        let records = pair.plan_records(merge_budget)?;
         merge_budget.pause();
-        let files = Arc::new(pair.files(merge_budget)?);
+        let files = Arc::new(pair.plan_files(merge_budget)?);
         pair.finish(records, files, merge_budget)
     }
 
@@ -371,7 +371,7 @@ impl MergePlan {
             let pair = MergeSides { context: MergeContext { time: self.time, ..context }, ..pair };
             return pair.finish(records, self.files.clone(), merge_budget);
         }
-        let files = Arc::new(pair.files(merge_budget)?);
+        let files = Arc::new(pair.plan_files(merge_budget)?);
         pair.finish(records, files, merge_budget)
     }
 
@@ -436,11 +436,11 @@ impl MergePlan {
 
     /// Returns why it can't be done: a rule, else open conflicts. None where it can; gates are asked by themselves.
     pub fn obstacle(&self) -> Option<Error> {
-        self.forbidden.clone().or_else(|| self.is_blocked().then(|| conflict(self)))
+        self.rule_refusal.clone().or_else(|| self.is_blocked().then(|| conflicts_error(self)))
     }
 
     /// Fails with [`MergeError::PlanChanged`] where somebody wants the plan of another hash.
-    pub fn check(&self, expected: Option<Hash>) -> Result<(), Error> {
+    pub fn check_hash(&self, expected: Option<Hash>) -> Result<(), Error> {
         match expected.filter(|expected| *expected != self.hash) {
             None => Ok(()),
             Some(expected) => Err(MergeError::PlanChanged { wanted: expected, found: self.hash }.into()),
@@ -458,7 +458,7 @@ impl MergePlan {
             not_merged: self.not_merged.clone(),
             note: note.clone(),
             items: self.items.clone(),
-            records: self.records.outcomes().ok_or_else(|| conflict(self))?,
+            records: self.records.outcomes().ok_or_else(|| conflicts_error(self))?,
             files: self.patch.clone(),
             decisions: on_files.map(|decision| StoredDecision::new(decision, trees)).collect(),
             promoted: self.promoted.as_ref().map(|(_, patch)| patch.clone()),
@@ -470,7 +470,7 @@ impl MergePlan {
     /// conflict waits for a decision.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord, note: Arc<str>) -> Result<PreparedCommand, Error> {
         if self.is_blocked() {
-            return Err(conflict(self));
+            return Err(conflicts_error(self));
         }
         let integration = Integration {
             merge: self.merge,
@@ -491,7 +491,7 @@ impl MergePlan {
 }
 
 /// Returns [`MergeError::Conflicts`] with how many wait for `resolve`, and the first five.
-pub fn conflict(plan: &MergePlan) -> Error {
+pub fn conflicts_error(plan: &MergePlan) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
     let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");

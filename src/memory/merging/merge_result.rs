@@ -36,12 +36,12 @@ pub struct MergeResult {
     /// The line for the `ctl` of the branch that received that takes it back; none for a dry run.
     pub undo: Option<String>,
     /// The entries that a revert takes back; none for anything else.
-    pub reverted: Vec<Reverted>,
+    pub reverted: Vec<RevertSummary>,
 }
 
 /// Entries that a revert takes back together, by one entry of its own.
 #[derive(Clone, Debug, Serialize)]
-pub struct Reverted {
+pub struct RevertSummary {
     /// Their numbers: `N`, or `N..M`.
     pub entries: String,
     /// What they did, as the lineage calls what the last of them did.
@@ -58,7 +58,7 @@ struct Blocker {
 }
 
 #[derive(Serialize)]
-struct ConflictLine<'a> {
+struct MergeResultLine<'a> {
     status: &'static str,
     branch: &'a str,
     strategy: &'static str,
@@ -73,8 +73,8 @@ struct ConflictLine<'a> {
     entry: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[Reverted]>::is_empty")]
-    reverted: &'a [Reverted],
+    #[serde(skip_serializing_if = "<[RevertSummary]>::is_empty")]
+    reverted: &'a [RevertSummary],
 }
 
 impl MergeResult {
@@ -108,7 +108,7 @@ impl MergeResult {
             let Advice { code, hint, .. } = error.advice();
             Blocker { code, message: error.to_string(), hint }
         };
-        let line = ConflictLine {
+        let line = MergeResultLine {
             status: self.status,
             branch: &self.branch,
             strategy: self.strategy,

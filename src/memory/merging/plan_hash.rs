@@ -21,7 +21,7 @@ pub struct PlanParts<'a> {
     /// The paths that a rule left out, each with `files/` in front.
     pub not_merged: &'a [Arc<str>],
     /// The branch whose settings count: the one that receives.
-    pub ruling: &'a Branch,
+    pub receiver: &'a Branch,
     /// The branch that is merged or pulls, so that the same change in another branch is another plan.
     pub child: BranchId,
 }
@@ -41,7 +41,7 @@ impl PlanParts<'_> {
         self.not_merged.iter().for_each(|path| hasher.field(path.as_bytes()));
         // Settings decide what a merge does later, too, so an agreement must not outlive a change of one of them.
         for setting in [Setting::Strategy, Setting::Rules, Setting::Gate] {
-            hasher.field(self.ruling.settings.get(setting).as_bytes());
+            hasher.field(self.receiver.settings.get(setting).as_bytes());
         }
         hasher.update(&self.child.0.to_le_bytes());
         hasher.finish()

@@ -17,7 +17,7 @@ const THREADS: usize = 8;
 /// Plans, and contents of as many merges, that are kept for the next try.
 const CACHED_PLANS_MAX: usize = 8;
 
-type PendingPlan = Arc<MergePlan>;
+type SharedPlan = Arc<MergePlan>;
 
 /// What a plan is for. It depends on who merges, since rules may forbid it to one and not to another.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ struct PlanJob {
     purpose: PlanKey,
     /// Set behind the plan, and asked where the list of jobs is locked: under that no other lock may be taken.
     is_made: AtomicBool,
-    plan: Mutex<Option<Result<PendingPlan, Error>>>,
+    plan: Mutex<Option<Result<SharedPlan, Error>>>,
     done: Condvar,
 }
 
@@ -53,7 +53,7 @@ impl Default for Planner {
 
 impl PlanJob {
     /// Waits for the plan, without end where there is no deadline; nothing where it is not made until then.
-    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<PendingPlan, Error>> {
+    fn wait(&self, deadline: Option<Deadline>) -> Option<Result<SharedPlan, Error>> {
         let plan = self.plan.lock();
         let plan = match deadline {
             None => self.done.wait_while(plan, |plan| plan.is_none()),
@@ -62,7 +62,7 @@ impl PlanJob {
         plan.clone()
     }
 
-    fn finish(&self, plan: Result<PendingPlan, Error>) {
+    fn finish(&self, plan: Result<SharedPlan, Error>) {
         *self.plan.lock() = Some(plan);
         self.is_made.store(true, Ordering::Release);
         self.done.notify_all();
@@ -142,7 +142,7 @@ impl Memory {
         branch: BranchId,
         merge: MergeKind,
         deadline: Option<Deadline>,
-    ) -> Result<PendingPlan, Error> {
+    ) -> Result<SharedPlan, Error> {
         let purpose = PlanKey { branch, merge, uid: who.uid };
         let mut earlier = None;
         if let Some(job) = self.merging.planner.find(purpose) {
@@ -171,8 +171,8 @@ fn make_plan(
     memory: &Weak<Memory>,
     purpose: PlanKey,
     who: &Actor,
-    earlier: Option<PendingPlan>,
-) -> Result<PendingPlan, Error> {
+    earlier: Option<SharedPlan>,
+) -> Result<SharedPlan, Error> {
     // The job holds the store weakly until it runs, so that queued plans do not keep a store from being closed.
     let memory = memory.upgrade().ok_or_else(|| Error::ReadOnly("the store was closed".to_owned()))?;
     // Entered before the catalog is cloned: a job that waits for its turn must not keep an old version in memory.

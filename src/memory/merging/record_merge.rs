@@ -103,7 +103,7 @@ impl RecordMerge {
         let mut plan = self.clone();
         let mut stale = BTreeSet::new();
         for id in touched {
-            stale.extend(plan.follow(&id, sides, strategy, resolved)?.map(|at| at / RECORDS_AT_ONCE));
+            stale.extend(plan.replan_record(&id, sides, strategy, resolved)?.map(|at| at / RECORDS_AT_ONCE));
         }
         for number in stale {
             plan.hashes[number] = plan.batch_hash(number)?;
@@ -133,7 +133,7 @@ impl RecordMerge {
     }
 
     /// Works out again what becomes of one record; returns its place where the child changed it.
-    fn follow(
+    fn replan_record(
         &mut self,
         id: &Arc<str>,
         sides: &Sides<'_>,

@@ -7,7 +7,7 @@ use super::find_state::StateSearch;
 use super::merge::MergeOptions;
 use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
-use super::merge_result::{MergeResult, Reverted};
+use super::merge_result::{MergeResult, RevertSummary};
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Revision, RevisionPoint, StateSource};
@@ -116,9 +116,9 @@ pub(super) struct RevertTarget {
 }
 
 impl RevertTarget {
-    fn summary(&self) -> Reverted {
+    fn summary(&self) -> RevertSummary {
         let entry = &self.last.entry;
-        Reverted { entries: self.entries.label(), op: entry.op.name(), time: entry.time.to_string() }
+        RevertSummary { entries: self.entries.label(), op: entry.op.name(), time: entry.time.to_string() }
     }
 }
 

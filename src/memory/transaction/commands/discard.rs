@@ -33,7 +33,7 @@ impl Command for DiscardBranch {
             return Err(BranchError::MainStays.into());
         }
         // A child without its parent would have no base to merge into, and no path.
-        merge_plan::without_children(branch)?;
+        merge_plan::check_no_children(branch)?;
         shared_log::check_archived(catalog, branch)?;
         Ok(prepare_on_branch(catalog, log_record, branch, EntryOp::Discard)
             .with_change(CatalogChange::Remove(branch.id)))
