@@ -31,7 +31,7 @@ pub(in crate::memory) struct ConflictAck {
 type ShownConflicts = HashMap<Arc<str>, ConflictAck>;
 
 /// A conflict that somebody was shown and whose file they then wrote: it is resolved before the next merge.
-pub(in crate::memory) struct WrittenSince {
+pub(in crate::memory) struct ResolvingWrite {
     /// Who wrote the file.
     pub uid: u32,
     /// The file, as `files/PATH`: records are resolved in words alone.
@@ -44,7 +44,7 @@ pub(in crate::memory) struct WrittenSince {
 #[derive(Default)]
 struct BranchAcks {
     shown: ShownConflicts,
-    written: Vec<Arc<WrittenSince>>,
+    written: Vec<Arc<ResolvingWrite>>,
 }
 
 /// What was shown of each branch, in memory alone: after an opening nobody counts as having been shown anything.
@@ -62,24 +62,24 @@ impl ConflictAcks {
     }
 
     /// Returns the branches of which something that was shown was written since.
-    pub(in crate::memory) fn written_branches(&self) -> Vec<BranchId> {
+    pub(in crate::memory) fn branches_with_writes(&self) -> Vec<BranchId> {
         self.with_acks(|all| {
             all.iter().filter(|(_, acks)| !acks.written.is_empty()).map(|(branch, _)| *branch).collect()
         })
     }
 
     /// Returns what was written in a branch since it was shown and resolves nothing yet, oldest first.
-    pub(in crate::memory) fn written_since_shown(&self, branch: BranchId) -> Vec<Arc<WrittenSince>> {
+    pub(in crate::memory) fn resolving_writes(&self, branch: BranchId) -> Vec<Arc<ResolvingWrite>> {
         self.with_acks(|all| all.get(&branch).map(|acks| acks.written.clone()).unwrap_or_default())
     }
 
-    /// Returns whether nobody has settled or forgotten what was written; asked again under the writer lock.
-    pub(in crate::memory) fn is_unsettled(&self, branch: BranchId, one: &Arc<WrittenSince>) -> bool {
-        self.written_since_shown(branch).iter().any(|other| Arc::ptr_eq(one, other))
+    /// Returns whether nobody has resolved or removed what was written; asked again under the writer lock.
+    pub(in crate::memory) fn is_unresolved(&self, branch: BranchId, one: &Arc<ResolvingWrite>) -> bool {
+        self.resolving_writes(branch).iter().any(|other| Arc::ptr_eq(one, other))
     }
 
     /// Lets go of what was written, once it has resolved what it can.
-    pub(in crate::memory) fn settle(&self, branch: BranchId, written: &[Arc<WrittenSince>]) {
+    pub(in crate::memory) fn remove_writes(&self, branch: BranchId, written: &[Arc<ResolvingWrite>]) {
         self.with_acks(|all| {
             if let Some(acks) = all.get_mut(&branch) {
                 acks.written.retain(|other| !written.iter().any(|one| Arc::ptr_eq(one, other)));
@@ -88,7 +88,7 @@ impl ConflictAcks {
     }
 
     /// Notes the open conflicts of files that somebody is shown.
-    pub(in crate::memory) fn note<'a>(
+    pub(in crate::memory) fn note_shown<'a>(
         &self,
         (branch, merge): (BranchId, MergeKind),
         to: &Actor,
@@ -98,14 +98,14 @@ impl ConflictAcks {
             let fresh = ConflictAck { merge, parent: item.parent, uids: HashSet::new() };
             self.with_acks(|all| {
                 let shown = &mut all.entry(branch).or_default().shown;
-                let showing = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
+                let ack = shown.entry(item.id.clone()).or_insert_with(|| fresh.clone());
                 // Whoever was shown another version of the parent does not know this one, so nobody counts but who is
                 // shown it now.
-                if showing.parent != item.parent {
-                    *showing = fresh;
+                if ack.parent != item.parent {
+                    *ack = fresh;
                 }
-                showing.merge = merge;
-                showing.uids.insert(to.uid);
+                ack.merge = merge;
+                ack.uids.insert(to.uid);
             });
         }
     }
@@ -137,18 +137,18 @@ impl ConflictAcks {
         let differences = before.differences_at_most(after, shown);
         self.with_acks(|all| {
             let Some(BranchAcks { shown, written }) = all.get_mut(&branch) else { return };
-            let mut note = |id: &Arc<str>, showing: &ConflictAck, path: &str| {
-                if showing.uids.contains(&uid) && is_written(path.as_bytes(), before, after) {
-                    written.push(Arc::new(WrittenSince { uid, id: id.clone(), ack: showing.clone() }));
+            let mut note = |id: &Arc<str>, ack: &ConflictAck, path: &str| {
+                if ack.uids.contains(&uid) && is_written(path.as_bytes(), before, after) {
+                    written.push(Arc::new(ResolvingWrite { uid, id: id.clone(), ack: ack.clone() }));
                 }
             };
             let Some(differences) = differences else {
                 let all = shown.iter();
-                return all.for_each(|(id, showing)| note(id, showing, id.strip_prefix("files/").unwrap_or_default()));
+                return all.for_each(|(id, ack)| note(id, ack, id.strip_prefix("files/").unwrap_or_default()));
             };
             for path in differences.iter().filter_map(|it| std::str::from_utf8(&it.path).ok()) {
-                if let Some((id, showing)) = shown.get_key_value(&*format!("files/{path}")) {
-                    note(id, showing, path);
+                if let Some((id, ack)) = shown.get_key_value(&*format!("files/{path}")) {
+                    note(id, ack, path);
                 }
             }
         });
@@ -196,13 +196,13 @@ mod tests {
             let acks = ConflictAcks::default();
             let open = |name: &&str| Decision { id: format!("files/{name}").into(), ..Decision::default() };
             let items: Vec<Decision> = shown.iter().map(open).collect();
-            acks.note((branch, MergeKind::Merge), &who, items.iter());
+            acks.note_shown((branch, MergeKind::Merge), &who, items.iter());
             let mut after = before.clone();
             changed.iter().for_each(|name| write(&mut after, name, b"behind"));
             acks.note_written(branch, 2, &before, &after);
-            assert!(acks.written_since_shown(branch).is_empty(), "to whom it was not shown");
+            assert!(acks.resolving_writes(branch).is_empty(), "to whom it was not shown");
             acks.note_written(branch, 1, &before, &after);
-            let written: Vec<_> = acks.written_since_shown(branch).iter().map(|it| it.id.to_string()).collect();
+            let written: Vec<_> = acks.resolving_writes(branch).iter().map(|it| it.id.to_string()).collect();
             assert_eq!(written, ["files/b"]);
         }
     }

@@ -218,7 +218,7 @@ impl Memory {
     fn note_shown(&self, MergeRequest { who, branch, merge, .. }: MergeRequest<'_>, planned: &MergePlan) {
         // Writing the file resolves a conflict with the parent, and none with an earlier state.
         if !merge.is_revert() && self.commit_and_announce(who, &[Some(branch)]).is_ok() {
-            self.merging.acks.note((branch, merge), who, planned.conflicts());
+            self.merging.acks.note_shown((branch, merge), who, planned.conflicts());
         }
     }
 

@@ -142,7 +142,7 @@ impl Memory {
         }
         // After the commit above, which is what notes writes. They stay until they are resolved, for a failure in between
         // and for a second caller, whose merge needs them as well.
-        let written = self.merging.acks.written_since_shown(branch);
+        let written = self.merging.acks.resolving_writes(branch);
         for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
@@ -164,23 +164,23 @@ impl Memory {
                     // them alone.
                     let mut writer = self.writer()?;
                     // Asked under the lock, so that of two callers one resolves it.
-                    if !of_it.iter().any(|one| self.merging.acks.is_unsettled(branch, one)) {
+                    if !of_it.iter().any(|one| self.merging.acks.is_unresolved(branch, one)) {
                         continue;
                     }
                     let (_, change) = self.execute(&mut writer, uid, ResolveConflict { branch, id, resolution })?;
-                    self.merging.acks.settle(branch, &of_it);
+                    self.merging.acks.remove_writes(branch, &of_it);
                     change
                 };
                 self.notify(change);
             }
         }
-        self.merging.acks.settle(branch, &written);
+        self.merging.acks.remove_writes(branch, &written);
         Ok(())
     }
 
     /// Resolves what was written anywhere. A failure is logged, as there is nobody to tell.
     pub(in crate::memory) fn resolve_all_written(&self) {
-        for branch in self.merging.acks.written_branches() {
+        for branch in self.merging.acks.branches_with_writes() {
             if let Err(error) = self.resolve_written(branch) {
                 log::warn!("what was written to resolve conflicts of a branch resolves none: {error}");
             }
