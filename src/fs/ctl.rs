@@ -48,7 +48,7 @@ impl LineProtocol for Ctl {
         let (memory, branch) = (context.memory(), context.branch());
         let may_read = |info: BranchInfo| context.mount.permits(context.caller, &info, READ | SEARCH);
         let reads = |branch| memory.info(branch).is_ok_and(may_read);
-        let viewer = Viewer { reads: &reads, reader: Some(&self.reader), bytes_max: SHOWN_BYTES_MAX };
+        let viewer = Viewer { may_read: &reads, reader: Some(&self.reader), bytes_max: SHOWN_BYTES_MAX };
         let parent = memory.info(branch)?.parent.filter(|_| verb.ends_branch());
         let line = verb.run(&VerbContext { memory, actor: &context.actor(), branch, viewer })?.to_line();
         if verb.ends_branch() {

@@ -75,7 +75,7 @@ pub use transaction::shared_log::AppendReceipt;
 pub use verify::{VerifyOptions, verify, verify_on};
 pub use views::document::Document;
 pub use views::export::Export;
-pub use views::look::{BranchInfo, ShowTarget, ShownObject, Viewer};
+pub use views::lookup::{BranchInfo, ShowTarget, ShownObject, Viewer};
 pub use views::shared_log::{SharedLog, SharedLogPosition};
 pub use views::shared_state::{OwnSignals, ProposedState, StoredSettings};
 pub use views::snapshot::{Record, RecordStat, Snapshot};

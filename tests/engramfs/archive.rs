@@ -65,7 +65,7 @@ fn entries_move_to_a_file_and_the_chain_is_checked_with_it_and_without() {
     assert_eq!(files(&disk), [report["file"].as_str().unwrap()]);
     let line = memory.lineage_lines(main_of(&memory), false).unwrap();
     assert_eq!(line.len(), 1, "the newest entry is not before its own time");
-    let gone = memory.show(main_of(&memory), ShowTarget::Entry(2), Viewer::OF_STORE).unwrap_err();
+    let gone = memory.show(main_of(&memory), ShowTarget::Entry(2), Viewer::UNRESTRICTED).unwrap_err();
     assert_eq!((gone.code(), gone.kind()), ("archived", engramfs::memory::Kind::NotFound));
     let gone = memory.find_state(main_of(&memory), &Revision::parse("2").unwrap()).unwrap_err();
     assert_eq!(gone.code(), "not_kept");

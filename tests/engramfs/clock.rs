@@ -73,7 +73,7 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         assert_eq!(memory.gc(&who(), None, false).unwrap_err().code(), "clock_jumped");
         assert_eq!(memory.tip(), tip);
     }
-    memory.show(main, ShowTarget::Hash(kept), Viewer::OF_STORE).unwrap();
+    memory.show(main, ShowTarget::Hash(kept), Viewer::UNRESTRICTED).unwrap();
     machine.set(DAY / 2);
     commit(&memory, "half a day").unwrap();
     machine.set(0);

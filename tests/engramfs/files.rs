@@ -315,7 +315,7 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     assert_eq!(read(&memory, main, "agent_state/s").unwrap(), "of the child");
     let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
     assert_eq!(&*conflict.id, "files/agent_state/s");
-    let shown = memory.show(main, ShowTarget::Hash(conflict.parent.unwrap()), Viewer::OF_STORE).unwrap();
+    let shown = memory.show(main, ShowTarget::Hash(conflict.parent.unwrap()), Viewer::UNRESTRICTED).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
 }
 
@@ -330,7 +330,7 @@ fn what_lost_a_promote_is_read_by_who_may_not_read_the_parent() {
     write(&memory, fork, "s", "of the child");
     let outcome = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
     assert_eq!(read(&memory, main, "s").unwrap(), "of the child");
-    let closed = Viewer { reads: &|_| false, ..Viewer::OF_STORE };
+    let closed = Viewer { may_read: &|_| false, ..Viewer::UNRESTRICTED };
     let shown = memory.show(fork, ShowTarget::Hash(outcome.conflicts[0].parent.unwrap()), closed).unwrap();
     assert_eq!(shown.content.unwrap(), b"of the parent");
 }

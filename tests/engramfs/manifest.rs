@@ -118,7 +118,7 @@ fn states_of_one_head_are_kept_once_however_often_a_branch_goes_back_and_forth()
     }
     let memory = reopened(&disk, memory);
     for head in heads {
-        memory.show(main, ShowTarget::Hash(head), Viewer::OF_STORE).unwrap();
+        memory.show(main, ShowTarget::Hash(head), Viewer::UNRESTRICTED).unwrap();
     }
 }
 

@@ -37,7 +37,7 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
     for side in ["base", "child", "parent"] {
         let hash: Hash = line[side].as_str().unwrap().parse().unwrap();
         assert_eq!(
-            memory.show(fork, ShowTarget::Hash(hash), Viewer::OF_STORE).unwrap().content.unwrap(),
+            memory.show(fork, ShowTarget::Hash(hash), Viewer::UNRESTRICTED).unwrap().content.unwrap(),
             format!("{side}\n").as_bytes()
         );
     }

@@ -116,7 +116,7 @@ fn a_comparison_holds_no_more_than_there_is_memory_for() {
         memory.commit(&who(), main, vec![put(&format!("r{n}"), None, Some(&"word ".repeat(1_000)))]).unwrap();
     }
     let compare =
-        || memory.compare(&who(), main, [Some("empty"), None], Viewer::OF_STORE).map(|shown| shown.line.len());
+        || memory.compare(&who(), main, [Some("empty"), None], Viewer::UNRESTRICTED).map(|shown| shown.line.len());
     assert!(compare().unwrap() > 500_000);
     assert_eq!(memory.limit_memory(256 << 10, false, Box::new(|_| 0)), None);
     let refused = compare().unwrap_err();

@@ -64,7 +64,7 @@ fn what_a_rule_leaves_out_is_named_and_stays_readable() {
     assert_eq!(entry["child_head"], head);
     for again in [false, true] {
         let memory = if again { open(&disk).unwrap() } else { memory.clone() };
-        let shown = memory.show(main, ShowTarget::Hash(head.parse().unwrap()), Viewer::OF_STORE);
+        let shown = memory.show(main, ShowTarget::Hash(head.parse().unwrap()), Viewer::UNRESTRICTED);
         assert!(shown.is_ok(), "the branch's state is kept");
         memory.close().unwrap();
     }

@@ -296,7 +296,7 @@ fn a_hash_is_looked_up_in_all_that_a_branch_was_its_merged_children_and_its_pare
         |branch, id: &str, text: &str| memory.commit(&who(), branch, vec![put(id, None, Some(text))]).unwrap().head;
     let base = commit(main, "r", "base");
     let fork = memory.fork(&who(), main, "x", None).unwrap();
-    let closed = Viewer { reads: &|_| false, ..Viewer::OF_STORE };
+    let closed = Viewer { may_read: &|_| false, ..Viewer::UNRESTRICTED };
     let is_shown =
         |head, viewer| memory.show(fork, ShowTarget::Hash(head), viewer).map(|shown| shown.to_line()).is_ok();
     memory.set(&who(), fork, Setting::Keep, "0s").unwrap();
@@ -311,11 +311,14 @@ fn a_hash_is_looked_up_in_all_that_a_branch_was_its_merged_children_and_its_pare
     let child = memory.fork(&who(), fork, "y", None).unwrap();
     let of_child = commit(child, "t", "of the child");
     commit(fork, "s", "meanwhile");
-    assert!(!is_shown(of_child, Viewer::OF_STORE), "a child that goes on");
+    assert!(!is_shown(of_child, Viewer::UNRESTRICTED), "a child that goes on");
     memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
     assert!(is_shown(of_child, closed), "a child that was merged");
     let of_parent = [commit(main, "r", "before"), commit(main, "r", "now")];
-    assert_eq!(of_parent.map(|head| (is_shown(head, Viewer::OF_STORE), is_shown(head, closed))), [(true, false); 2]);
+    assert_eq!(
+        of_parent.map(|head| (is_shown(head, Viewer::UNRESTRICTED), is_shown(head, closed))),
+        [(true, false); 2]
+    );
 }
 
 #[test]
@@ -330,7 +333,7 @@ fn a_file_is_shown_by_the_hash_of_its_bytes_too_and_as_text_where_it_is_some() {
         let tree = memory.files(&View::Branch(main)).unwrap();
         let node = tree.node(tree.resolve(name.as_bytes()).unwrap()).unwrap();
         for hash in [node.hash().unwrap(), node.content_hash().unwrap()] {
-            let shown = memory.show(main, ShowTarget::Hash(hash), Viewer::OF_STORE).unwrap();
+            let shown = memory.show(main, ShowTarget::Hash(hash), Viewer::UNRESTRICTED).unwrap();
             let line: Value = serde_json::from_str(&shown.line).unwrap();
             assert_eq!((shown.content.as_deref(), &line["text"]), (Some(bytes), &text), "{name}");
         }

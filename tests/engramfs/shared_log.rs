@@ -72,7 +72,7 @@ fn entries_have_numbers_without_gaps_and_say_who_wrote_them_through_which_branch
     assert_eq!(status["records"], 0, "entries are no records of the branch");
     // The last batch is the newest entry of the store.
     let shown = |seq: u64| -> Value {
-        let shown = memory.show(main, ShowTarget::Entry(seq), Viewer::OF_STORE).unwrap();
+        let shown = memory.show(main, ShowTarget::Entry(seq), Viewer::UNRESTRICTED).unwrap();
         serde_json::from_str(&shown.line).unwrap()
     };
     let [batch, before] = [0, 1].map(|age| shown(memory.version() - age));

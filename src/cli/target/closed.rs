@@ -78,7 +78,7 @@ impl Closed {
 
 impl BranchAccess for Closed {
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
-        let (actor, branch, viewer) = (&self.who, self.branch, Viewer::OF_STORE);
+        let (actor, branch, viewer) = (&self.who, self.branch, Viewer::UNRESTRICTED);
         Ok(verb.run(&VerbContext { memory: &self.memory, actor, branch, viewer })?)
     }
 
@@ -92,7 +92,7 @@ impl BranchAccess for Closed {
     }
 
     fn branches(&self) -> Result<String, CommandError> {
-        let lines = self.memory.branches_below(self.branch, Viewer::OF_STORE.reads)?;
+        let lines = self.memory.branches_below(self.branch, Viewer::UNRESTRICTED.may_read)?;
         Ok(String::from_utf8_lossy(&lines).into_owned())
     }
 

@@ -283,8 +283,8 @@ fn archives_that_cannot_be_merged_are_left_and_new_entries_are_sealed() {
         memory.seal().unwrap();
         assert_eq!(memory.history.archives().len(), if damaged { 4 } else { 1 });
         let last = memory.history_reader().newest();
-        assert!(memory.show(BranchId(1), ShowTarget::Entry(last), Viewer::OF_STORE).is_ok());
-        assert_eq!(memory.show(BranchId(1), ShowTarget::Entry(2), Viewer::OF_STORE).is_err(), damaged);
+        assert!(memory.show(BranchId(1), ShowTarget::Entry(last), Viewer::UNRESTRICTED).is_ok());
+        assert_eq!(memory.show(BranchId(1), ShowTarget::Entry(2), Viewer::UNRESTRICTED).is_err(), damaged);
     }
 }
 

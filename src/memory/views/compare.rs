@@ -8,7 +8,7 @@ use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, Revision, StateSource, View};
 use crate::memory::merging::find_state::StateSearch;
-use crate::memory::views::look::{ShowTarget, ShownObject, Viewer};
+use crate::memory::views::lookup::{ShowTarget, ShownObject, Viewer};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::segment::Row;
 use crate::sync::Reservation;
@@ -74,7 +74,7 @@ impl Memory {
         let Some(text) = text else { return Ok(View::Branch(branch)) };
         let Some(path) = text.strip_prefix('/') else { return self.view_at(branch, &Revision::parse(text)?) };
         let other = self.resolve(path)?;
-        if other != branch && !(viewer.reads)(other) {
+        if other != branch && !(viewer.may_read)(other) {
             return Err(Error::NoBranch(path.to_owned()));
         }
         Ok(View::Branch(other))

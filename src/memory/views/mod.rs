@@ -6,7 +6,7 @@ pub mod compare;
 pub mod document;
 pub mod export;
 pub mod file_search;
-pub mod look;
+pub mod lookup;
 mod proposal;
 pub mod readme;
 pub mod shared_log;

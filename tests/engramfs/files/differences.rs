@@ -44,7 +44,7 @@ fn a_comparison_shows_the_text_of_ones_own_files_up_to_64_kib() {
     }
     let shown = |uid: u32| -> Vec<(Value, Option<usize>)> {
         let asker = Actor { uid, gid: uid, name: "asker".into() };
-        let found = memory.compare(&asker, x, [Some("/main"), None], Viewer::OF_STORE).unwrap();
+        let found = memory.compare(&asker, x, [Some("/main"), None], Viewer::UNRESTRICTED).unwrap();
         let lines = found.line.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.map(|line| (line["after"]["size"].clone(), line["after"]["text"].as_str().map(str::len))).collect()
     };
@@ -61,7 +61,7 @@ fn a_comparison_with_another_branch_asks_to_read_that() {
     let main = main_of(&memory);
     let x = memory.fork(&who(), main, "x", None).unwrap();
     for (may_read_it, expected) in [(true, None), (false, Some(Kind::NotFound))] {
-        let viewer = Viewer { reads: &|branch| may_read_it || branch != main, reader: None, bytes_max: u64::MAX };
+        let viewer = Viewer { may_read: &|branch| may_read_it || branch != main, reader: None, bytes_max: u64::MAX };
         let compared = memory.compare(&who(), x, [Some("/main"), None], viewer);
         assert_eq!(compared.err().map(|error| error.kind()), expected);
     }
@@ -84,7 +84,7 @@ fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     let hashes = paths.map(|(path, _)| node(path).content_hash().unwrap());
     let shown = |uid: u32, hash| {
         let reader = FileReader { uid, groups: vec![uid], knows_all_groups: true };
-        let viewer = Viewer { reader: Some(&reader), ..Viewer::OF_STORE };
+        let viewer = Viewer { reader: Some(&reader), ..Viewer::UNRESTRICTED };
         memory.show(main, ShowTarget::Hash(hash), viewer).ok().and_then(|shown| shown.content)
     };
     let check = || {

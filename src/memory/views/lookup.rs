@@ -89,7 +89,7 @@ impl std::fmt::Display for ShowTarget {
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
     /// Tells whether they may read a branch, at the moment of the look-up.
-    pub reads: &'a dyn Fn(BranchId) -> bool,
+    pub may_read: &'a dyn Fn(BranchId) -> bool,
     /// Whose rights files are held against: one that they could not read by its path is not shown. None for whoever has
     /// the store.
     pub reader: Option<&'a FileReader>,
@@ -99,27 +99,27 @@ pub struct Viewer<'a> {
 
 impl Viewer<'_> {
     /// Whoever has the store's folder itself: every branch, files of any length.
-    pub const OF_STORE: Viewer<'static> = Viewer { reads: &|_| true, reader: None, bytes_max: u64::MAX };
+    pub const UNRESTRICTED: Viewer<'static> = Viewer { may_read: &|_| true, reader: None, bytes_max: u64::MAX };
 
     /// Tells whether a file of a tree may be shown.
-    fn opens(&self, tree: &Tree, inode: u64) -> bool {
+    fn may_read_file(&self, tree: &Tree, inode: u64) -> bool {
         self.reader.is_none_or(|reader| reader.reaches(tree, inode))
     }
 
     /// An entry shows a step of its branch, and of the parent that it reached.
-    fn sees(&self, signed: &SignedEntry, from: BranchId) -> bool {
+    fn may_see_entry(&self, signed: &SignedEntry, from: BranchId) -> bool {
         let entry = &signed.entry;
-        let is_told = |id: u64| id == 0 || id == from.0 || (self.reads)(BranchId(id));
+        let is_told = |id: u64| id == 0 || id == from.0 || (self.may_read)(BranchId(id));
         is_told(entry.branch_id) || (entry.reaches_parent() && is_told(entry.parent_id))
     }
 }
 
 impl ShownObject {
-    fn entry(signed: &SignedEntry) -> ShownObject {
-        ShownObject::line(signed.to_line() + "\n")
+    fn from_entry(signed: &SignedEntry) -> ShownObject {
+        ShownObject::from_line(signed.to_line() + "\n")
     }
 
-    fn line(line: String) -> ShownObject {
+    fn from_line(line: String) -> ShownObject {
         ShownObject { line, content: None }
     }
 
@@ -139,11 +139,11 @@ impl ShownObject {
     pub fn parse(line: &str) -> Option<ShownObject> {
         let is_change = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|it| it.get("change").is_some());
         if line.lines().skip(1).all(is_change) && (line.lines().count() != 1 || is_change(line)) {
-            return Some(ShownObject::line(line.to_owned()));
+            return Some(ShownObject::from_line(line.to_owned()));
         }
         let mut value: Value = serde_json::from_str(line).ok()?;
         if value["kind"] != "file" {
-            return Some(ShownObject::line(line.to_owned()));
+            return Some(ShownObject::from_line(line.to_owned()));
         }
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let content = match value.as_object_mut()?.remove("hex") {
@@ -268,9 +268,9 @@ impl Memory {
     fn show_hash(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         if let Some(signed) = self.history_reader().find_by_hash(hash)?
             // An entry that the viewer may not see is as if it were not there, so the search goes on.
-            && viewer.sees(&signed, branch)
+            && viewer.may_see_entry(&signed, branch)
         {
-            return Ok(ShownObject::entry(&signed));
+            return Ok(ShownObject::from_entry(&signed));
         }
         for state in self.readable_states(branch, viewer)? {
             if state.head() == *hash {
@@ -303,7 +303,7 @@ impl Memory {
             }
         }
         match catalog.branch(branch)?.parent {
-            Some(parent) if (viewer.reads)(parent) || self.was_decided_against(branch, hash)? => {
+            Some(parent) if (viewer.may_read)(parent) || self.was_merge_decision(branch, hash)? => {
                 catalog.retained.find_in(parent, &mut look)
             }
             _ => Ok(None),
@@ -311,7 +311,7 @@ impl Memory {
     }
 
     /// Tells whether a merge step of a branch was about the version of that hash, so that it may be shown; it walks the history.
-    fn was_decided_against(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
+    fn was_merge_decision(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
         let (reader, mut last_seq) = (self.history_reader(), self.version());
         while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {
             let entry = &reader.entry(step.seq)?.entry;
@@ -348,7 +348,7 @@ impl Memory {
         let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
         for changed in before.files().changed_nodes(state.files()) {
             let Some(node) = changed.new.filter(|node| is_it(node)) else { continue };
-            if !viewer.opens(state.files(), changed.inode) {
+            if !viewer.may_read_file(state.files(), changed.inode) {
                 continue;
             }
             if node.size() > viewer.bytes_max {
@@ -363,7 +363,11 @@ impl Memory {
 
     fn show_entry(&self, from: BranchId, seq: u64, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         let signed = self.history_reader().entry(seq)?;
-        if viewer.sees(&signed, from) { Ok(ShownObject::entry(&signed)) } else { Err(Error::NoEntry(seq)) }
+        if viewer.may_see_entry(&signed, from) {
+            Ok(ShownObject::from_entry(&signed))
+        } else {
+            Err(Error::NoEntry(seq))
+        }
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
@@ -377,7 +381,7 @@ impl Memory {
                     directories.push(inode);
                 } else if (node.hash() == Some(*hash) || node.content_hash() == Some(*hash))
                     // As for a path: another file with the same bytes may be open to the viewer.
-                    && viewer.opens(tree, inode)
+                    && viewer.may_read_file(tree, inode)
                 {
                     if node.size() > viewer.bytes_max {
                         return Err(Error::TooLargeToShow(node.size()));
@@ -409,7 +413,7 @@ impl Memory {
         // A copy: whoever tells what the viewer may read looks there, too.
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
-        let parent = branch.parent.filter(|id| (viewer.reads)(*id)).and_then(|id| catalog.branches.get(&id));
+        let parent = branch.parent.filter(|id| (viewer.may_read)(*id)).and_then(|id| catalog.branches.get(&id));
         let frozen = branch.frozen_states().map(|frozen| frozen.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
         Ok(present.chain(frozen).chain(parent.map(|parent| parent.state.clone())).collect())
@@ -428,13 +432,13 @@ fn shown_head(state: &BranchVersion) -> ShownObject {
     let totals = state.totals();
     let head = state.head().to_string();
     let value = json!({ "kind": "head", "head": head, "records": totals.records, "bytes": totals.raw });
-    ShownObject::line(format!("{value}\n"))
+    ShownObject::from_line(format!("{value}\n"))
 }
 
 fn shown_version(version: &Version) -> ShownObject {
     let mut line = Vec::new();
     write_export_line(&mut line, version);
-    ShownObject::line(String::from_utf8_lossy(&line).into_owned())
+    ShownObject::from_line(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// Finds a version by its content hash: a scan of all hashes of the state's segments.
