@@ -13,7 +13,7 @@ use crate::memory::{Error, Memory};
 
 /// What everybody may know of a branch who may enter its parent: what ls(1) shows.
 #[derive(Serialize)]
-struct ClosedLine<'a> {
+struct RestrictedLine<'a> {
     name: &'a str,
     owner: u32,
     modified: String,
@@ -82,7 +82,7 @@ impl Memory {
                 line((&catalog, child), LeaseStatus::for_branch(self, child.id), &mut counts, modified, &mut lines)?;
                 left.extend(children(&catalog, child));
             } else {
-                push(&ClosedLine { name: &child.path, owner: child.uid, modified }, &mut lines);
+                push(&RestrictedLine { name: &child.path, owner: child.uid, modified }, &mut lines);
             }
         }
         Ok(lines)

@@ -97,18 +97,18 @@ impl Memory {
         let (mut out, mut held) = (String::new(), self.admission.budget.account(who.uid));
         for change in differences_at_most(old, new, limit)?.ok_or_else(too_many)? {
             let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
-            let word = word(change.old.is_some(), change.new.is_some());
-            let line = json!({ "kind": "record", "id": &*change.id, "change": word, "before": before, "after": after });
-            add(&mut out, &mut held, &line)?;
+            let name = change_name(change.old.is_some(), change.new.is_some());
+            let line = json!({ "kind": "record", "id": &*change.id, "change": name, "before": before, "after": after });
+            push_line(&mut out, &mut held, &line)?;
         }
         let (old, new) = (old.files(), new.files());
         for change in old.differences_at_most(new, limit).ok_or_else(too_many)? {
             let path = format!("files/{}", String::from_utf8_lossy(&change.path));
-            let word = word(change.old.is_some(), change.new.is_some());
+            let name = change_name(change.old.is_some(), change.new.is_some());
             let before = self.file(who, old, change.old.as_ref());
             let after = self.file(who, new, change.new.as_ref());
-            let line = json!({ "kind": "file", "path": path, "change": word, "before": before, "after": after });
-            add(&mut out, &mut held, &line)?;
+            let line = json!({ "kind": "file", "path": path, "change": name, "before": before, "after": after });
+            push_line(&mut out, &mut held, &line)?;
         }
         Ok(out)
     }
@@ -130,7 +130,7 @@ fn record(row: Option<&Row>) -> Result<Option<Value>, Error> {
     Ok(Some(json!({ "hash": hash.to_string(), "text": version.content.text.as_deref(), "metadata": metadata })))
 }
 
-fn word(is_before: bool, is_after: bool) -> &'static str {
+fn change_name(is_before: bool, is_after: bool) -> &'static str {
     match (is_before, is_after) {
         (false, _) => "added",
         (true, true) => "modified",
@@ -138,7 +138,7 @@ fn word(is_before: bool, is_after: bool) -> &'static str {
     }
 }
 
-fn add(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(), Error> {
+fn push_line(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(), Error> {
     let line = line.to_string();
     held.grow(line.len() as u64 + 1)?;
     out.push_str(&line);

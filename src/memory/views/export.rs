@@ -65,36 +65,36 @@ impl Snapshot {
     pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);
-        let mut place = self.place_before(export, offset, header.len() as u64);
+        let mut cursor = self.cursor_before(export, offset, header.len() as u64);
         let (mut line, mut blocks) = (Vec::new(), Blocks::default());
         while filled < buf.len() {
             let mut seen = 0;
-            for row in self.state.rows(place.previous_id.as_deref())?.take(ROWS_AT_ONCE) {
+            for row in self.state.rows(cursor.previous_id.as_deref())?.take(ROWS_AT_ONCE) {
                 let row = row?;
                 seen += 1;
                 let length = row_bytes(export, &row, &mut blocks)?;
-                let (end, wanted) = (place.offset + length, offset + filled as u64);
+                let (end, wanted) = (cursor.offset + length, offset + filled as u64);
                 if end > wanted {
                     line.clear();
                     render(export, &row, &mut line, &mut blocks)?;
-                    filled += copy(&line, wanted - place.offset, &mut buf[filled..]);
+                    filled += copy(&line, wanted - cursor.offset, &mut buf[filled..]);
                     if filled == buf.len() && offset + (filled as u64) < end {
                         // The row goes on: the next read begins with it again.
-                        self.put_place(place);
+                        self.put_cursor(cursor);
                         return Ok(filled);
                     }
                 }
                 let id = Arc::<str>::from(&*row.id()?);
-                if place.offset / MARK_BYTES != end / MARK_BYTES {
-                    self.places.lock().marks.insert((export, end), id.clone());
+                if cursor.offset / MARK_BYTES != end / MARK_BYTES {
+                    self.export_cursors.lock().marks.insert((export, end), id.clone());
                 }
-                place = ExportCursor { export, offset: end, previous_id: Some(id) };
+                cursor = ExportCursor { export, offset: end, previous_id: Some(id) };
             }
             if seen < ROWS_AT_ONCE {
                 break;
             }
         }
-        self.put_place(place);
+        self.put_cursor(cursor);
         Ok(filled)
     }
 
@@ -103,17 +103,17 @@ impl Snapshot {
     }
 
     /// Returns the nearest place before an offset that is known; the rows begin at `start`.
-    fn place_before(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
-        let places = self.places.lock();
-        let mark = places.marks.range(..=(export, offset)).next_back().filter(|((of, _), _)| *of == export);
+    fn cursor_before(&self, export: Export, offset: u64, start: u64) -> ExportCursor {
+        let cursors = self.export_cursors.lock();
+        let mark = cursors.marks.range(..=(export, offset)).next_back().filter(|((of, _), _)| *of == export);
         let mark = mark.map(|((_, at), id)| ExportCursor { export, offset: *at, previous_id: Some(id.clone()) });
-        let last = places.last.clone().filter(|place| place.export == export && place.offset <= offset);
-        let nearest = [mark, last].into_iter().flatten().max_by_key(|place| place.offset);
+        let last = cursors.last.clone().filter(|cursor| cursor.export == export && cursor.offset <= offset);
+        let nearest = [mark, last].into_iter().flatten().max_by_key(|cursor| cursor.offset);
         nearest.unwrap_or(ExportCursor { export, offset: start, previous_id: None })
     }
 
-    fn put_place(&self, place: ExportCursor) {
-        self.places.lock().last = Some(place);
+    fn put_cursor(&self, cursor: ExportCursor) {
+        self.export_cursors.lock().last = Some(cursor);
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
             for _ in 0..50 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let offset = (seed >> 33) % all.len() as u64;
-                let near = snapshot.place_before(export, offset, 0);
+                let near = snapshot.cursor_before(export, offset, 0);
                 assert!(near.export == export && offset - near.offset <= MARK_BYTES + 4096, "{export:?} {offset}");
                 let mut part = [0; 3_000];
                 let read = snapshot.export_read(export, offset, &mut part).unwrap();
@@ -206,6 +206,6 @@ mod tests {
                 assert!(read == part.len() || offset as usize + read == all.len());
             }
         }
-        assert!(snapshot.places.lock().marks.len() >= 3);
+        assert!(snapshot.export_cursors.lock().marks.len() >= 3);
     }
 }

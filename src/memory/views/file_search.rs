@@ -123,7 +123,7 @@ impl Memory {
     pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.segment_set().version;
-            match self.look_at_files(view) {
+            match self.visible_files_once(view) {
                 // The next look goes without what was damaged.
                 Err(error) if self.storage.file_index.recovers_from(&error, version) => {}
                 // What can't be searched for a content was passed over.
@@ -131,10 +131,10 @@ impl Memory {
                 found => return found,
             }
         }
-        self.look_at_files(view)
+        self.visible_files_once(view)
     }
 
-    fn look_at_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
+    fn visible_files_once(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         // Noted first: what is looked up before a purge may hold what that takes out.
         let (clears, set) = (self.file_views.clear_count(), self.storage.file_index.segment_set());
         let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };

@@ -17,7 +17,7 @@ pub struct Snapshot {
     /// What the view showed when this was taken.
     pub(in crate::memory) state: Arc<BranchVersion>,
     /// Where reads of exports went by, so that reading on costs no search, and a jump a short one.
-    pub(in crate::memory) places: Arc<Mutex<ExportCursors>>,
+    pub(in crate::memory) export_cursors: Arc<Mutex<ExportCursors>>,
 }
 
 /// One stored version of a record, whose bytes were checked when it was read.
@@ -82,7 +82,7 @@ pub struct RecordStat {
 impl Snapshot {
     /// Takes a state, by reference: nothing is copied.
     pub(in crate::memory) fn new(state: Arc<BranchVersion>) -> Snapshot {
-        Snapshot { state, places: Arc::default() }
+        Snapshot { state, export_cursors: Arc::default() }
     }
 
     /// Returns the number of records, which is kept and need not be counted.

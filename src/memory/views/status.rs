@@ -48,7 +48,7 @@ struct Status<'a> {
     log_entries: u64,
     unread: u64,
     log_bytes: u64,
-    index: Index,
+    index: IndexProgress,
     embedder: Value,
     scrub: ScrubProgress,
     reserve: ReserveFill,
@@ -76,7 +76,7 @@ impl LeaseStatus {
 }
 
 #[derive(Serialize)]
-struct Index {
+struct IndexProgress {
     rows: u64,
     indexed: u64,
     segments: usize,
@@ -219,7 +219,12 @@ fn cut_fields(error: Option<&mut Value>, limit: usize) {
 impl Memory {
     /// Returns how far a view's records are indexed: all but those of large segments whose graph is
     /// not there yet, and of the one at hand those that are done.
-    fn index_progress(&self, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Index, Error> {
+    fn index_progress(
+        &self,
+        catalog: &Catalog,
+        view: &View,
+        resolved: &ResolvedView<'_>,
+    ) -> Result<IndexProgress, Error> {
         let metric = catalog.shared_settings(resolved.branch)?.metric();
         let mut waiting = 0;
         let current = self.maintenance.indexer.current();
@@ -231,7 +236,7 @@ impl Memory {
         let rows = resolved.state.totals().records;
         // As of the last look: a status does not index.
         let files = self.file_views.get(view).map(|files| files.counts());
-        Ok(Index {
+        Ok(IndexProgress {
             rows,
             indexed: rows.saturating_sub(waiting),
             segments: resolved.state.layers().len(),
