@@ -8,15 +8,15 @@ use super::content::other_side;
 use super::{Contents, Loser, Merged, Side, Strategy};
 
 /// Items in the order in which their names first came.
-pub(super) struct Items<N, V> {
+pub(super) struct KeyedItems<N, V> {
     /// Each item behind its place in that order.
     by_name: HashMap<N, (usize, V)>,
 }
 
-impl<N: Hash + Eq, V> Items<N, V> {
+impl<N: Hash + Eq, V> KeyedItems<N, V> {
     /// Begins empty: what is inserted first comes first.
-    pub(super) fn new() -> Items<N, V> {
-        Items { by_name: HashMap::new() }
+    pub(super) fn new() -> KeyedItems<N, V> {
+        KeyedItems { by_name: HashMap::new() }
     }
 
     /// Adds an item, or replaces the one of that name in its place; returns what it replaced.
@@ -43,16 +43,16 @@ impl<N: Hash + Eq, V> Items<N, V> {
 }
 
 /// The items of one file on three sides.
-pub(super) struct ThreeWay<N, V> {
+pub(super) struct ThreeWayItems<N, V> {
     /// Those of the base; empty where both sides added the file.
-    pub base: Items<N, V>,
+    pub base: KeyedItems<N, V>,
     /// Those of the child, whose additions come last.
-    pub child: Items<N, V>,
+    pub child: KeyedItems<N, V>,
     /// Those of the parent, whose additions come before the child's.
-    pub parent: Items<N, V>,
+    pub parent: KeyedItems<N, V>,
 }
 
-impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWay<N, V> {
+impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWayItems<N, V> {
     /// Merges item by item, in base order, then the parent's additions, then the child's.
     ///
     /// What one side changed, added or removed is taken; where both did it differently, `decide`

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::json::{self, Layout, Members};
-use super::keyed_items::{ItemResolver, Items, ThreeWay};
+use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
 use super::kind::{KindSpec, Merging};
 use super::{Contents, Fallback, Merged, Side, Strategy};
 
@@ -55,9 +55,9 @@ impl AsRef<[u8]> for ManifestEntry<'_> {
 /// A file as a manifest.
 struct ManifestFile<'a> {
     is_array: bool,
-    items: Items<String, ManifestEntry<'a>>,
+    items: KeyedItems<String, ManifestEntry<'a>>,
     /// Entries that a later one of the same key replaced.
-    doubles: Vec<&'a str>,
+    duplicates: Vec<&'a str>,
     is_empty: bool,
 }
 
@@ -83,10 +83,10 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merge
     let template = if parent.is_empty { contents.child.bytes } else { contents.parent.bytes };
     let mut resolver = ItemResolver::new(contents, strategy);
     for (side, manifest) in [(Side::Child, &child), (Side::Parent, &parent)] {
-        manifest.doubles.iter().for_each(|entry| resolver.record_loser(side, entry.as_bytes()));
+        manifest.duplicates.iter().for_each(|entry| resolver.record_loser(side, entry.as_bytes()));
     }
-    let base = base.map_or_else(Items::new, |base| base.items);
-    let three = ThreeWay { base, child: child.items, parent: parent.items };
+    let base = base.map_or_else(KeyedItems::new, |base| base.items);
+    let three = ThreeWayItems { base, child: child.items, parent: parent.items };
     let merged = three.merge(|child, parent| decide(&mut resolver, child, parent));
     let text = render(&merged, is_array, &Layout::detect(std::str::from_utf8(template).ok()?))?;
     Some(resolver.finish(text.into_bytes()))
@@ -108,7 +108,7 @@ fn decide<'a>(
 fn read<'a>(bytes: &'a [u8], key: &str) -> Option<ManifestFile<'a>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let is_array = text.trim_start().starts_with('[');
-    let mut manifest = ManifestFile { is_array, items: Items::new(), doubles: Vec::new(), is_empty: true };
+    let mut manifest = ManifestFile { is_array, items: KeyedItems::new(), duplicates: Vec::new(), is_empty: true };
     if is_array {
         let entries: Vec<&RawValue> = serde_json::from_str(text).ok()?;
         entries.into_iter().try_for_each(|raw| manifest.put(None, raw, key))?;
@@ -137,7 +137,7 @@ impl<'a> ManifestFile<'a> {
         let model = value_of(MODEL_VERSION).map(|model| model.into());
         let entry =
             ManifestEntry { member: member.map(Rc::from), raw, canonical: canonical.into(), model, is_stale: false };
-        self.doubles.extend(self.items.insert(name, entry).map(|old| old.raw).filter(|old| *old != raw));
+        self.duplicates.extend(self.items.insert(name, entry).map(|old| old.raw).filter(|old| *old != raw));
         self.is_empty = false;
         Some(())
     }

@@ -4,7 +4,7 @@ use super::kind::KINDS;
 use super::{ContentChoice, ContentVersion, Contents, FileMergeKind, Merged, Side, Strategy, merge_contents};
 use crate::object::Time;
 
-/// ThreeWay contents, the parent's written later.
+/// Contents on three sides, the parent's written later.
 pub(super) fn contents<'a>(base: Option<&'a [u8]>, child: &'a [u8], parent: &'a [u8]) -> Contents<'a> {
     let version = |bytes, time| ContentVersion { bytes, modified: Time(time) };
     Contents { base, child: version(child, 1), parent: version(parent, 2) }

@@ -22,9 +22,9 @@ pub(super) const TEXT: KindSpec = KindSpec {
 const STEPS_MAX: u64 = 1 << 25;
 
 /// Stands before each line that has a line end while the library has it.
-const WHOLE_LINE: u8 = b' ';
+const ENDED_LINE: u8 = b' ';
 /// Stands before a last line without a line end, which it gets for that time.
-const OPEN_LINE: u8 = b'\\';
+const UNENDED_LINE: u8 = b'\\';
 
 /// Merges texts by lines; says why where that can't be done.
 ///
@@ -38,15 +38,15 @@ fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback
     if ![base, child, parent].into_iter().all(is_text) {
         return Err(Fallback::Binary);
     }
-    if steps(base, child).max(steps(base, parent)) > STEPS_MAX {
+    if diff_steps_bound(base, child).max(diff_steps_bound(base, parent)) > STEPS_MAX {
         return Err(Fallback::TooLarge);
     }
     let [base, child, parent] = [base, child, parent].map(add_line_markers);
     let result = MergeOptions::new().set_conflict_style(ConflictStyle::Merge).merge_bytes(&base, &child, &parent);
     Ok(match (result, contents.winner(strategy)) {
-        (Ok(merged), _) => Merged::clean(contents.take(unframed(&merged, Side::Both))),
+        (Ok(merged), _) => Merged::clean(contents.take(remove_line_markers(&merged, Side::Both))),
         (Err(_), None) => Merged::waiting(),
-        (Err(marked), Some(winner)) => decided_conflict(contents.take(unframed(&marked, winner)), winner),
+        (Err(marked), Some(winner)) => decided_conflict(contents.take(remove_line_markers(&marked, winner)), winner),
     })
 }
 
@@ -61,7 +61,7 @@ fn add_line_markers(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + text.len() / 8 + 2);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let is_whole = line.ends_with(b"\n");
-        out.push(if is_whole { WHOLE_LINE } else { OPEN_LINE });
+        out.push(if is_whole { ENDED_LINE } else { UNENDED_LINE });
         out.extend_from_slice(line);
         if !is_whole {
             out.push(b'\n');
@@ -71,16 +71,16 @@ fn add_line_markers(text: &[u8]) -> Vec<u8> {
 }
 
 /// The lines of a merge as they were; those between conflict markers on the winner's side only.
-fn unframed(merged: &[u8], winner: Side) -> Vec<u8> {
+fn remove_line_markers(merged: &[u8], winner: Side) -> Vec<u8> {
     let mut out = Vec::with_capacity(merged.len());
     // The side whose lines follow; outside of markers they are both sides'.
     let mut side = Side::Both;
     for line in merged.split_inclusive(|byte| *byte == b'\n') {
         let content = match line[0] {
-            WHOLE_LINE => &line[1..],
-            OPEN_LINE => &line[1..line.len() - 1],
+            ENDED_LINE => &line[1..],
+            UNENDED_LINE => &line[1..line.len() - 1],
             marker => {
-                side = side_behind(marker);
+                side = side_after(marker);
                 continue;
             }
         };
@@ -96,7 +96,7 @@ fn unframed(merged: &[u8], winner: Side) -> Vec<u8> {
 }
 
 /// The side whose lines follow a conflict marker. The child is "ours" to the library.
-fn side_behind(marker: u8) -> Side {
+fn side_after(marker: u8) -> Side {
     match marker {
         b'<' => Side::Child,
         b'=' => Side::Parent,
@@ -106,7 +106,7 @@ fn side_behind(marker: u8) -> Side {
 
 /// An upper bound of the steps to find the differences of two texts: the square of the lines that
 /// differ, and for each of these a walk along those that don't, sixteen in the time of a step.
-fn steps(old: &[u8], new: &[u8]) -> u64 {
+fn diff_steps_bound(old: &[u8], new: &[u8]) -> u64 {
     let count = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
     let lines = count(old) + count(new);
     let steps = |different: u64| different * (different + lines / 16);
@@ -115,14 +115,14 @@ fn steps(old: &[u8], new: &[u8]) -> u64 {
         return steps(lines);
     }
     let lines_of = |text| <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect::<Vec<&[u8]>>();
-    steps(lines.saturating_sub(2 * lines_kept(&lines_of(old), &lines_of(new))))
+    steps(lines.saturating_sub(2 * common_lines_bound(&lines_of(old), &lines_of(new))))
 }
 
 /// A lower bound of the number of lines that two texts have in common, in order.
 ///
 /// Common lines at both ends, and between them the longest run, in the order of both texts, of lines
 /// that are there once in each.
-fn lines_kept(old: &[&[u8]], new: &[&[u8]]) -> u64 {
+fn common_lines_bound(old: &[&[u8]], new: &[&[u8]]) -> u64 {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old, new) = (&old[head..], &new[head..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -131,7 +131,7 @@ fn lines_kept(old: &[&[u8]], new: &[&[u8]]) -> u64 {
     let singles = unique_lines(old);
     let in_old_order = old.iter().filter(|line| singles.get(*line).copied().flatten().is_some());
     let places = in_old_order.filter_map(|line| places.get(line).copied().flatten());
-    (head + tail + longest_rising(places)) as u64
+    (head + tail + longest_increasing_length(places)) as u64
 }
 
 /// Where each line is; none for lines that are there more than once.
@@ -144,7 +144,7 @@ fn unique_lines<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], Option<usize>> {
 }
 
 /// The length of the longest rising subsequence, in n log n steps: how many lines stayed in their order.
-fn longest_rising(numbers: impl Iterator<Item = usize>) -> usize {
+fn longest_increasing_length(numbers: impl Iterator<Item = usize>) -> usize {
     // The smallest number in which a subsequence of each length can end.
     let mut ends: Vec<usize> = Vec::new();
     for number in numbers {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_longest_rising_run_is_found() {
         for (numbers, length) in [(&[][..], 0), (&[1, 2, 3], 3), (&[3, 2, 1], 1), (&[5, 1, 6, 2, 3], 3)] {
-            assert_eq!(longest_rising(numbers.iter().copied()), length);
+            assert_eq!(longest_increasing_length(numbers.iter().copied()), length);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::json;
-use super::keyed_items::{ItemResolver, Items, ThreeWay};
+use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
 use super::kind::{KindSpec, Merging};
 use super::{Contents, Merged, Side, Strategy};
 
@@ -38,13 +38,13 @@ enum LineKey<'a> {
 fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
     let mut resolver = ItemResolver::new(contents, strategy);
     let mut lines = |side: Side, bytes| {
-        let (items, doubles) = lines(bytes, key);
-        doubles.into_iter().for_each(|line| resolver.record_loser(side, line));
+        let (items, duplicates) = lines(bytes, key);
+        duplicates.into_iter().for_each(|line| resolver.record_loser(side, line));
         items
     };
     let (child, parent) = (lines(Side::Child, contents.child.bytes), lines(Side::Parent, contents.parent.bytes));
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
-    let merged = ThreeWay { base, child, parent }.merge(|child, parent| match (child, parent) {
+    let merged = ThreeWayItems { base, child, parent }.merge(|child, parent| match (child, parent) {
         _ if !strategy.takes_later() => resolver.choose(child, parent),
         (Some(_), Some(_)) => resolver.later_item(child, parent),
         _ => child.or(parent).copied(),
@@ -58,18 +58,18 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
 }
 
 /// The lines of a file without their ends, and those that a later line of the same key replaced.
-fn lines<'a>(bytes: &'a [u8], key: &str) -> (Items<LineKey<'a>, &'a [u8]>, Vec<&'a [u8]>) {
-    let (mut items, mut doubles) = (Items::new(), Vec::new());
+fn lines<'a>(bytes: &'a [u8], key: &str) -> (KeyedItems<LineKey<'a>, &'a [u8]>, Vec<&'a [u8]>) {
+    let (mut items, mut duplicates) = (KeyedItems::new(), Vec::new());
     // What follows the last line end is a line only if it holds something.
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if bytes.is_empty() {
-        return (items, doubles);
+        return (items, duplicates);
     }
     for line in text.split(|byte| *byte == b'\n') {
         let name = line_value(line, key).map_or(LineKey::Line(line), LineKey::Key);
-        doubles.extend(items.insert(name, line).filter(|replaced| *replaced != line));
+        duplicates.extend(items.insert(name, line).filter(|replaced| *replaced != line));
     }
-    (items, doubles)
+    (items, duplicates)
 }
 
 /// The canonical text of a line's value of the key.
