@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::kind::{FileMergeKind, Merging};
+use super::kind::{FileMergeKind, MergeMethod};
 use super::{Side, Strategy};
 use crate::object::{Hash, Time};
 use crate::workspace::TreeError;
@@ -198,10 +198,10 @@ pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: S
     if contents.base == Some(parent) {
         return Merged::clean(ContentChoice::Child);
     }
-    let by_kind = match kind.spec().merging {
-        Merging::Never | Merging::Whole => return whole(contents, strategy),
-        Merging::Inside(_) if is_too_long(contents) => Err(Fallback::TooLarge),
-        Merging::Inside(merge) => merge(contents, kind.key(), strategy),
+    let by_kind = match kind.spec().method {
+        MergeMethod::Never | MergeMethod::Whole => return whole(contents, strategy),
+        MergeMethod::ByContent(_) if is_too_long(contents) => Err(Fallback::TooLarge),
+        MergeMethod::ByContent(merge) => merge(contents, kind.key(), strategy),
     };
     by_kind.unwrap_or_else(|note| Merged { note: Some(note), ..whole(contents, strategy) })
 }

@@ -13,14 +13,14 @@ pub(super) const KINDS: [&KindSpec; 7] =
 
 /// The file that was changed later is taken.
 const NEWEST: KindSpec =
-    KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), merging: Merging::Whole };
+    KindSpec { name: "newest", takes_key: false, strategy: Some(Strategy::NewestWins), method: MergeMethod::Whole };
 /// Both changed is a conflict, which the strategy of the rule or else of the branch decides.
-const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, merging: Merging::Whole };
+const WHOLE: KindSpec = KindSpec { name: "whole", takes_key: false, strategy: None, method: MergeMethod::Whole };
 /// A directory, or a file with its companions, is taken as a whole from one side; both changed is a conflict.
 const UNIT: KindSpec =
-    KindSpec { name: "unit", takes_key: false, strategy: Some(Strategy::Manual), merging: Merging::Whole };
+    KindSpec { name: "unit", takes_key: false, strategy: Some(Strategy::Manual), method: MergeMethod::Whole };
 /// The file does not merge at all: each branch keeps its own.
-const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, merging: Merging::Never };
+const NEVER: KindSpec = KindSpec { name: "never", takes_key: false, strategy: None, method: MergeMethod::Never };
 
 /// What tells a merge kind from others: rules, hints and plans know it by this alone.
 #[derive(Debug)]
@@ -32,18 +32,18 @@ pub(super) struct KindSpec {
     /// How its conflicts are decided where the rule does not say, whatever the branch says; none follows the branch.
     pub strategy: Option<Strategy>,
     /// What it does with contents that both sides changed.
-    pub merging: Merging,
+    pub method: MergeMethod,
 }
 
 /// What a kind does with contents that both sides changed.
 #[derive(Debug)]
-pub(super) enum Merging {
+pub(super) enum MergeMethod {
     /// Nothing: the parent's stays.
     Never,
     /// It takes one of them, without reading either.
     Whole,
     /// It reads them. It gets the key, empty where it takes none; a [`Fallback`] has them merged as a whole.
-    Inside(fn(&Contents<'_>, &str, Strategy) -> Result<Merged, Fallback>),
+    ByContent(fn(&Contents<'_>, &str, Strategy) -> Result<Merged, Fallback>),
 }
 
 /// A kind as a rule names it: one of the table, with its key.
@@ -81,7 +81,7 @@ impl FileMergeKind {
 
     /// Tells whether each branch keeps its own, so that plans leave such files out.
     pub(super) fn never_merges(&self) -> bool {
-        matches!(self.spec.merging, Merging::Never)
+        matches!(self.spec.method, MergeMethod::Never)
     }
 
     /// Tells whether what it is for is decided together with what belongs to it.
@@ -95,8 +95,8 @@ impl FileMergeKind {
     }
 
     /// Tells whether merging means to read what the file holds.
-    pub(super) fn looks_inside(&self) -> bool {
-        matches!(self.spec.merging, Merging::Inside(_))
+    pub(super) fn reads_content(&self) -> bool {
+        matches!(self.spec.method, MergeMethod::ByContent(_))
     }
 
     /// Returns the row of [`KINDS`] that it was made of.

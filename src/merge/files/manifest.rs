@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::json::{self, Layout, Members};
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
-use super::kind::{KindSpec, Merging};
+use super::kind::{KindSpec, MergeMethod};
 use super::{Contents, Fallback, Merged, Side, Strategy};
 
 /// A JSON array or object of entries, one for each value of the key.
@@ -15,7 +15,9 @@ pub(super) const MANIFEST: KindSpec = KindSpec {
     name: "manifest",
     takes_key: true,
     strategy: None,
-    merging: Merging::Inside(|contents, key, strategy| merge(contents, key, strategy).ok_or(Fallback::NoManifest)),
+    method: MergeMethod::ByContent(|contents, key, strategy| {
+        merge(contents, key, strategy).ok_or(Fallback::NoManifest)
+    }),
 };
 
 /// What tells apart what models made of one artifact.

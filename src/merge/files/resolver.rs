@@ -226,10 +226,10 @@ impl<'a> Resolver<'a> {
         let is_short = sides.iter().flatten().all(|seen| seen.node.size() <= CONTENT_BYTES_MAX);
         let kind = &self.rules.rule_for(path).kind;
         let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();
-        let looks_inside = kind.looks_inside();
-        if !are_files || !looks_inside || !is_short || bytes > self.bytes_left {
+        let reads_content = kind.reads_content();
+        if !are_files || !reads_content || !is_short || bytes > self.bytes_left {
             let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
-            let note = (are_files && looks_inside).then_some(Fallback::TooLarge);
+            let note = (are_files && reads_content).then_some(Fallback::TooLarge);
             return Ok(Merged { note, ..whole(&contents, strategy) });
         }
         // Also where the merger has the result already: what is merged must not depend on what was kept.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use diffy::{ConflictStyle, MergeOptions};
 
 use super::content::decided_conflict;
-use super::kind::{KindSpec, Merging};
+use super::kind::{KindSpec, MergeMethod};
 use super::{Contents, Fallback, Merged, Side, Strategy};
 
 /// Three-way by lines; overlapping changes are a conflict.
@@ -13,7 +13,7 @@ pub(super) const TEXT: KindSpec = KindSpec {
     name: "text",
     takes_key: false,
     strategy: None,
-    merging: Merging::Inside(|contents, _, strategy| merge(contents, strategy)),
+    method: MergeMethod::ByContent(|contents, _, strategy| merge(contents, strategy)),
 };
 
 /// Most steps that finding the differences of two files may take: about half a second.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::json;
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
-use super::kind::{KindSpec, Merging};
+use super::kind::{KindSpec, MergeMethod};
 use super::{Contents, Merged, Side, Strategy};
 
 /// JSON Lines: both sides' lines, one for each value of the key.
@@ -12,7 +12,7 @@ pub(super) const UNION: KindSpec = KindSpec {
     name: "union",
     takes_key: true,
     strategy: Some(Strategy::NewestWins),
-    merging: Merging::Inside(|contents, key, strategy| Ok(merge(contents, key, strategy))),
+    method: MergeMethod::ByContent(|contents, key, strategy| Ok(merge(contents, key, strategy))),
 };
 
 /// What tells lines apart: lines of one key are versions of one line.
