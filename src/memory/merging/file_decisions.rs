@@ -45,7 +45,7 @@ pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =
-        plan.notes.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
+        plan.fallbacks.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
     let with_losers = |item: &FileDecision| {
         let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
         let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;

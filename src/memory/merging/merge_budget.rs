@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::memory::Error;
 use crate::memory::storage::trees::tree_error;
-use crate::merge::files::{ContentKey, ContentMerger, MergeAll, Merged};
+use crate::merge::files::{ContentKey, ContentMerger, MergeAll, MergedContent};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
 use crate::workspace::TreeError;
@@ -79,7 +79,7 @@ impl MergeBudget<'_> {
 /// Merges of contents that were made for a plan, kept for the next one: planning again then costs nothing
 /// for files that stayed as they were.
 #[derive(Default)]
-pub struct MergedContents(Mutex<HashMap<ContentKey, Merged>>);
+pub struct MergedContents(Mutex<HashMap<ContentKey, MergedContent>>);
 
 impl MergedContents {
     /// Returns the merger without a limit of bytes. It keeps what it makes, and calls `pause` before each content.
@@ -104,8 +104,8 @@ impl ContentMerger for Merger<'_> {
     fn merge(
         &self,
         key: &ContentKey,
-        merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
-    ) -> Result<Merged, TreeError> {
+        merge: &mut dyn FnMut() -> Result<MergedContent, TreeError>,
+    ) -> Result<MergedContent, TreeError> {
         // Asked before the budget: what was merged once costs nothing, however little may still be merged.
         if let Some(merged) = self.cached.0.lock().get(key) {
             return Ok(merged.clone());
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn what_was_merged_once_costs_nothing_and_the_rest_is_limited() {
-        let merged = |text: &str| Merged {
-            take: ContentChoice::Merged(text.into()),
+        let merged = |text: &str| MergedContent {
+            choice: ContentChoice::Merged(text.into()),
             decision: Some(Side::Both),
             losers: Vec::new(),
-            note: None,
+            fallback: None,
         };
         let key = |child: u8| ContentKey {
             kind: FileMergeKind::text(),

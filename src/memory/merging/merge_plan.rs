@@ -209,7 +209,7 @@ impl<'a> MergeSides<'a> {
         both_changed: &[Decision],
         not_merged: &[Arc<str>],
     ) -> Hash {
-        let mut taken = vec![files.taken];
+        let mut taken = vec![files.taken_hash];
         if self.merge == MergeKind::Pull {
             // A pull takes what the parent has and the base has not.
             taken.extend([self.child.base.head(), self.parent.state.head()]);
@@ -240,7 +240,7 @@ impl<'a> MergeSides<'a> {
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
-        let counts = Counts { files: files.files, ..records.counts() };
+        let counts = Counts { files: files.changed_files, ..records.counts() };
         let rule_refusal = self.find_refusal(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();

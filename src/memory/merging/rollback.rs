@@ -286,7 +286,7 @@ fn restore_files(
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;
-        Ok((tree, patch, plan.files))
+        Ok((tree, patch, plan.changed_files))
     };
     let (tree, files, count) = back(branch.state.files(), wanted)?;
     let mut state = BranchVersion::clone(&branch.state);

@@ -49,7 +49,7 @@ impl Contents<'_> {
     }
 
     /// Returns how to say that the result has these bytes.
-    pub(super) fn take(&self, bytes: Vec<u8>) -> ContentChoice {
+    pub(super) fn choice_for(&self, bytes: Vec<u8>) -> ContentChoice {
         if bytes == self.parent.bytes {
             ContentChoice::Parent
         } else if bytes == self.child.bytes {
@@ -120,27 +120,27 @@ impl fmt::Display for Fallback {
 
 /// What becomes of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedContent {
     /// The content to have; the parent's where a conflict waits.
-    pub take: ContentChoice,
+    pub choice: ContentChoice,
     /// The side that conflicts were decided for, `Both` where there was none; none where one waits
     /// for a manual decision.
     pub decision: Option<Side>,
     /// What was not kept; empty where nothing was lost, or a conflict waits.
     pub losers: Vec<Loser>,
     /// Why the kind of the rule could not be followed; none where it was.
-    pub note: Option<Fallback>,
+    pub fallback: Option<Fallback>,
 }
 
-impl Merged {
+impl MergedContent {
     /// Returns a merge without conflict or loss.
-    pub(super) fn clean(take: ContentChoice) -> Merged {
-        Merged { take, decision: Some(Side::Both), losers: Vec::new(), note: None }
+    pub(super) fn clean(choice: ContentChoice) -> MergedContent {
+        MergedContent { choice, decision: Some(Side::Both), losers: Vec::new(), fallback: None }
     }
 
     /// A conflict that waits for a manual decision.
-    pub(super) fn waiting() -> Merged {
-        Merged { take: ContentChoice::Parent, decision: None, losers: Vec::new(), note: None }
+    pub(super) fn waiting() -> MergedContent {
+        MergedContent { choice: ContentChoice::Parent, decision: None, losers: Vec::new(), fallback: None }
     }
 }
 
@@ -170,15 +170,19 @@ pub trait ContentMerger {
     fn merge(
         &self,
         key: &ContentKey,
-        merge: &mut dyn FnMut() -> Result<Merged, TreeError>,
-    ) -> Result<Merged, TreeError>;
+        merge: &mut dyn FnMut() -> Result<MergedContent, TreeError>,
+    ) -> Result<MergedContent, TreeError>;
 }
 
 /// Merges each content as it comes, whatever it takes.
 pub struct MergeAll;
 
 impl ContentMerger for MergeAll {
-    fn merge(&self, _: &ContentKey, merge: &mut dyn FnMut() -> Result<Merged, TreeError>) -> Result<Merged, TreeError> {
+    fn merge(
+        &self,
+        _: &ContentKey,
+        merge: &mut dyn FnMut() -> Result<MergedContent, TreeError>,
+    ) -> Result<MergedContent, TreeError> {
         merge()
     }
 }
@@ -187,23 +191,23 @@ impl ContentMerger for MergeAll {
 ///
 /// Where one side is as the base was, or both are the same, the result is the other side, byte for
 /// byte, whatever the kind. `strategy` decides conflicts: see [`super::Rule::strategy`]. Never fails: what
-/// is not of its kind, or longer than [`CONTENT_BYTES_MAX`], is merged as `whole`, and the note says so.
+/// is not of its kind, or longer than [`CONTENT_BYTES_MAX`], is merged as `whole`, and the fallback says so.
 ///
 /// `never` gives the parent's content.
-pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> Merged {
+pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> MergedContent {
     let (child, parent) = (contents.child.bytes, contents.parent.bytes);
     if child == parent || contents.base == Some(child) || kind.never_merges() {
-        return Merged::clean(ContentChoice::Parent);
+        return MergedContent::clean(ContentChoice::Parent);
     }
     if contents.base == Some(parent) {
-        return Merged::clean(ContentChoice::Child);
+        return MergedContent::clean(ContentChoice::Child);
     }
     let by_kind = match kind.spec().method {
         MergeMethod::Never | MergeMethod::Whole => return whole(contents, strategy),
         MergeMethod::ByContent(_) if is_too_long(contents) => Err(Fallback::TooLarge),
         MergeMethod::ByContent(merge) => merge(contents, kind.key(), strategy),
     };
-    by_kind.unwrap_or_else(|note| Merged { note: Some(note), ..whole(contents, strategy) })
+    by_kind.unwrap_or_else(|fallback| MergedContent { fallback: Some(fallback), ..whole(contents, strategy) })
 }
 
 fn is_too_long(contents: &Contents<'_>) -> bool {
@@ -214,9 +218,9 @@ fn is_too_long(contents: &Contents<'_>) -> bool {
 }
 
 /// Decides between two different contents, of which it reads neither.
-pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
+pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> MergedContent {
     match contents.winner(strategy) {
-        None => Merged::waiting(),
+        None => MergedContent::waiting(),
         Some(side) => {
             decided_conflict(if side == Side::Child { ContentChoice::Child } else { ContentChoice::Parent }, side)
         }
@@ -224,8 +228,8 @@ pub(super) fn whole(contents: &Contents<'_>, strategy: Strategy) -> Merged {
 }
 
 /// A conflict decided for a side: the other side's file is the loser.
-pub(super) fn decided_conflict(take: ContentChoice, winner: Side) -> Merged {
-    Merged { take, decision: Some(winner), losers: vec![Loser::File(other_side(winner))], note: None }
+pub(super) fn decided_conflict(choice: ContentChoice, winner: Side) -> MergedContent {
+    MergedContent { choice, decision: Some(winner), losers: vec![Loser::File(other_side(winner))], fallback: None }
 }
 
 /// Returns the opposite side; `Both` stays `Both`.

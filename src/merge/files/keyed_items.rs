@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 use super::content::other_side;
-use super::{Contents, Loser, Merged, Side, Strategy};
+use super::{Contents, Loser, MergedContent, Side, Strategy};
 
 /// Items in the order in which their names first came.
 pub(super) struct KeyedItems<N, V> {
@@ -133,11 +133,11 @@ impl<'a> ItemResolver<'a> {
     }
 
     /// Returns the merge of a file whose items are decided; one that waits where some item does.
-    pub(super) fn finish(self, bytes: Vec<u8>) -> Merged {
+    pub(super) fn finish(self, bytes: Vec<u8>) -> MergedContent {
         if self.is_undecided {
-            return Merged::waiting();
+            return MergedContent::waiting();
         }
-        let take = self.contents.take(bytes);
-        Merged { take, decision: Some(self.decision), losers: self.losers, note: None }
+        let choice = self.contents.choice_for(bytes);
+        MergedContent { choice, decision: Some(self.decision), losers: self.losers, fallback: None }
     }
 }

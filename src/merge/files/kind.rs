@@ -5,7 +5,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::{Contents, Fallback, Merged, Strategy, manifest, text, union};
+use super::{Contents, Fallback, MergedContent, Strategy, manifest, text, union};
 
 /// All kinds, in the order in which the hint for a bad rule lists them.
 pub(super) const KINDS: [&KindSpec; 7] =
@@ -43,7 +43,7 @@ pub(super) enum MergeMethod {
     /// It takes one of them, without reading either.
     Whole,
     /// It reads them. It gets the key, empty where it takes none; a [`Fallback`] has them merged as a whole.
-    ByContent(fn(&Contents<'_>, &str, Strategy) -> Result<Merged, Fallback>),
+    ByContent(fn(&Contents<'_>, &str, Strategy) -> Result<MergedContent, Fallback>),
 }
 
 /// A kind as a rule names it: one of the table, with its key.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::json::{self, Layout, Members};
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
 use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, Fallback, Merged, Side, Strategy};
+use super::{Contents, Fallback, MergedContent, Side, Strategy};
 
 /// A JSON array or object of entries, one for each value of the key.
 pub(super) const MANIFEST: KindSpec = KindSpec {
@@ -71,7 +71,7 @@ struct ManifestFile<'a> {
 /// entry without the key goes by its name; in an array such entries are kept once
 /// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
 /// additions, then the child's.
-fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<Merged> {
+fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<MergedContent> {
     let (child, parent) = (read(contents.child.bytes, key)?, read(contents.parent.bytes, key)?);
     let base = match contents.base {
         // An empty file is where many manifests begin.
@@ -180,18 +180,18 @@ mod tests {
     use crate::merge::files::tests::contents;
 
     /// Merges manifests by the key `id`; the parent wrote later.
-    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
+    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
         let merged = merge_contents(&FileMergeKind::new(&MANIFEST, "id"), &contents, strategy);
-        (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
+        (String::from_utf8_lossy(merged.choice.bytes(&contents)).into_owned(), merged)
     }
 
     /// The same with values, under `newest-wins`.
-    fn check(base: Value, child: Value, parent: Value, expect: Value) -> Merged {
+    fn check(base: Value, child: Value, parent: Value, expect: Value) -> MergedContent {
         let base = (!base.is_null()).then(|| base.to_string());
         let (text, merged) = merged(base.as_deref(), &child.to_string(), &parent.to_string(), Strategy::NewestWins);
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect);
-        assert_eq!(merged.note, None);
+        assert_eq!(merged.fallback, None);
         merged
     }
 
@@ -277,11 +277,11 @@ mod tests {
             (None, "{\"x\":{\"id\":1}}", "{\"x\":{\"id\":2}}"),
         ] {
             let (text, merged) = merged(base, child, parent, Strategy::ChildWins);
-            assert_eq!((text.as_str(), merged.note), (child, Some(Fallback::NoManifest)), "{child}");
+            assert_eq!((text.as_str(), merged.fallback), (child, Some(Fallback::NoManifest)), "{child}");
             assert_eq!((merged.decision, merged.losers), (Some(Side::Child), vec![Loser::File(Side::Parent)]));
         }
         let (text, merged) = merged(Some(" \n"), "[{\"id\":2}]", array, Strategy::Manual);
-        assert_eq!((text.as_str(), merged.note), ("[{\"id\":1},{\"id\":2}]", None));
+        assert_eq!((text.as_str(), merged.fallback), ("[{\"id\":1},{\"id\":2}]", None));
     }
 
     #[test]
@@ -293,6 +293,6 @@ mod tests {
         let (child, parent) = ("[{\"id\": 1, \"model_version\": 1}]", "[{\"id\": 1, \"model_version\": 1e2}]");
         let (text, resolved_item) = merged(None, child, parent, Strategy::Manual);
         assert_eq!(text, "[{\"id\": 1, \"model_version\": 1e2, \"needs_reembedding\": true}]");
-        assert!(matches!(resolved_item.take, ContentChoice::Merged(_)));
+        assert!(matches!(resolved_item.choice, ContentChoice::Merged(_)));
     }
 }

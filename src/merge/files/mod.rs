@@ -35,7 +35,7 @@ mod unit_tests;
 
 pub use content::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, ContentVersion, Contents, Fallback, Loser,
-    MERGED_BYTES_MAX, MergeAll, Merged, merge_contents,
+    MERGED_BYTES_MAX, MergeAll, MergedContent, merge_contents,
 };
 pub use kind::FileMergeKind;
 pub use new_owner::NewOwner;

@@ -30,14 +30,14 @@ pub struct FilePlan {
     /// What was not kept, with the path of its decision.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
-    pub notes: Vec<(Vec<u8>, Fallback)>,
+    pub fallbacks: Vec<(Vec<u8>, Fallback)>,
     /// Inodes that have no name any longer and are orphans in the tree: those that no handle has
     /// open are for `Op::Drop`.
     pub removed: Vec<u64>,
     /// How many files the receiving branch then has otherwise, or no longer; directories not counted.
-    pub files: u64,
+    pub changed_files: u64,
     /// What the child changed and no rule left out: a hash over each path with its versions in base and child.
-    pub taken: Hash,
+    pub taken_hash: Hash,
     /// Paths that the child changed and that a rule left out, in bytewise order. A directory is named where nothing in it
     /// differs.
     pub not_merged: Vec<Vec<u8>>,
@@ -136,7 +136,7 @@ pub(super) fn plan_by(
     one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, merger, paths_max, .. } = *how;
-    let (both_changed, losers, notes) = Default::default();
+    let (both_changed, losers, fallbacks) = Default::default();
     let mut resolver = Resolver {
         trees: NodeMap::new(trees),
         rules,
@@ -147,7 +147,7 @@ pub(super) fn plan_by(
         bytes_left: MERGED_BYTES_MAX,
         both_changed,
         losers,
-        notes,
+        fallbacks,
     };
     let differences = trees.base.differences_at_most(trees.child, paths_max).ok_or(TreeError::Exceeded)?;
     let sorted = classify(&resolver, differences, one_sided)?;
@@ -176,17 +176,17 @@ pub(super) fn plan_by(
     let torn = units.check_whole(&builder);
     builder.resolver.both_changed.extend(torn);
     let TreeEditor { tree, patch, removed, files, .. } = builder;
-    let files = files.len() as u64;
+    let changed_files = files.len() as u64;
     let mut plan = FilePlan {
         tree,
         patch,
         both_changed: resolver.both_changed,
         units: units.conflicts,
         losers: resolver.losers,
-        notes: resolver.notes,
+        fallbacks: resolver.fallbacks,
         removed,
-        files,
-        taken: sorted.taken_hash,
+        changed_files,
+        taken_hash: sorted.taken_hash,
         not_merged: left_out_paths(&sorted.left_out, trees.parent),
     };
     // After the tree is built, which adds decisions of its own where names collide.

@@ -8,7 +8,7 @@ use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{Id, NodeMap, places};
 use super::{
-    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, Merged, Rules, Side,
+    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, MergedContent, Rules, Side,
     Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
@@ -44,7 +44,7 @@ pub(super) struct Resolver<'a> {
     /// What was not taken, each with the path of its decision.
     pub losers: Vec<FileLoser>,
     /// Files that could not be merged by their kind, and why.
-    pub notes: Vec<(Vec<u8>, Fallback)>,
+    pub fallbacks: Vec<(Vec<u8>, Fallback)>,
 }
 
 impl<'a> Resolver<'a> {
@@ -203,8 +203,8 @@ impl<'a> Resolver<'a> {
         let merged = self.contents(path, base, child, parent, policy.strategy)?;
         policy.note(merged.decision);
         self.losers.extend(merged.losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
-        self.notes.extend(merged.note.map(|note| (path.to_vec(), note)));
-        Ok(match merged.take {
+        self.fallbacks.extend(merged.fallback.map(|fallback| (path.to_vec(), fallback)));
+        Ok(match merged.choice {
             ContentChoice::Parent => NewBody::Keep,
             ContentChoice::Child => NewBody::Child,
             ContentChoice::Merged(bytes) => NewBody::Merged(bytes),
@@ -219,7 +219,7 @@ impl<'a> Resolver<'a> {
         child: &NodeVersion,
         parent: &NodeVersion,
         strategy: Strategy,
-    ) -> Result<Merged, TreeError> {
+    ) -> Result<MergedContent, TreeError> {
         let sides = [Some(child), Some(parent), base];
         let are_files = sides.iter().flatten().all(|seen| seen.node.kind() == NodeKind::File);
         // Sizes are known without reading, so that what is too large is refused before a byte of it is in memory.
@@ -229,8 +229,8 @@ impl<'a> Resolver<'a> {
         let reads_content = kind.reads_content();
         if !are_files || !reads_content || !is_short || bytes > self.bytes_left {
             let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
-            let note = (are_files && reads_content).then_some(Fallback::TooLarge);
-            return Ok(Merged { note, ..whole(&contents, strategy) });
+            let fallback = (are_files && reads_content).then_some(Fallback::TooLarge);
+            return Ok(MergedContent { fallback, ..whole(&contents, strategy) });
         }
         // Also where the merger has the result already: what is merged must not depend on what was kept.
         self.bytes_left -= bytes;
@@ -286,8 +286,8 @@ mod tests {
         child.write("a", "one\n2\n3\n");
         parent.write("a", "1\n2\nthree\n");
         let (inode, rules) = (base.tree.resolve(b"a").unwrap(), Rules::parse("** text").unwrap());
-        let notes = |bytes_left| {
-            let (both_changed, losers, notes) = Default::default();
+        let fallbacks = |bytes_left| {
+            let (both_changed, losers, fallbacks) = Default::default();
             let mut resolver = Resolver {
                 trees: NodeMap::new(MergeTrees { base: &base.tree, child: &child.tree, parent: &parent.tree }),
                 rules: &rules,
@@ -298,13 +298,13 @@ mod tests {
                 bytes_left,
                 both_changed,
                 losers,
-                notes,
+                fallbacks,
             };
             let item = resolver.item(Id::Base(inode));
             resolver.decide(&item).unwrap();
-            resolver.notes
+            resolver.fallbacks
         };
         // 6, 8 and 10 bytes.
-        assert_eq!((notes(24), notes(23)), (vec![], vec![(b"a".to_vec(), Fallback::TooLarge)]));
+        assert_eq!((fallbacks(24), fallbacks(23)), (vec![], vec![(b"a".to_vec(), Fallback::TooLarge)]));
     }
 }

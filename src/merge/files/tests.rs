@@ -1,7 +1,7 @@
 //! What holds for contents of all kinds, tried on random ones.
 
 use super::kind::KINDS;
-use super::{ContentChoice, ContentVersion, Contents, FileMergeKind, Merged, Side, Strategy, merge_contents};
+use super::{ContentChoice, ContentVersion, Contents, FileMergeKind, MergedContent, Side, Strategy, merge_contents};
 use crate::object::Time;
 
 /// Contents on three sides, the parent's written later.
@@ -87,8 +87,8 @@ fn joined(lines: &[String]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
 }
 
-fn merged_bytes(merged: &Merged, contents: &Contents<'_>) -> Vec<u8> {
-    merged.take.bytes(contents).to_vec()
+fn merged_bytes(merged: &MergedContent, contents: &Contents<'_>) -> Vec<u8> {
+    merged.choice.bytes(contents).to_vec()
 }
 
 fn sorted_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -127,7 +127,7 @@ fn random_bytes_never_panic_and_conflicts_are_always_accounted_for() {
             for strategy in Strategy::ALL {
                 let merged = merge_contents(&kind, &contents, strategy);
                 match merged.decision {
-                    None => assert!(strategy == Strategy::Manual && merged.take == ContentChoice::Parent),
+                    None => assert!(strategy == Strategy::Manual && merged.choice == ContentChoice::Parent),
                     Some(Side::Both) => {}
                     Some(_) => {
                         // Where a removed line or entry loses, there is nothing to keep of it.

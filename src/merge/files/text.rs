@@ -6,7 +6,7 @@ use diffy::{ConflictStyle, MergeOptions};
 
 use super::content::decided_conflict;
 use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, Fallback, Merged, Side, Strategy};
+use super::{Contents, Fallback, MergedContent, Side, Strategy};
 
 /// Three-way by lines; overlapping changes are a conflict.
 pub(super) const TEXT: KindSpec = KindSpec {
@@ -33,7 +33,7 @@ const UNENDED_LINE: u8 = b'\\';
 /// all such places, while what is not a conflict is taken from both; the other side's file is the
 /// loser. Without a base all lines are such a place. Line ends are part of the lines, and a missing
 /// one at the end of the file stays missing.
-fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback> {
+fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<MergedContent, Fallback> {
     let (base, child, parent) = (contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes);
     if ![base, child, parent].into_iter().all(is_text) {
         return Err(Fallback::Binary);
@@ -44,9 +44,11 @@ fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<Merged, Fallback
     let [base, child, parent] = [base, child, parent].map(add_line_markers);
     let result = MergeOptions::new().set_conflict_style(ConflictStyle::Merge).merge_bytes(&base, &child, &parent);
     Ok(match (result, contents.winner(strategy)) {
-        (Ok(merged), _) => Merged::clean(contents.take(remove_line_markers(&merged, Side::Both))),
-        (Err(_), None) => Merged::waiting(),
-        (Err(marked), Some(winner)) => decided_conflict(contents.take(remove_line_markers(&marked, winner)), winner),
+        (Ok(merged), _) => MergedContent::clean(contents.choice_for(remove_line_markers(&merged, Side::Both))),
+        (Err(_), None) => MergedContent::waiting(),
+        (Err(marked), Some(winner)) => {
+            decided_conflict(contents.choice_for(remove_line_markers(&marked, winner)), winner)
+        }
     })
 }
 
@@ -163,10 +165,10 @@ mod tests {
     use crate::merge::files::tests::contents;
 
     /// Merges texts; the parent wrote later.
-    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
+    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
         let merged = merge_contents(&FileMergeKind::text(), &contents, strategy);
-        (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
+        (String::from_utf8_lossy(merged.choice.bytes(&contents)).into_owned(), merged)
     }
 
     fn check(base: &str, child: &str, parent: &str, expect: &str) {
@@ -209,7 +211,10 @@ mod tests {
     #[test]
     fn without_a_base_all_is_one_conflict() {
         let (text, merged) = merged(None, "a\nb\n", "a\nc\n", Strategy::ChildWins);
-        assert_eq!((text.as_str(), merged.take, merged.decision), ("a\nb\n", ContentChoice::Child, Some(Side::Child)));
+        assert_eq!(
+            (text.as_str(), merged.choice, merged.decision),
+            ("a\nb\n", ContentChoice::Child, Some(Side::Child))
+        );
     }
 
     #[test]
@@ -244,21 +249,21 @@ mod tests {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
             let merged = merge_contents(&FileMergeKind::text(), &contents, Strategy::ChildWins);
-            assert_eq!((merged.take, merged.note), (ContentChoice::Child, Some(Fallback::Binary)));
+            assert_eq!((merged.choice, merged.fallback), (ContentChoice::Child, Some(Fallback::Binary)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();
         let (base, child, parent) = (numbered("b"), numbered("c"), numbered("p"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::ChildWins);
-        assert_eq!((text, resolved_item.note), (child, Some(Fallback::TooLarge)));
+        assert_eq!((text, resolved_item.fallback), (child, Some(Fallback::TooLarge)));
         // The limit is on what differs, not on length.
         let (child, parent) = (base.replace("b 0\n", "c\n"), base.replace("b 4900\n", "p\n"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
-        assert_eq!((text, resolved_item.note), (child.replace("b 4900\n", "p\n"), None));
+        assert_eq!((text, resolved_item.fallback), (child.replace("b 4900\n", "p\n"), None));
         // Nor on how far apart the changes of one side are.
         let child = base.replace("b 1\n", "c\n").replace("b 4900\n", "c\n");
         let parent = base.replace("b 2500\n", "p\n");
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);
-        assert_eq!((text, resolved_item.note), (child.replace("b 2500\n", "p\n"), None));
+        assert_eq!((text, resolved_item.fallback), (child.replace("b 2500\n", "p\n"), None));
     }
 
     #[test]

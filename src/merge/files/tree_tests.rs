@@ -49,7 +49,11 @@ pub(super) fn plan_by(
 
 fn same_kind(one: &FilePlan, other: &FilePlan, why: &str) {
     assert_eq!((&one.both_changed, &one.losers), (&other.both_changed, &other.losers), "{why}");
-    assert_eq!((&one.notes, &one.removed, one.files), (&other.notes, &other.removed, other.files), "{why}");
+    assert_eq!(
+        (&one.fallbacks, &one.removed, one.changed_files),
+        (&other.fallbacks, &other.removed, other.changed_files),
+        "{why}"
+    );
     same_tree(&one.tree, &other.tree, why);
 }
 
@@ -113,7 +117,7 @@ fn changes_of_one_side_are_taken() {
     parent.write("a", "parent");
     clean(&base, &child, &parent, &[("a", "parent"), D, ("e/", ""), ("e/x", "x"), ("new", "n")]);
     let plan = plan(&base, &child, &parent, Strategy::Manual);
-    assert_eq!((plan.files, plan.both_changed.len(), plan.removed.len()), (3, 0, 1));
+    assert_eq!((plan.changed_files, plan.both_changed.len(), plan.removed.len()), (3, 0, 1));
 }
 
 #[test]
@@ -123,7 +127,7 @@ fn contents_that_both_changed_merge_by_their_kind() {
     parent.save("a", "1\n2\n3\nfour\n").write("x.log", "{\"id\":2}\n");
     clean(&base, &child, &parent, &[("a", "one\n2\n3\nfour\n"), D, B, ("x.log", "{\"id\":2}\n{\"id\":1}\n")]);
     let plan = plan(&base, &child, &parent, Strategy::Manual);
-    assert_eq!((plan.files, plan.both_changed.len()), (2, 2));
+    assert_eq!((plan.changed_files, plan.both_changed.len()), (2, 2));
     assert!(plan.both_changed.iter().all(|it| it.decision == Some(Side::Both)));
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::json;
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
 use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, Merged, Side, Strategy};
+use super::{Contents, MergedContent, Side, Strategy};
 
 /// JSON Lines: both sides' lines, one for each value of the key.
 pub(super) const UNION: KindSpec = KindSpec {
@@ -35,7 +35,7 @@ enum LineKey<'a> {
 ///
 /// The order is the base's, then the parent's additions, then the child's. Each line gets a line
 /// end, so that the next one who appends begins a line.
-fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Merged {
+fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> MergedContent {
     let mut resolver = ItemResolver::new(contents, strategy);
     let mut lines = |side: Side, bytes| {
         let (items, duplicates) = lines(bytes, key);
@@ -89,13 +89,13 @@ mod tests {
     use crate::merge::files::tests::contents;
 
     /// Merges JSON Lines by the key `id`; the parent wrote later.
-    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, Merged) {
+    fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {
         let contents = contents(base.map(str::as_bytes), child.as_bytes(), parent.as_bytes());
         let merged = merge_contents(&FileMergeKind::new(&UNION, "id"), &contents, strategy);
-        (String::from_utf8_lossy(merged.take.bytes(&contents)).into_owned(), merged)
+        (String::from_utf8_lossy(merged.choice.bytes(&contents)).into_owned(), merged)
     }
 
-    fn check(base: Option<&str>, child: &str, parent: &str, expect: &str) -> Merged {
+    fn check(base: Option<&str>, child: &str, parent: &str, expect: &str) -> MergedContent {
         let (text, merged) = merged(base, child, parent, Strategy::NewestWins);
         assert_eq!(text, expect);
         assert_eq!(merged.decision, Some(Side::Both));
@@ -183,7 +183,10 @@ mod tests {
         assert_eq!((text.as_str(), resolved_item.decision), (child, Some(Side::Child)));
         assert_eq!(resolved_item.losers.len(), 2);
         let (text, resolved_item) = merged(Some(base), child, parent, Strategy::Manual);
-        assert_eq!((text.as_str(), resolved_item.decision, resolved_item.take), (parent, None, ContentChoice::Parent));
+        assert_eq!(
+            (text.as_str(), resolved_item.decision, resolved_item.choice),
+            (parent, None, ContentChoice::Parent)
+        );
         let (_, resolved_item) = merged(Some(base), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", parent, Strategy::Manual);
         assert_eq!(resolved_item.decision, Some(Side::Both));
     }
