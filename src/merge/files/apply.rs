@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::node_change::{NewBody, NodeChange};
-use super::node_map::Id;
+use super::node_map::NodeId;
 use super::resolver::Resolver;
 use super::{FileMerge, Loser, NewOwner, Side};
 use crate::object::Time;
@@ -29,14 +29,14 @@ pub(super) struct TreeEditor<'a, 'b> {
     /// Who owns what is made; nothing where that stays as it is.
     new_owner: Option<NewOwner>,
     /// Inodes in the result of what the child alone has.
-    grafted: HashMap<Id, u64>,
+    grafted: HashMap<NodeId, u64>,
     /// Where what moves waits: the directory, and the name of each.
     staging_directory: Option<u64>,
-    staged_names: HashMap<Id, FileName>,
+    staged_names: HashMap<NodeId, FileName>,
     /// Inodes that lost their last name, and are orphans in the tree.
     pub removed: Vec<u64>,
     /// Files that are not as in the parent any longer.
-    pub files: BTreeSet<Id>,
+    pub files: BTreeSet<NodeId>,
 }
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
@@ -81,7 +81,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// The inode that a file has in the result; none where it is not there.
-    pub(super) fn inode(&self, id: Id) -> Option<u64> {
+    pub(super) fn inode(&self, id: NodeId) -> Option<u64> {
         let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.parent_inode(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }
@@ -212,7 +212,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// Makes the child's file in the result. Of a directory: without what is in it.
-    fn graft(&mut self, id: Id, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
+    fn graft(&mut self, id: NodeId, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
@@ -227,13 +227,13 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(Some(inode))
     }
 
-    fn child_node(&self, id: Id) -> Option<Arc<FileNode>> {
+    fn child_node(&self, id: NodeId) -> Option<Arc<FileNode>> {
         self.resolver.trees.child.node(self.resolver.trees.child_inode(id)?).ok().cloned()
     }
 
     /// Returns the directory of that id, made again with those above it if it is not there; none where
     /// something else is in the way.
-    fn directory(&mut self, id: Id) -> Result<Option<u64>, TreeError> {
+    fn directory(&mut self, id: NodeId) -> Result<Option<u64>, TreeError> {
         let mut missing = Vec::new();
         let mut at = id;
         let mut directory = loop {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::node_change::{NodeChange, NodeVersion, user_xattrs};
-use super::node_map::EntryKey;
+use super::node_map::DirEntryKey;
 use super::{Side, Strategy};
 use crate::object::Time;
 use crate::workspace::FileNode;
@@ -96,9 +96,9 @@ pub(super) fn move_names(
     if child == parent || child == base {
         return;
     }
-    let gone = |side: &BTreeSet<EntryKey>| -> BTreeSet<EntryKey> { base.difference(side).cloned().collect() };
+    let gone = |side: &BTreeSet<DirEntryKey>| -> BTreeSet<DirEntryKey> { base.difference(side).cloned().collect() };
     let (gone_child, gone_parent) = (gone(child), gone(parent));
-    let mut wanted: BTreeSet<EntryKey> = parent.difference(&gone_child).cloned().collect();
+    let mut wanted: BTreeSet<DirEntryKey> = parent.difference(&gone_child).cloned().collect();
     wanted.extend(child.difference(base).cloned());
     // Both took the same name away: with the additions of both, a file that each side moved would have two names.
     if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::node_map::{EntryKey, Id};
+use super::node_map::{DirEntryKey, NodeId};
 use super::{ContentVersion, Side};
 use crate::object::{Hash, Time};
 use crate::workspace::{FileKind, FileNode};
@@ -30,7 +30,7 @@ pub(super) struct NodeVersion {
     /// The node, with the content and the attributes that merge.
     pub node: Arc<FileNode>,
     /// Its names, each with the directory that has it; those where nothing merges left out.
-    pub places: BTreeSet<EntryKey>,
+    pub places: BTreeSet<DirEntryKey>,
     /// That of all below it, where it is a directory.
     pub hash: Option<Hash>,
     /// The path of the first of them, by which rules are found.
@@ -40,7 +40,7 @@ pub(super) struct NodeVersion {
 /// One file on three sides. What stands only where nothing merges is not there.
 pub(super) struct MergeItem {
     /// The same file on all sides, whatever its numbers there.
-    pub id: Id,
+    pub id: NodeId,
     /// None where neither began with it.
     pub base: Option<NodeVersion>,
     /// None where the branch that gives does not have it.
@@ -62,13 +62,13 @@ pub(super) enum NewBody {
 /// What to do with one file in the parent's tree.
 pub(super) struct NodeChange {
     /// The file, which may have other inode numbers on each side.
-    pub id: Id,
+    pub id: NodeId,
     /// Whether the parent does not have it, so that it is made from the child's.
     pub is_new: bool,
     /// Names to take away, each with its directory.
-    pub remove: Vec<EntryKey>,
+    pub remove: Vec<DirEntryKey>,
     /// Names to give, each with its directory.
-    pub add: Vec<EntryKey>,
+    pub add: Vec<DirEntryKey>,
     /// Where its content comes from.
     pub body: NewBody,
     /// Permission bits to have; none leaves them as they are.
@@ -79,7 +79,7 @@ pub(super) struct NodeChange {
 
 impl NodeChange {
     /// Returns the change that leaves a file as it is, for others to be made of.
-    pub(super) fn empty(id: Id) -> NodeChange {
+    pub(super) fn empty(id: NodeId) -> NodeChange {
         NodeChange {
             id,
             is_new: false,

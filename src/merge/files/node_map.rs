@@ -26,7 +26,7 @@ pub struct MergeTrees<'a> {
 
 /// One file or directory, on whatever side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Id {
+pub(super) enum NodeId {
     /// It was in the base, with that inode number.
     Base(u64),
     /// The child added it, under that number; maybe the parent did, too.
@@ -36,7 +36,7 @@ pub(super) enum Id {
 }
 
 /// A name in a directory, which has an id of its own, so that it is known in all trees.
-pub(super) type EntryKey = (Id, FileName);
+pub(super) type DirEntryKey = (NodeId, FileName);
 
 /// Whether two inodes may be one file: a directory and a file never are.
 fn same_kind(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
@@ -45,22 +45,22 @@ fn same_kind(one: (&Tree, u64), other: (&Tree, u64)) -> bool {
     is_directory(one) == is_directory(other)
 }
 
-fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn path_components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
 /// Files that a side has under other numbers than the base: it got them by a merge.
 #[derive(Default)]
-struct Renumbered {
+struct InodeRemap {
     /// The side's number for one of the base.
     base_to_side: HashMap<u64, u64>,
     /// The base's number for one of the side.
     side_to_base: HashMap<u64, u64>,
 }
 
-impl Renumbered {
+impl InodeRemap {
     /// Looks at what the two do not share.
-    fn from_trees(base: &Tree, side: &Tree) -> Renumbered {
+    fn from_trees(base: &Tree, side: &Tree) -> InodeRemap {
         let born = |node: &FileNode| (node.nlink() > 0).then_some((node.crtime, node.kind() == FileKind::Directory));
         let (mut old, mut new) = (HashMap::new(), HashMap::new());
         for changed in base.changed_nodes(side) {
@@ -74,7 +74,7 @@ impl Renumbered {
         }
         let pairs = old.into_iter().filter_map(|(birth, here)| Some((here, *new.get(&birth)?)));
         let base_to_side: HashMap<u64, u64> = pairs.collect();
-        Renumbered {
+        InodeRemap {
             side_to_base: base_to_side.iter().map(|(here, base_to_side)| (*base_to_side, *here)).collect(),
             base_to_side,
         }
@@ -85,8 +85,8 @@ impl Renumbered {
 pub(super) struct NodeMap<'a> {
     trees: MergeTrees<'a>,
     /// Found when a number leads nowhere.
-    child_renumbered: OnceCell<Renumbered>,
-    parent_renumbered: OnceCell<Renumbered>,
+    child_remap: OnceCell<InodeRemap>,
+    parent_remap: OnceCell<InodeRemap>,
 }
 
 impl<'a> Deref for NodeMap<'a> {
@@ -100,13 +100,13 @@ impl<'a> Deref for NodeMap<'a> {
 impl<'a> NodeMap<'a> {
     /// Takes the trees as they are; what has other numbers on a side is found when it is first asked for.
     pub(super) fn new(trees: MergeTrees<'a>) -> NodeMap<'a> {
-        NodeMap { trees, child_renumbered: OnceCell::new(), parent_renumbered: OnceCell::new() }
+        NodeMap { trees, child_remap: OnceCell::new(), parent_remap: OnceCell::new() }
     }
 
-    fn renumbered(&self, side: &Tree) -> &Renumbered {
+    fn inode_remap(&self, side: &Tree) -> &InodeRemap {
         // Compared by address, as equal trees may stand on both sides.
-        let known = if std::ptr::eq(side, self.child) { &self.child_renumbered } else { &self.parent_renumbered };
-        known.get_or_init(|| Renumbered::from_trees(self.base, side))
+        let known = if std::ptr::eq(side, self.child) { &self.child_remap } else { &self.parent_remap };
+        known.get_or_init(|| InodeRemap::from_trees(self.base, side))
     }
 
     /// Returns whether an inode of that number is one and the same file in the base and on a side.
@@ -117,12 +117,12 @@ impl<'a> NodeMap<'a> {
 
     /// Returns the number that a side has for a file of the base, if it has this very file.
     fn find_on_side(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).base_to_side.get(&inode).copied() }
+        if self.is_shared(side, inode) { Some(inode) } else { self.inode_remap(side).base_to_side.get(&inode).copied() }
     }
 
     /// Returns the number that the base has for a file of a side, if it has this very file.
     fn find_in_base(&self, side: &Tree, inode: u64) -> Option<u64> {
-        if self.is_shared(side, inode) { Some(inode) } else { self.renumbered(side).side_to_base.get(&inode).copied() }
+        if self.is_shared(side, inode) { Some(inode) } else { self.inode_remap(side).side_to_base.get(&inode).copied() }
     }
 
     /// Returns the inode that a side has of one that the base has.
@@ -134,7 +134,7 @@ impl<'a> NodeMap<'a> {
         // followed to where the side has it now, since that may have been renamed.
         let path = self.base.path(inode)?;
         let (mut at, mut from) = (ROOT, ROOT);
-        for name in names(&path) {
+        for name in path_components(&path) {
             from = self.base.lookup(from, name).ok()?;
             at = match self.find_on_side(side, from) {
                 Some(same) => same,
@@ -154,90 +154,90 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the id of an inode of the base. Always some, so that it can stand beside [`NodeMap::id_in_child`].
-    pub(super) fn id_in_base(&self, inode: u64) -> Option<Id> {
-        Some(Id::Base(inode))
+    pub(super) fn id_in_base(&self, inode: u64) -> Option<NodeId> {
+        Some(NodeId::Base(inode))
     }
 
     /// Returns what an inode of the child is: a file of the base, by birth or by place, or a new one.
-    pub(super) fn id_in_child(&self, inode: u64) -> Option<Id> {
+    pub(super) fn id_in_child(&self, inode: u64) -> Option<NodeId> {
         if let Some(origin) = self.find_in_base(self.child, inode) {
-            return Some(Id::Base(origin));
+            return Some(NodeId::Base(origin));
         }
         let path = self.child.path(inode)?;
-        let (mut at, mut id) = (ROOT, Id::Base(ROOT));
-        for name in names(&path) {
+        let (mut at, mut id) = (ROOT, NodeId::Base(ROOT));
+        for name in path_components(&path) {
             at = self.child.lookup(at, name).ok()?;
-            id = self.successor_id(self.child, id, name, at).unwrap_or(Id::Child(at));
+            id = self.successor_id(self.child, id, name, at).unwrap_or(NodeId::Child(at));
         }
         Some(id)
     }
 
     /// Returns what an inode of the parent is: a file of the base, one that the child added at the same place, or a new
     /// one.
-    pub(super) fn id_in_parent(&self, inode: u64) -> Option<Id> {
+    pub(super) fn id_in_parent(&self, inode: u64) -> Option<NodeId> {
         if let Some(origin) = self.find_in_base(self.parent, inode) {
-            return Some(Id::Base(origin));
+            return Some(NodeId::Base(origin));
         }
         let path = self.parent.path(inode)?;
-        let (mut at, mut id) = (ROOT, Id::Base(ROOT));
-        for name in names(&path) {
+        let (mut at, mut id) = (ROOT, NodeId::Base(ROOT));
+        for name in path_components(&path) {
             at = self.parent.lookup(at, name).ok()?;
             let successor_id = self.successor_id(self.parent, id, name, at);
-            id = successor_id.or_else(|| self.added_by_both(id, name, at)).unwrap_or(Id::Parent(at));
+            id = successor_id.or_else(|| self.added_by_both(id, name, at)).unwrap_or(NodeId::Parent(at));
         }
         Some(id)
     }
 
     /// Returns what an inode is that a side has at a place, where the base had it.
-    fn successor_id(&self, side: &Tree, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
+    fn successor_id(&self, side: &Tree, directory: NodeId, name: &[u8], inode: u64) -> Option<NodeId> {
         if let Some(origin) = self.find_in_base(side, inode) {
-            return Some(Id::Base(origin));
+            return Some(NodeId::Base(origin));
         }
-        let Id::Base(directory) = directory else { return None };
+        let NodeId::Base(directory) = directory else { return None };
         let old = self.base.lookup(directory, name).ok()?;
-        (self.successor(side, old) == Some(inode)).then_some(Id::Base(old))
+        (self.successor(side, old) == Some(inode)).then_some(NodeId::Base(old))
     }
 
     /// Returns what an inode is that the parent added at a place, where the child added one, too.
-    fn added_by_both(&self, directory: Id, name: &[u8], inode: u64) -> Option<Id> {
+    fn added_by_both(&self, directory: NodeId, name: &[u8], inode: u64) -> Option<NodeId> {
         let counterpart = self.added(self.child, self.child_inode(directory)?, name)?;
         let is_new = self.successor_id(self.child, directory, name, counterpart).is_none();
-        (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(Id::Child(counterpart))
+        (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(NodeId::Child(counterpart))
     }
 
     /// Returns the base's inode of a file; none where the base does not have it.
-    pub(super) fn base_inode(&self, id: Id) -> Option<u64> {
-        if let Id::Base(inode) = id { Some(inode) } else { None }
+    pub(super) fn base_inode(&self, id: NodeId) -> Option<u64> {
+        if let NodeId::Base(inode) = id { Some(inode) } else { None }
     }
 
     /// Returns the child's inode of a file; none where the child does not have it.
-    pub(super) fn child_inode(&self, id: Id) -> Option<u64> {
+    pub(super) fn child_inode(&self, id: NodeId) -> Option<u64> {
         match id {
-            Id::Base(inode) => self.successor(self.child, inode),
-            Id::Child(inode) => Some(inode),
-            Id::Parent(_) => None,
+            NodeId::Base(inode) => self.successor(self.child, inode),
+            NodeId::Child(inode) => Some(inode),
+            NodeId::Parent(_) => None,
         }
     }
 
     /// Returns the parent's inode of a file; none where the parent does not have it.
-    pub(super) fn parent_inode(&self, id: Id) -> Option<u64> {
+    pub(super) fn parent_inode(&self, id: NodeId) -> Option<u64> {
         let inode = match id {
-            Id::Base(inode) => return self.successor(self.parent, inode),
-            Id::Parent(inode) => return Some(inode),
-            Id::Child(inode) => inode,
+            NodeId::Base(inode) => return self.successor(self.parent, inode),
+            NodeId::Parent(inode) => return Some(inode),
+            NodeId::Child(inode) => inode,
         };
         let path = self.child.path(inode)?;
-        let (mut at, mut own, mut directory) = (ROOT, ROOT, Id::Base(ROOT));
-        for name in names(&path) {
+        let (mut at, mut own, mut directory) = (ROOT, ROOT, NodeId::Base(ROOT));
+        for name in path_components(&path) {
             own = self.child.lookup(own, name).ok()?;
             let successor_id = self.successor_id(self.child, directory, name, own);
             // What the base had at a place is followed from the base. What the child added corresponds only to what the
             // parent added there, too.
             at = match successor_id {
-                Some(Id::Base(old)) => self.successor(self.parent, old)?,
+                Some(NodeId::Base(old)) => self.successor(self.parent, old)?,
                 _ => self.parent_counterpart(directory, at, name, own)?,
             };
-            directory = successor_id.unwrap_or(Id::Child(own));
+            directory = successor_id.unwrap_or(NodeId::Child(own));
         }
         Some(at)
     }
@@ -255,8 +255,8 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns whether the child has a file under the number and the names that it has in the base.
-    fn keeps_names_in_child(&self, id: Id) -> bool {
-        let Id::Base(inode) = id else { return false };
+    fn keeps_names_in_child(&self, id: NodeId) -> bool {
+        let NodeId::Base(inode) = id else { return false };
         let is_same = |old: &FileNode, new: &FileNode| {
             old.names().eq(new.names()) && new.names().all(|(directory, _)| self.is_shared(self.child, directory))
         };
@@ -266,7 +266,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what the base had where the child has a file, and what the child has where the base
     /// had it.
-    pub(super) fn replaced(&self, id: Id) -> Vec<Id> {
+    pub(super) fn replaced(&self, id: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();
         // A file that stays where it was replaces nothing, which is so for most: looking up its names would be for
         // nothing.
@@ -279,7 +279,7 @@ impl<'a> NodeMap<'a> {
         };
         for (directory, name) in names(self.child, self.child_inode(id)) {
             let directory = self.id_in_child(directory).and_then(|directory| self.base_inode(directory));
-            found.extend(directory.and_then(|directory| self.base.lookup(directory, &name).ok()).map(Id::Base));
+            found.extend(directory.and_then(|directory| self.base.lookup(directory, &name).ok()).map(NodeId::Base));
         }
         for (directory, name) in names(self.base, self.base_inode(id)) {
             let there =
@@ -290,7 +290,7 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns what the parent added where the child added an inode.
-    fn parent_counterpart(&self, directory: Id, at: u64, name: &[u8], own: u64) -> Option<u64> {
+    fn parent_counterpart(&self, directory: NodeId, at: u64, name: &[u8], own: u64) -> Option<u64> {
         let counterpart = self.added(self.parent, at, name)?;
         let is_new = self.successor_id(self.parent, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, own), (self.parent, counterpart))).then_some(counterpart)
@@ -302,8 +302,8 @@ pub(super) fn places(
     tree: &Tree,
     inode: u64,
     rules: &Rules,
-    id: impl Fn(u64) -> Option<Id>,
-) -> (BTreeSet<EntryKey>, Option<Vec<u8>>) {
+    id: impl Fn(u64) -> Option<NodeId>,
+) -> (BTreeSet<DirEntryKey>, Option<Vec<u8>>) {
     let (mut places, mut first) = (BTreeSet::new(), None);
     let Ok(node) = tree.node(inode) else { return (places, first) };
     for (directory, name) in node.names() {

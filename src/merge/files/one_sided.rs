@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Rules;
 use super::conflict_policy::ConflictPolicy;
 use super::node_change::{NewBody, NodeChange, same_body};
-use super::node_map::{Id, NodeMap};
+use super::node_map::{NodeId, NodeMap};
 use crate::workspace::{FileKind, FileNode, TreeDifference};
 
 /// Tells such files from all others.
@@ -44,7 +44,7 @@ impl<'a, 'b> OneSided<'a, 'b> {
         let body = if same_body(old, new) { NewBody::Keep } else { NewBody::Child };
         let xattrs = ConflictPolicy::none().xattrs(Some(old), new, old);
         let mode = Some(new.mode).filter(|mode| *mode != old.mode);
-        Some(Some(NodeChange { body, mode, xattrs, ..NodeChange::empty(Id::Base(*inode)) }))
+        Some(Some(NodeChange { body, mode, xattrs, ..NodeChange::empty(NodeId::Base(*inode)) }))
     }
 
     /// Returns whether a directory is the same on all sides, at the same path.

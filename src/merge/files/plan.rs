@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::apply::TreeEditor;
 use super::node_change::NodeChange;
-use super::node_map::{Id, NodeMap, never_merges};
+use super::node_map::{NodeId, NodeMap, never_merges};
 use super::one_sided::OneSided;
 use super::resolver::Resolver;
 use super::unit_merge::{UnitMember, UnitOutcome, UnitPlan, Units};
@@ -269,14 +269,14 @@ fn left_out_paths(left_out: &[TreeDifference], parent: &Tree) -> Vec<Vec<u8>> {
 
 /// Everything that has to do with units or some differences between base and child, directories before what is in
 /// them.
-fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: &UnitPlan) -> Vec<Id> {
-    let mut todo: Vec<Id> = units.outcomes.keys().copied().collect();
+fn changed_by_child(trees: &NodeMap<'_>, differences: &[TreeDifference], units: &UnitPlan) -> Vec<NodeId> {
+    let mut todo: Vec<NodeId> = units.outcomes.keys().copied().collect();
     for difference in differences {
-        todo.extend(difference.old.as_ref().map(|(inode, _)| Id::Base(*inode)));
+        todo.extend(difference.old.as_ref().map(|(inode, _)| NodeId::Base(*inode)));
         todo.extend(difference.new.as_ref().and_then(|(inode, _)| trees.id_in_child(*inode)));
     }
     let mut seen = HashSet::new();
-    let mut found: BTreeSet<(Vec<u8>, Id)> = BTreeSet::new();
+    let mut found: BTreeSet<(Vec<u8>, NodeId)> = BTreeSet::new();
     while let Some(id) = todo.pop() {
         // Files that replaced each other lead back to one another.
         if !seen.insert(id) {

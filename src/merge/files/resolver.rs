@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::conflict_policy::{ConflictPolicy, move_names};
 use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
-use super::node_map::{Id, NodeMap, places};
+use super::node_map::{NodeId, NodeMap, places};
 use super::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, MergedContent, Rules, Side,
     Strategy, merge_contents,
@@ -49,7 +49,7 @@ pub(super) struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     /// Returns a file as all sides have it.
-    pub(super) fn item(&self, id: Id) -> MergeItem {
+    pub(super) fn item(&self, id: NodeId) -> MergeItem {
         let trees = &self.trees;
         let base = self.version_on(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
         let child = self.version_on(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
@@ -61,7 +61,7 @@ impl<'a> Resolver<'a> {
         MergeItem { id, base, child, parent }
     }
 
-    fn version_on(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<Id>) -> Option<NodeVersion> {
+    fn version_on(&self, tree: &Tree, inode: Option<u64>, id: impl Fn(u64) -> Option<NodeId>) -> Option<NodeVersion> {
         let inode = inode?;
         let node = tree.node(inode).ok()?.clone();
         let (places, path) = places(tree, inode, self.rules, id);
@@ -300,7 +300,7 @@ mod tests {
                 losers,
                 fallbacks,
             };
-            let item = resolver.item(Id::Base(inode));
+            let item = resolver.item(NodeId::Base(inode));
             resolver.decide(&item).unwrap();
             resolver.fallbacks
         };

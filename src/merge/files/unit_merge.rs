@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::apply::TreeEditor;
 use super::content::other_side;
-use super::node_map::{Id, NodeMap};
+use super::node_map::{NodeId, NodeMap};
 use super::resolver::Resolver;
 use super::unit::{UnitFinder, UnitLayout, UnitRoot};
 use super::unit_diff::{MemberDifference, UnitVersion, diff_members};
@@ -50,14 +50,14 @@ pub(super) struct Units<'a, 'b> {
     /// Of base, child and parent.
     finders: [UnitFinder<'a>; 3],
     /// The members that were met, by the unit's root.
-    met_members: HashMap<Id, BTreeSet<Id>>,
+    met_members: HashMap<NodeId, BTreeSet<NodeId>>,
 }
 
 /// What was decided on all units that were met.
 #[derive(Default)]
 pub(super) struct UnitPlan {
     /// What becomes of each file that is in a unit.
-    pub outcomes: HashMap<Id, UnitOutcome>,
+    pub outcomes: HashMap<NodeId, UnitOutcome>,
     /// Units that both sides changed differently, with the members that differ.
     pub conflicts: Vec<UnitConflict>,
     /// What was decided of each unit that both sides changed.
@@ -65,7 +65,7 @@ pub(super) struct UnitPlan {
     /// The versions of units that were not taken.
     pub losers: Vec<FileLoser>,
     /// The roots of what is taken from the child, and its version.
-    taken_roots: Vec<(Id, Option<UnitRoot>)>,
+    taken_roots: Vec<(NodeId, Option<UnitRoot>)>,
 }
 
 impl<'a, 'b> Units<'a, 'b> {
@@ -80,7 +80,7 @@ impl<'a, 'b> Units<'a, 'b> {
     pub(super) fn take(&mut self, difference: &TreeDifference) -> Result<Option<UnitMember>, TreeError> {
         let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
         let there = match old {
-            Some((inode, _)) => self.trees.parent_inode(Id::Base(*inode)),
+            Some((inode, _)) => self.trees.parent_inode(NodeId::Base(*inode)),
             None => self.trees.parent.resolve(&difference.path).ok(),
         };
         let node = there.and_then(|inode| self.trees.parent.node(inode).ok());
@@ -119,7 +119,7 @@ impl<'a, 'b> Units<'a, 'b> {
         Ok(Some(if is_silent(0, old) && is_silent(1, new) { UnitMember::Silent } else { UnitMember::Counts }))
     }
 
-    fn id(&self, side: usize, inode: u64) -> Option<Id> {
+    fn id(&self, side: usize, inode: u64) -> Option<NodeId> {
         match side {
             0 => self.trees.id_in_base(inode),
             1 => self.trees.id_in_child(inode),
@@ -128,7 +128,7 @@ impl<'a, 'b> Units<'a, 'b> {
     }
 
     /// Returns the unit in each of the trees: one that is known by how a file begins may have lost that on a side.
-    fn versions(&mut self, root: Id) -> Result<[Option<UnitRoot>; 3], TreeError> {
+    fn versions(&mut self, root: NodeId) -> Result<[Option<UnitRoot>; 3], TreeError> {
         let trees = self.trees;
         let inodes = [trees.base_inode(root), trees.child_inode(root), trees.parent_inode(root)];
         let mut layout = None;
@@ -147,7 +147,7 @@ impl<'a, 'b> Units<'a, 'b> {
             let versions = self.versions(root)?;
             // The order of this map varies, so no result may depend on it: lists are sorted at the end, or by `sort_and_dedup`.
             let outcome = self.decide_unit(resolver, root, versions, &mut plan);
-            let mut members: BTreeSet<Id> = met;
+            let mut members: BTreeSet<NodeId> = met;
             members.insert(root);
             if outcome == UnitOutcome::Child {
                 let [_, child, parent] = versions;
@@ -173,7 +173,7 @@ impl<'a, 'b> Units<'a, 'b> {
 
     /// Returns the companions that the parent has where the child has a main file and the parent none: they fit no
     /// longer.
-    fn leftover_companions(&self, child: Option<UnitRoot>, parent: Option<UnitRoot>) -> Vec<Id> {
+    fn leftover_companions(&self, child: Option<UnitRoot>, parent: Option<UnitRoot>) -> Vec<NodeId> {
         let main = child.filter(|child| parent.is_none() && child.layout == UnitLayout::Companions);
         let path = main.and_then(|main| self.trees.child.path(main.inode));
         let left = path.map(|path| self.finders[2].companions_at(&path)).unwrap_or_default();
@@ -183,7 +183,7 @@ impl<'a, 'b> Units<'a, 'b> {
     fn decide_unit(
         &self,
         resolver: &Resolver<'_>,
-        root: Id,
+        root: NodeId,
         versions: [Option<UnitRoot>; 3],
         plan: &mut UnitPlan,
     ) -> UnitOutcome {
@@ -248,7 +248,7 @@ impl<'a, 'b> Units<'a, 'b> {
     }
 
     /// Returns the places of the root on a side, so that a move counts as a change of the unit.
-    fn places(&self, root: Id, side: usize) -> BTreeSet<(Option<Id>, Vec<u8>)> {
+    fn places(&self, root: NodeId, side: usize) -> BTreeSet<(Option<NodeId>, Vec<u8>)> {
         let tree = self.finders[side].tree;
         let inode = [self.trees.base_inode(root), self.trees.child_inode(root), self.trees.parent_inode(root)][side];
         let node = inode.and_then(|inode| tree.node(inode).ok());
