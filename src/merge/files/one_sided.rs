@@ -11,17 +11,17 @@ use super::node_map::{NodeId, NodeMap};
 use crate::workspace::{FileKind, FileNode, TreeDifference};
 
 /// Tells such files from all others.
-pub(super) struct OneSided<'a, 'b> {
+pub(super) struct OneSidedFinder<'a, 'b> {
     trees: &'b NodeMap<'a>,
     rules: &'b Rules,
     /// Directories that were looked at: whether they are the same on all sides, at the same path.
     directories: HashMap<u64, bool>,
 }
 
-impl<'a, 'b> OneSided<'a, 'b> {
+impl<'a, 'b> OneSidedFinder<'a, 'b> {
     /// Begins with no directory looked at.
-    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'b Rules) -> OneSided<'a, 'b> {
-        OneSided { trees, rules, directories: HashMap::new() }
+    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'b Rules) -> OneSidedFinder<'a, 'b> {
+        OneSidedFinder { trees, rules, directories: HashMap::new() }
     }
 
     /// Returns what becomes of a file that has one name, the same on all sides, and that the parent

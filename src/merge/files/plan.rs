@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use super::apply::TreeEditor;
 use super::node_change::NodeChange;
 use super::node_map::{NodeId, NodeMap, never_merges};
-use super::one_sided::OneSided;
+use super::one_sided::OneSidedFinder;
 use super::resolver::Resolver;
-use super::unit_merge::{UnitMember, UnitOutcome, UnitPlan, Units};
+use super::unit_merge::{MemberRelevance, UnitOutcome, UnitPlan, UnitPlanner};
 use super::{
     ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeAll, MergeTrees, NewOwner, Rules, Side,
     Strategy, UnitConflict,
@@ -133,7 +133,7 @@ pub fn plan_files(trees: MergeTrees<'_>, how: &FileMerge<'_>) -> Result<FilePlan
 pub(super) fn plan_by(
     trees: MergeTrees<'_>,
     how: &FileMerge<'_>,
-    one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
+    one_sided: impl Fn(&mut OneSidedFinder<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
     let FileMerge { rules, strategy, resolved, packs, merger, paths_max, .. } = *how;
     let (both_changed, losers, fallbacks) = Default::default();
@@ -214,17 +214,17 @@ struct ClassifiedChanges {
 fn classify(
     resolver: &Resolver<'_>,
     differences: Vec<TreeDifference>,
-    one_sided: impl Fn(&mut OneSided<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
+    one_sided: impl Fn(&mut OneSidedFinder<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<ClassifiedChanges, TreeError> {
     let (rules, packs) = (resolver.rules, resolver.packs);
     let (mut changes, mut left_out, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let mut files = OneSided::new(&resolver.trees, rules);
-    let mut units = Units::new(&resolver.trees, rules, packs);
+    let mut files = OneSidedFinder::new(&resolver.trees, rules);
+    let mut units = UnitPlanner::new(&resolver.trees, rules, packs);
     let mut taken = Hasher::new(&TAKEN);
     for difference in differences {
         // Units first: a member follows its unit also where one side alone changed it.
-        if let Some(member) = units.take(&difference)? {
-            if member == UnitMember::Counts {
+        if let Some(member) = units.add_difference(&difference)? {
+            if member == MemberRelevance::Relevant {
                 add_versions(&mut taken, &difference);
             }
             continue;

@@ -140,12 +140,12 @@ impl<'a> UnitFinder<'a> {
             let Some(stem) = name.strip_suffix(companion).filter(|stem| !stem.is_empty()) else { continue };
             if let Ok(main) = self.tree.lookup(directory, stem)
                 && self.may_be_member(inode)
-                && self.has_companions(main)?
+                && self.is_main_file(main)?
             {
                 return Ok(unit(main));
             }
         }
-        let is_main = (alone || self.companions(directory, name).next().is_some()) && self.has_companions(inode)?;
+        let is_main = (alone || self.companions(directory, name).next().is_some()) && self.is_main_file(inode)?;
         Ok(if is_main { unit(inode) } else { None })
     }
 
@@ -167,7 +167,7 @@ impl<'a> UnitFinder<'a> {
             let directory =
                 self.tree.node(main).ok().and_then(|node| node.names().next()).map(|(directory, _)| directory);
             let is_alone = directory.is_some_and(|directory| self.directory_root(directory).is_none());
-            if is_alone && falls_to_units(self.rules, path) && self.has_companions(main)? {
+            if is_alone && allows_units(self.rules, path) && self.is_main_file(main)? {
                 return Ok(Some(UnitRoot { inode: main, layout: UnitLayout::Companions }));
             }
         }
@@ -185,7 +185,7 @@ impl<'a> UnitFinder<'a> {
     }
 
     /// Returns whether a file is the main file of a unit, by its rule or by how it begins.
-    fn has_companions(&self, inode: u64) -> Result<bool, TreeError> {
+    fn is_main_file(&self, inode: u64) -> Result<bool, TreeError> {
         let Ok(node) = self.tree.node(inode) else { return Ok(false) };
         let (FileKind::File, Some(path)) = (node.kind(), self.tree.path(inode)) else { return Ok(false) };
         let kind = &self.rules.rule_for(&path).kind;
@@ -202,7 +202,7 @@ impl<'a> UnitFinder<'a> {
     ///
     /// In a directory the database beside it has to be there and to begin as one, since any file may be called like
     /// that; where it can't be read, the member counts.
-    pub(super) fn is_silent(&self, layout: UnitLayout, inode: u64) -> bool {
+    pub(super) fn is_irrelevant(&self, layout: UnitLayout, inode: u64) -> bool {
         let Ok(node) = self.tree.node(inode) else { return false };
         let mut names = node.names();
         let (Some((directory, name)), None) = (names.next(), names.next()) else { return false };
@@ -224,7 +224,7 @@ impl<'a> UnitFinder<'a> {
     }
 
     fn may_be_member(&self, inode: u64) -> bool {
-        self.tree.path(inode).is_some_and(|path| falls_to_units(self.rules, &path))
+        self.tree.path(inode).is_some_and(|path| allows_units(self.rules, &path))
     }
 
     /// Returns whether something below Chroma's directory is its own: the database and what is in its indexes.
@@ -257,7 +257,7 @@ impl<'a> UnitFinder<'a> {
 }
 
 /// Returns whether the rule for a path lets what is there be a member of a unit.
-fn falls_to_units(rules: &Rules, path: &[u8]) -> bool {
+fn allows_units(rules: &Rules, path: &[u8]) -> bool {
     let kind = &rules.rule_for(path).kind;
     kind.is_unit() || kind.is_text()
 }
@@ -268,7 +268,7 @@ impl UnitFinder<'_> {
     pub(super) fn hash(&self, root: &UnitRoot) -> Option<Hash> {
         // What tells no change is left out: two versions that differ in it alone are one version.
         let mut parts = self.members_at_root(root);
-        parts.retain(|(name, inode)| name.is_empty() || !self.is_silent(root.layout, *inode));
+        parts.retain(|(name, inode)| name.is_empty() || !self.is_irrelevant(root.layout, *inode));
         if let [(name, inode)] = &parts[..]
             && name.is_empty()
         {

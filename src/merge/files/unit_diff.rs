@@ -13,7 +13,7 @@ pub(super) struct MemberDifference {
     /// The same in the new one.
     pub new: Option<u64>,
     /// Whether it tells a change; what a database makes anew at its opening does not.
-    pub is_change: bool,
+    pub is_relevant: bool,
 }
 
 /// A unit in one tree; without a root it is not there.
@@ -24,8 +24,8 @@ pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -
     let parts =
         |(finder, root): UnitVersion<'_, '_>| root.map(|root| finder.members_at_root(&root)).unwrap_or_default();
     let layout = old.1.or(new.1).map_or(UnitLayout::Companions, |root| root.layout);
-    let is_silent = |(finder, _): UnitVersion<'_, '_>, inode: Option<u64>| {
-        inode.is_none_or(|inode| finder.is_silent(layout, inode))
+    let is_irrelevant = |(finder, _): UnitVersion<'_, '_>, inode: Option<u64>| {
+        inode.is_none_or(|inode| finder.is_irrelevant(layout, inode))
     };
     let mut found = Vec::new();
     let mut todo: Vec<_> = pair_by_name(parts(old), parts(new)).collect();
@@ -40,8 +40,8 @@ pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -
         let (one, other) = (one.as_deref(), other.as_deref());
         if !is_same_node(one, other) {
             // The root has no name here, and always counts.
-            let is_change = name.is_empty() || !(is_silent(old, before) && is_silent(new, after));
-            found.push(MemberDifference { old: before, new: after, is_change });
+            let is_relevant = name.is_empty() || !(is_irrelevant(old, before) && is_irrelevant(new, after));
+            found.push(MemberDifference { old: before, new: after, is_relevant });
         }
         let inside = |(finder, root): UnitVersion<'_, '_>, inode: Option<u64>| -> Vec<(Vec<u8>, u64)> {
             let (Some(root), Some(inode)) = (root, inode) else { return Vec::new() };

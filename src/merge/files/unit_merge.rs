@@ -28,11 +28,11 @@ pub struct UnitConflict {
 
 /// What a difference in a unit says of the whole unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnitMember {
+pub(super) enum MemberRelevance {
     /// The unit has changed.
-    Counts,
+    Relevant,
     /// Nothing that matters.
-    Silent,
+    Irrelevant,
 }
 
 /// Which side a unit is taken from, with all its members.
@@ -45,12 +45,12 @@ pub(super) enum UnitOutcome {
 }
 
 /// The units that have to do with what the child changed.
-pub(super) struct Units<'a, 'b> {
+pub(super) struct UnitPlanner<'a, 'b> {
     trees: &'b NodeMap<'a>,
     /// Of base, child and parent.
     finders: [UnitFinder<'a>; 3],
     /// The members that were met, by the unit's root.
-    met_members: HashMap<NodeId, BTreeSet<NodeId>>,
+    members_by_root: HashMap<NodeId, BTreeSet<NodeId>>,
 }
 
 /// What was decided on all units that were met.
@@ -68,16 +68,16 @@ pub(super) struct UnitPlan {
     taken_roots: Vec<(NodeId, Option<UnitRoot>)>,
 }
 
-impl<'a, 'b> Units<'a, 'b> {
+impl<'a, 'b> UnitPlanner<'a, 'b> {
     /// Prepares to find units in each of the three trees, and looks at none yet.
-    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> Units<'a, 'b> {
+    pub(super) fn new(trees: &'b NodeMap<'a>, rules: &'a Rules, packs: &'a dyn Packs) -> UnitPlanner<'a, 'b> {
         let finders = [trees.base, trees.child, trees.parent].map(|tree| UnitFinder::new(tree, rules, packs));
-        Units { trees, finders, met_members: HashMap::new() }
+        UnitPlanner { trees, finders, members_by_root: HashMap::new() }
     }
 
     /// Takes a difference between base and child where it is within a unit; returns what it says there. Fails where a
     /// file has to be looked into, to tell whether it begins a unit, and can't be read.
-    pub(super) fn take(&mut self, difference: &TreeDifference) -> Result<Option<UnitMember>, TreeError> {
+    pub(super) fn add_difference(&mut self, difference: &TreeDifference) -> Result<Option<MemberRelevance>, TreeError> {
         let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
         let there = match old {
             Some((inode, _)) => self.trees.parent_inode(NodeId::Base(*inode)),
@@ -110,13 +110,17 @@ impl<'a, 'b> Units<'a, 'b> {
             return Ok(None);
         }
         for root in roots {
-            self.met_members.entry(root).or_default().extend(members.iter().copied());
+            self.members_by_root.entry(root).or_default().extend(members.iter().copied());
         }
         let layout = layout.unwrap_or(UnitLayout::Companions);
-        let is_silent = |side: usize, there: Option<&(u64, Arc<FileNode>)>| {
-            there.is_none_or(|(inode, _)| self.finders[side].is_silent(layout, *inode))
+        let is_irrelevant = |side: usize, there: Option<&(u64, Arc<FileNode>)>| {
+            there.is_none_or(|(inode, _)| self.finders[side].is_irrelevant(layout, *inode))
         };
-        Ok(Some(if is_silent(0, old) && is_silent(1, new) { UnitMember::Silent } else { UnitMember::Counts }))
+        Ok(Some(if is_irrelevant(0, old) && is_irrelevant(1, new) {
+            MemberRelevance::Irrelevant
+        } else {
+            MemberRelevance::Relevant
+        }))
     }
 
     fn id(&self, side: usize, inode: u64) -> Option<NodeId> {
@@ -140,10 +144,10 @@ impl<'a, 'b> Units<'a, 'b> {
         Ok(inodes.map(|inode| Some(UnitRoot { inode: inode?, layout: layout? })))
     }
 
-    /// Decides all units that were met. Fails as [`Units::take`] does.
+    /// Decides all units that were met. Fails as [`UnitPlanner::add_difference`] does.
     pub(super) fn decide(mut self, resolver: &Resolver<'_>) -> Result<UnitPlan, TreeError> {
         let mut plan = UnitPlan::default();
-        for (root, met) in std::mem::take(&mut self.met_members) {
+        for (root, met) in std::mem::take(&mut self.members_by_root) {
             let versions = self.versions(root)?;
             // The order of this map varies, so no result may depend on it: lists are sorted at the end, or by `sort_and_dedup`.
             let outcome = self.decide_unit(resolver, root, versions, &mut plan);
@@ -190,7 +194,7 @@ impl<'a, 'b> Units<'a, 'b> {
         let [base, child, parent] = [0, 1, 2].map(|side| (&self.finders[side], versions[side]));
         let (by_child, by_parent) = (diff_members(base, child), diff_members(base, parent));
         let is_changed = |changes: &[MemberDifference], side: usize| {
-            changes.iter().any(|change| change.is_change) || self.places(root, side) != self.places(root, 0)
+            changes.iter().any(|change| change.is_relevant) || self.places(root, side) != self.places(root, 0)
         };
         if !is_changed(&by_child, 1) {
             return UnitOutcome::Parent;
@@ -207,7 +211,7 @@ impl<'a, 'b> Units<'a, 'b> {
             ..resolver.item(root).to_decision(Some(Side::Both))
         };
         // Both sides changed it to the same unit: that is listed, and no conflict.
-        if !between.iter().any(|change| change.is_change) && self.places(root, 1) == self.places(root, 2) {
+        if !between.iter().any(|change| change.is_relevant) && self.places(root, 1) == self.places(root, 2) {
             plan.decisions.push(whole);
             return UnitOutcome::Parent;
         }
@@ -216,17 +220,17 @@ impl<'a, 'b> Units<'a, 'b> {
         let layout = versions.iter().flatten().next().map_or(UnitLayout::Companions, |root| root.layout);
         whole.decision = winner(resolver, layout, &whole, times);
         let decided = whole.decision;
-        self.record(&between, whole, plan);
+        self.record_conflict(&between, whole, plan);
         if decided == Some(Side::Child) { UnitOutcome::Child } else { UnitOutcome::Parent }
     }
 
     /// Notes a conflict, the members that the sides have differently, and those of the side that loses, each with the
     /// hash of its version.
-    fn record(&self, between: &[MemberDifference], whole: FileDecision, plan: &mut UnitPlan) {
+    fn record_conflict(&self, between: &[MemberDifference], whole: FileDecision, plan: &mut UnitPlan) {
         let [_, child, parent] = [&self.finders[0], &self.finders[1], &self.finders[2]].map(|finder| finder.tree);
         let mut members = BTreeSet::new();
         let mut lost = Vec::new();
-        for difference in between.iter().filter(|difference| difference.is_change) {
+        for difference in between.iter().filter(|difference| difference.is_relevant) {
             let paths = [(child, difference.new), (parent, difference.old)]
                 .map(|(tree, inode)| inode.and_then(|inode| Some((tree.path(inode)?, tree.node(inode).ok()?.hash()))));
             let lost_path = whole.decision.and_then(|winner| paths[usize::from(winner == Side::Child)].as_ref());
@@ -259,7 +263,7 @@ impl<'a, 'b> Units<'a, 'b> {
 
 /// When a side last wrote what it changed.
 fn last_write_time(tree: &Tree, changes: &[MemberDifference]) -> Time {
-    let nodes = changes.iter().filter(|change| change.is_change).filter_map(|change| tree.node(change.new?).ok());
+    let nodes = changes.iter().filter(|change| change.is_relevant).filter_map(|change| tree.node(change.new?).ok());
     nodes.map(|node| node.mtime).max().unwrap_or_default()
 }
 
@@ -292,7 +296,7 @@ impl UnitPlan {
             // A unit that the child deleted has no root on either side, and so nothing that could have been torn.
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
             let differing = diff_members((&finders[0], child), (&finders[1], result));
-            if differing.iter().any(|difference| difference.is_change) {
+            if differing.iter().any(|difference| difference.is_relevant) {
                 torn.push(resolver.item(root).to_decision(None));
             }
         }
