@@ -33,7 +33,7 @@ pub struct Action {
 
 /// What a merge does: the parent's state with these actions is the result.
 #[derive(Default)]
-pub struct Plan {
+pub struct RecordPlan {
     /// What to take from the child, in order of ids.
     pub actions: Vec<Action>,
     /// Every record that both sides changed, in order of ids; those they changed alike are decided
@@ -41,7 +41,7 @@ pub struct Plan {
     pub both_changed: Vec<Decision>,
 }
 
-impl Plan {
+impl RecordPlan {
     /// Returns the records that both sides changed differently, whether they are decided or wait.
     pub fn conflicts(&self) -> impl Iterator<Item = &Decision> {
         self.both_changed.iter().filter(|item| item.is_conflict())
@@ -95,13 +95,13 @@ impl Action {
 /// item whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps,
 /// and of those of which both are kept the child's version. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
 /// one of these can't be read.
-pub fn plan(
+pub fn plan_records(
     changes: &[RecordDifference],
     sides: &Sides<'_>,
     strategy: Strategy,
     resolved: impl Fn(&Decision) -> Option<Side>,
-) -> Result<Plan, SegmentError> {
-    let (mut plan, mut merged) = (Plan::default(), sides.parent.clone());
+) -> Result<RecordPlan, SegmentError> {
+    let (mut plan, mut merged) = (RecordPlan::default(), sides.parent.clone());
     for change in changes {
         let (action, both_changed) = plan_one(change, sides, &merged, strategy, &resolved)?;
         // Done at once, so that the next record that is kept twice does not get an id that this one was given.
@@ -143,7 +143,7 @@ fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<st
     let mut number = 1u64;
     loop {
         let end = if number == 1 { format!("~{}", sides.name) } else { format!("~{}~{number}", sides.name) };
-        let candidate = with_end(id, &end);
+        let candidate = with_suffix(id, &end);
         // All three are asked: the result may have lost an id that the parent has, and may get one of the child's later
         // on.
         if merged.find(&candidate)?.is_none()
@@ -159,7 +159,7 @@ fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<st
 static LONG_ID: Context = Context::new("engramfs 2026 long record id v1");
 
 /// Appends to an id. One that gets too long is cut, and its hash keeps it unique.
-fn with_end(id: &str, end: &str) -> String {
+fn with_suffix(id: &str, end: &str) -> String {
     if id.len() + end.len() <= RECORD_ID_BYTES_MAX {
         return format!("{id}{end}");
     }
@@ -218,8 +218,8 @@ mod tests {
     use crate::branch::differences;
     use crate::record::{Provenance, RecordContent, Version};
 
-    fn planned(sides: &Sides<'_>, strategy: Strategy, side: Option<Side>) -> Plan {
-        plan(&differences(sides.base, sides.child).unwrap(), sides, strategy, |_| side).unwrap()
+    fn planned(sides: &Sides<'_>, strategy: Strategy, side: Option<Side>) -> RecordPlan {
+        plan_records(&differences(sides.base, sides.child).unwrap(), sides, strategy, |_| side).unwrap()
     }
 
     /// Puts "x" into a state as of `time`: a text, or a delete. Whoever writes it has the text in all labels.
@@ -340,13 +340,13 @@ mod tests {
     #[test]
     fn an_id_that_gets_too_long_is_cut_and_stays_its_own() {
         let (one, other) = (format!("{}1", "ä".repeat(90)), format!("{}2", "ä".repeat(90)));
-        let ends = [&one, &other].map(|id| with_end(id, &format!("~{}", "b".repeat(64))));
+        let ends = [&one, &other].map(|id| with_suffix(id, &format!("~{}", "b".repeat(64))));
         assert_ne!(ends[0], ends[1]);
         for id in ends {
             crate::branch::check_record_id(&id).unwrap();
             assert!(id.starts_with("ää") && id.ends_with("bbb"), "{id}");
         }
-        assert_eq!(with_end("a", "~b"), "a~b");
+        assert_eq!(with_suffix("a", "~b"), "a~b");
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl<'a> MergeSides<'a> {
         let resolved = |it: &FileDecision| self.resolved(&decision(it, merge)).map(|side| swap_in_pull(side, merge));
         let rules = match merge {
             MergeKind::Pull => Some(self.child.settings.rules().with_sides_swapped()),
-            MergeKind::Revert(_) => Some(self.parent.settings.rules().merging_all()),
+            MergeKind::Revert(_) => Some(self.parent.settings.rules().with_all_merging()),
             MergeKind::Merge | MergeKind::Promote => None,
         };
         let strategy = self.strategy();

@@ -84,7 +84,7 @@ impl ConflictPolicy {
 
 /// Merges the places: what either side added or took away, unless both moved the same name or
 /// nothing would be left; then one side's places count.
-pub(super) fn move_names(
+pub(super) fn merge_names(
     change: &mut NodeChange,
     base: Option<&NodeVersion>,
     child: &NodeVersion,

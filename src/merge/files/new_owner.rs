@@ -10,7 +10,7 @@ pub struct NewOwner {
     /// Owner of the branch that receives; where it is the same, nothing changes hands.
     pub to_uid: u32,
     /// Whether only that is handed over which everybody may read.
-    pub open_alone: bool,
+    pub world_readable_only: bool,
 }
 
 impl NewOwner {
@@ -18,12 +18,12 @@ impl NewOwner {
     /// by now, as in a fork; what it gives away belongs to the parent's owner as the parent's own files do.
     pub fn for_transfer(branch_uid: u32, parent_uid: u32, to_branch: bool) -> NewOwner {
         let (from_uid, to_uid) = if to_branch { (parent_uid, branch_uid) } else { (branch_uid, parent_uid) };
-        NewOwner { from_uid, to_uid, open_alone: to_branch }
+        NewOwner { from_uid, to_uid, world_readable_only: to_branch }
     }
 
     /// Returns the owner that a file of the branch that gives gets, if it is another one than it has.
     pub(super) fn new_uid(&self, node: &FileNode, tree: &Tree) -> Option<u32> {
-        let passes = if self.open_alone { node.is_open_to_others() } else { node.is_transferable() };
+        let passes = if self.world_readable_only { node.is_open_to_others() } else { node.is_transferable() };
         (self.from_uid != self.to_uid && passes && tree.owner(node) == self.from_uid).then_some(self.to_uid)
     }
 }

@@ -112,7 +112,7 @@ impl MergeItem {
     }
 
     /// Returns the change that gives the parent the child's file with all its names.
-    pub(super) fn added(&self, child: &NodeVersion) -> NodeChange {
+    pub(super) fn add_all_names(&self, child: &NodeVersion) -> NodeChange {
         NodeChange { is_new: true, add: child.places.iter().cloned().collect(), ..NodeChange::empty(self.id) }
     }
 
@@ -130,7 +130,7 @@ impl NodeVersion {
     }
 
     /// Returns a content of it as mergers know it.
-    pub(super) fn version<'a>(&self, bytes: &'a [u8]) -> ContentVersion<'a> {
+    pub(super) fn content_version<'a>(&self, bytes: &'a [u8]) -> ContentVersion<'a> {
         ContentVersion { bytes, modified: self.node.mtime }
     }
 

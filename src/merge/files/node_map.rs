@@ -138,7 +138,7 @@ impl<'a> NodeMap<'a> {
             from = self.base.lookup(from, name).ok()?;
             at = match self.find_on_side(side, from) {
                 Some(same) => same,
-                None => self.added(side, at, name)?,
+                None => self.find_added(side, at, name)?,
             };
             if !same_kind((self.base, from), (side, at)) {
                 return None;
@@ -148,7 +148,7 @@ impl<'a> NodeMap<'a> {
     }
 
     /// Returns the inode of a name if the base does not have it.
-    fn added(&self, side: &Tree, directory: u64, name: &[u8]) -> Option<u64> {
+    fn find_added(&self, side: &Tree, directory: u64, name: &[u8]) -> Option<u64> {
         let inode = side.lookup(directory, name).ok()?;
         self.find_in_base(side, inode).is_none().then_some(inode)
     }
@@ -200,7 +200,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what an inode is that the parent added at a place, where the child added one, too.
     fn added_by_both(&self, directory: NodeId, name: &[u8], inode: u64) -> Option<NodeId> {
-        let counterpart = self.added(self.child, self.child_inode(directory)?, name)?;
+        let counterpart = self.find_added(self.child, self.child_inode(directory)?, name)?;
         let is_new = self.successor_id(self.child, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(NodeId::Child(counterpart))
     }
@@ -291,7 +291,7 @@ impl<'a> NodeMap<'a> {
 
     /// Returns what the parent added where the child added an inode.
     fn parent_counterpart(&self, directory: NodeId, at: u64, name: &[u8], own: u64) -> Option<u64> {
-        let counterpart = self.added(self.parent, at, name)?;
+        let counterpart = self.find_added(self.parent, at, name)?;
         let is_new = self.successor_id(self.parent, directory, name, counterpart).is_none();
         (is_new && same_kind((self.child, own), (self.parent, counterpart))).then_some(counterpart)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::conflict_policy::{ConflictPolicy, move_names};
+use super::conflict_policy::{ConflictPolicy, merge_names};
 use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{NodeId, NodeMap, places};
@@ -74,9 +74,9 @@ impl<'a> Resolver<'a> {
     pub(super) fn decide(&mut self, item: &MergeItem) -> Result<Option<NodeChange>, TreeError> {
         let is_directory = item.is_directory();
         match (&item.base, &item.child, &item.parent) {
-            (None, Some(child), None) => Ok(Some(item.added(child))),
+            (None, Some(child), None) => Ok(Some(item.add_all_names(child))),
             (Some(_), None, None) if !is_directory => {
-                self.record(item.to_decision(Some(Side::Both)));
+                self.record_decision(item.to_decision(Some(Side::Both)));
                 Ok(None)
             }
             // A directory goes when nothing is left in it, and comes back with what is put into it.
@@ -92,7 +92,7 @@ impl<'a> Resolver<'a> {
             (Some(base), Some(child), None) if !is_directory && !child.is_unchanged_from(base) => {
                 let times = [child.changed_at(base), self.deleted_at(self.trees.parent, base)];
                 let winner = self.resolve(item, times);
-                Ok((winner == Some(Side::Child)).then(|| item.added(child)))
+                Ok((winner == Some(Side::Child)).then(|| item.add_all_names(child)))
             }
             (base, Some(child), Some(parent)) => self.merge_node(item, base.as_ref(), child, parent).map(Some),
             _ => Ok(None),
@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
     /// Decides between a delete and a change, or two things at one place; the other side loses.
     pub(super) fn resolve(&mut self, item: &MergeItem, times: [Time; 2]) -> Option<Side> {
         let winner = self.policy(item, times).winner();
-        self.record(item.to_decision(winner));
+        self.record_decision(item.to_decision(winner));
         if let (Some(winner), Some(path)) = (winner, item.path()) {
             let loser = other_side(winner);
             let is_there = if loser == Side::Child { item.child.is_some() } else { item.parent.is_some() };
@@ -121,7 +121,7 @@ impl<'a> Resolver<'a> {
         if decision.is_some() {
             self.record_loser(undecided.path.clone(), Loser::File(Side::Child));
         }
-        self.record(undecided);
+        self.record_decision(undecided);
         decision
     }
 
@@ -149,7 +149,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Adds a file that both sides changed, in the order in which they are met.
-    pub(super) fn record(&mut self, decision: FileDecision) {
+    pub(super) fn record_decision(&mut self, decision: FileDecision) {
         self.both_changed.push(decision);
     }
 
@@ -175,10 +175,10 @@ impl<'a> Resolver<'a> {
             change.mode = Some(mode(child));
         }
         change.xattrs = policy.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
-        move_names(&mut change, base, child, parent, &mut policy);
+        merge_names(&mut change, base, child, parent, &mut policy);
         let both = base.is_none_or(|base| !child.is_unchanged_from(base) && !parent.is_unchanged_from(base));
         if both && (!item.is_directory() || policy.decision != Some(Side::Both)) {
-            self.record(item.to_decision(policy.decision));
+            self.record_decision(item.to_decision(policy.decision));
         }
         Ok(change)
     }
@@ -228,7 +228,8 @@ impl<'a> Resolver<'a> {
         let bytes = sides.iter().flatten().map(|seen| seen.node.size()).sum();
         let reads_content = kind.reads_content();
         if !are_files || !reads_content || !is_short || bytes > self.bytes_left {
-            let contents = Contents { base: None, child: child.version(&[]), parent: parent.version(&[]) };
+            let contents =
+                Contents { base: None, child: child.content_version(&[]), parent: parent.content_version(&[]) };
             let fallback = (are_files && reads_content).then_some(Fallback::TooLarge);
             return Ok(MergedContent { fallback, ..whole(&contents, strategy) });
         }
@@ -249,8 +250,11 @@ impl<'a> Resolver<'a> {
             let read = |seen: &NodeVersion| seen.node.read(0, seen.node.size() as usize, self.packs);
             let base = base.map(read).transpose()?;
             let (ours, theirs) = (read(child)?, read(parent)?);
-            let contents =
-                Contents { base: base.as_deref(), child: child.version(&ours), parent: parent.version(&theirs) };
+            let contents = Contents {
+                base: base.as_deref(),
+                child: child.content_version(&ours),
+                parent: parent.content_version(&theirs),
+            };
             Ok(merge_contents(kind, &contents, strategy))
         })
     }

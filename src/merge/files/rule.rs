@@ -103,7 +103,7 @@ impl RuleFault {
 
 const KEY: &str = "write the key behind the kind, as in union event_id";
 /// Returns what may stand behind a pattern and a kind.
-fn options() -> String {
+fn options_hint() -> String {
     let strategies = Strategy::NAMES;
     format!("write a strategy ({strategies}), ttl=1h, write=uid:1001,gid:50, append or noindex, each at most once")
 }
@@ -119,7 +119,7 @@ impl Rule {
         let is_kindless = words.peek().is_some_and(|word| is_option(word));
         let kind = if is_kindless { FileMergeKind::text() } else { parse_kind(&mut words)? };
         let mut rule = Rule::new(pattern, kind);
-        words.try_for_each(|word| rule.option(word))?;
+        words.try_for_each(|word| rule.parse_option(word))?;
         Ok(rule)
     }
 }
@@ -151,11 +151,11 @@ fn is_option(word: &str) -> bool {
 
 impl Rule {
     /// Takes one word behind the kind; the second of its sort is a fault.
-    fn option(&mut self, word: &str) -> Result<(), RuleFault> {
+    fn parse_option(&mut self, word: &str) -> Result<(), RuleFault> {
         let is_new = if let Some(text) = word.strip_prefix("ttl=") {
-            self.ttl_nanos.replace(ttl_nanos(text)?).is_none()
+            self.ttl_nanos.replace(parse_ttl_nanos(text)?).is_none()
         } else if let Some(list) = word.strip_prefix("write=") {
-            self.write.replace(principals(list)?).is_none()
+            self.write.replace(parse_principals(list)?).is_none()
         } else if word == "append" {
             !std::mem::replace(&mut self.append, true)
         } else if word == "noindex" {
@@ -165,21 +165,21 @@ impl Rule {
         } else {
             return Err(RuleFault::new(
                 format_args!("'{}' is no option of a rule", truncated_for_message(word)),
-                options(),
+                options_hint(),
             ));
         };
         match is_new {
             true => Ok(()),
             false => Err(RuleFault::new(
                 format_args!("'{}' says again what was said before", truncated_for_message(word)),
-                options(),
+                options_hint(),
             )),
         }
     }
 }
 
 /// Parses a duration such as `90s`, `24h` or `7d` into nanoseconds; a day is 24 hours.
-fn ttl_nanos(text: &str) -> Result<i64, RuleFault> {
+fn parse_ttl_nanos(text: &str) -> Result<i64, RuleFault> {
     let nanos = text
         .parse::<jiff::Span>()
         .ok()
@@ -193,7 +193,7 @@ fn ttl_nanos(text: &str) -> Result<i64, RuleFault> {
     }
 }
 
-fn principals(list: &str) -> Result<Arc<[Principal]>, RuleFault> {
+fn parse_principals(list: &str) -> Result<Arc<[Principal]>, RuleFault> {
     let one = |text: &str| {
         let (sort, number) = text.split_once(':')?;
         let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())??;

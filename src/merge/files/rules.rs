@@ -116,7 +116,7 @@ impl Rules {
     }
 
     /// Returns the rules with what never merges merging as a whole: for a revert, where both sides are one branch.
-    pub fn merging_all(&self) -> Rules {
+    pub fn with_all_merging(&self) -> Rules {
         let merge = |rule: &Rule| {
             let kind = if rule.kind.never_merges() { FileMergeKind::whole() } else { rule.kind.clone() };
             Rule { kind, ..rule.clone() }
