@@ -26,7 +26,7 @@ static GROUP_CONTEXT: Context = Context::new("engramfs 2026 file names v1");
 const GROUP_BITS: u32 = 4;
 
 /// What is known of the hashes of a tree.
-pub(super) struct Memo {
+pub(super) struct HashMemo {
     /// The nodes that they are of: what a later tree does not share with them is hashed again.
     pub nodes: Nodes,
     /// Every directory's.
@@ -56,28 +56,28 @@ impl Tree {
     /// nothing else. Lazy: what did not change since it was last asked for, here or in the tree this
     /// one is a clone of, is not hashed again.
     pub fn hash(&self) -> Hash {
-        self.memo().directories.get(&ROOT).map_or(Hash::ZERO, |root| root.hash)
+        self.hash_memo().directories.get(&ROOT).map_or(Hash::ZERO, |root| root.hash)
     }
 
     /// Returns the hash of one inode and all below it, or nothing when there is no such inode.
     pub fn node_hash(&self, inode: u64) -> Option<Hash> {
         let node = self.node(inode).ok()?;
-        node.hash().or_else(|| self.memo().directories.get(&inode).map(|known| known.hash))
+        node.hash().or_else(|| self.hash_memo().directories.get(&inode).map(|known| known.hash))
     }
 
     /// Returns the hashes of all directories, made now from those of an older tree where they are not known.
-    pub(super) fn memo(&self) -> &Arc<Memo> {
-        self.memo.get_or_init(|| Arc::new(Memo::update(self.older_memo.as_deref(), &self.nodes)))
+    pub(super) fn hash_memo(&self) -> &Arc<HashMemo> {
+        self.hash_memo.get_or_init(|| Arc::new(HashMemo::update(self.older_hash_memo.as_deref(), &self.nodes)))
     }
 }
 
-impl Memo {
+impl HashMemo {
     /// Hashes what is not known from an older tree.
-    fn update(older: Option<&Memo>, nodes: &Nodes) -> Memo {
+    fn update(older: Option<&HashMemo>, nodes: &Nodes) -> HashMemo {
         let none = Nodes::default();
         let touched = TouchedNames::diff(older.map_or(&none, |older| &older.nodes), nodes);
         let directories = older.map(|older| older.directories.clone()).unwrap_or_default();
-        let mut memo = Memo { nodes: nodes.clone(), directories };
+        let mut memo = HashMemo { nodes: nodes.clone(), directories };
         for inode in touched.directories() {
             if nodes.get(inode).is_none_or(|node| node.directory().is_none()) {
                 memo.directories.remove(&inode);

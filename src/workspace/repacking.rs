@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chunk::{Chunk, PackedChunk};
-use super::hash::Memo;
+use super::hash::HashMemo;
 use super::node::{Body, FileNode};
 use super::nodes::{ChangedNode, Nodes};
 use super::pack::{Packs, write_pack};
@@ -142,11 +142,11 @@ impl Repacked {
     pub fn relocated(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         new.nodes = self.moved_nodes(&tree.nodes);
-        if let Some(memo) = tree.memo.get() {
+        if let Some(memo) = tree.hash_memo.get() {
             // The content is equal, so the hashes of directories hold for the new nodes, too.
             let directories = memo.directories.clone();
-            new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
-            new.older_memo = None;
+            new.hash_memo = Arc::new(HashMemo { nodes: new.nodes.clone(), directories }).into();
+            new.older_hash_memo = None;
         }
         new
     }

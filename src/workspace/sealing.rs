@@ -7,7 +7,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::chunk::{CHUNK_BYTES, Chunk, PackedChunk};
-use super::hash::Memo;
+use super::hash::HashMemo;
 use super::node::{Body, FileNode};
 use super::nodes::{ChangedNode, Nodes};
 use super::pack::{Pack, Packs, write_pack};
@@ -156,12 +156,12 @@ impl Packed {
             }
         }
         new.nodes = self.nodes(&tree.nodes, &tree.unsealed);
-        if let Some(memo) = tree.memo.get() {
+        if let Some(memo) = tree.hash_memo.get() {
             // The content is equal, so the hashes of directories hold for the new nodes, and the head need not be
             // worked out again.
             let directories = memo.directories.clone();
-            new.memo = Arc::new(Memo { nodes: new.nodes.clone(), directories }).into();
-            new.older_memo = None;
+            new.hash_memo = Arc::new(HashMemo { nodes: new.nodes.clone(), directories }).into();
+            new.older_hash_memo = None;
         }
         new
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdSet;
 
-use super::hash::Memo;
+use super::hash::HashMemo;
 use super::links::Links;
 use super::node::{Body, Directory, FileNode};
 use super::nodes::Nodes;
@@ -36,9 +36,9 @@ pub struct Tree {
     /// All files with a chunk that is in no pack yet; one that was changed may be here without such a chunk.
     pub(super) unsealed: OrdSet<u64>,
     /// What is known of the hashes of this tree, once asked for.
-    pub(super) memo: OnceLock<Arc<Memo>>,
+    pub(super) hash_memo: OnceLock<Arc<HashMemo>>,
     /// The same of an earlier state.
-    pub(super) older_memo: Option<Arc<Memo>>,
+    pub(super) older_hash_memo: Option<Arc<HashMemo>>,
 }
 
 impl Tree {
@@ -77,8 +77,8 @@ impl Tree {
             transfers: Transfers::default(),
             orphans: OrdSet::new(),
             unsealed: OrdSet::new(),
-            memo: OnceLock::new(),
-            older_memo: None,
+            hash_memo: OnceLock::new(),
+            older_hash_memo: None,
         }
     }
 
@@ -221,16 +221,16 @@ impl Tree {
 
     /// Forgets the hashes of the tree, which is about to change; they still help to find the next ones.
     pub(super) fn invalidate_hashes(&mut self) {
-        if let Some(memo) = self.memo.take() {
-            self.older_memo = Some(memo);
+        if let Some(memo) = self.hash_memo.take() {
+            self.older_hash_memo = Some(memo);
         }
     }
 
     /// Says that this tree is about to become much like another, whose hashes then help to find its own.
     pub fn seed_hashes_from(&mut self, other: &Tree) {
-        if let Some(memo) = other.memo.get() {
-            self.memo.take();
-            self.older_memo = Some(memo.clone());
+        if let Some(memo) = other.hash_memo.get() {
+            self.hash_memo.take();
+            self.older_hash_memo = Some(memo.clone());
         }
     }
 
