@@ -12,13 +12,13 @@ use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
 
 /// Nodes that may differ from the last tree for the next one to be moved like it.
-const ALIKE: usize = 4096;
+const REUSED_DIFFERENCES_MAX: usize = 4096;
 
 /// Bytes of a chunk's rows in the tables of a pack, and of a pack's footer.
 const CHUNK_ROW_BYTES: u64 = 44;
 const FOOTER_BYTES: u64 = 512;
 /// Bytes of a pack for each hash that it holds.
-const BYTES_A_HASH: u64 = (64 << 10) / 32;
+const BYTES_PER_HASH: u64 = (64 << 10) / 32;
 
 /// Which chunks of which packs some trees need.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl ChunkMarks {
 
     fn file_bytes(&self) -> u64 {
         let bytes = self.bytes + self.chunks * CHUNK_ROW_BYTES;
-        bytes + bytes / BYTES_A_HASH + FOOTER_BYTES
+        bytes + bytes / BYTES_PER_HASH + FOOTER_BYTES
     }
 }
 
@@ -91,8 +91,8 @@ fn for_each_sealed_chunk<'a>(trees: impl Iterator<Item = &'a Tree>, mut look: im
     }
 }
 
-/// Where the chunks of some packs are now.
-pub struct Repacked {
+/// Turns trees into ones that need none of some old packs. It knows where the chunks of those are now.
+pub struct TreeRelocator {
     old_packs: HashSet<Hash>,
     /// By their hashes.
     places: HashMap<Hash, PackedChunk>,
@@ -102,17 +102,17 @@ pub struct Repacked {
     last: Option<(Nodes, Nodes)>,
 }
 
-impl Repacked {
+impl TreeRelocator {
     /// Writes what the trees need of the packs `old_packs` into a new one in the blob store; nothing where they need
     /// none of them.
     ///
     /// Each chunk is read and checked. After an error the old packs are as good as before.
-    pub fn write<'a>(
+    pub fn repack<'a>(
         blobs: &BlobStore,
         packs: &dyn Packs,
         trees: impl Iterator<Item = &'a Tree>,
         old_packs: HashSet<Hash>,
-    ) -> Result<Repacked, TreeError> {
+    ) -> Result<TreeRelocator, TreeError> {
         let mut chunks: HashMap<Hash, Chunk> = HashMap::new();
         for_each_sealed_chunk(trees, |sealed| {
             // Keyed by hash, since trees may name equal chunks in several of the old packs: one copy serves all.
@@ -135,13 +135,13 @@ impl Repacked {
                 written.into_iter().map(|it| (it.hash, it)).collect()
             }
         };
-        Ok(Repacked { old_packs, places, nodes: HashMap::new(), last: None })
+        Ok(TreeRelocator { old_packs, places, nodes: HashMap::new(), last: None })
     }
 
     /// Returns a tree of equal content that needs none of the old packs. Numbers, times and head are the same.
-    pub fn relocated(&mut self, tree: &Tree) -> Tree {
+    pub fn relocated_tree(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
-        new.nodes = self.moved_nodes(&tree.nodes);
+        new.nodes = self.relocated_nodes(&tree.nodes);
         if let Some(memo) = tree.hash_memo.get() {
             // The content is equal, so the hashes of directories hold for the new nodes, too.
             let directories = memo.directories.clone();
@@ -151,15 +151,17 @@ impl Repacked {
         new
     }
 
-    fn moved_nodes(&mut self, old: &Nodes) -> Nodes {
+    fn relocated_nodes(&mut self, old: &Nodes) -> Nodes {
         let (before, mut new) = match &self.last {
-            Some((before, after)) if before.diff(old).nth(ALIKE).is_none() => (before.clone(), after.clone()),
+            Some((before, after)) if before.diff(old).nth(REUSED_DIFFERENCES_MAX).is_none() => {
+                (before.clone(), after.clone())
+            }
             _ => (Nodes::default(), old.clone()),
         };
         for ChangedNode { inode, new: node, .. } in before.diff(old) {
             match node {
                 None => drop(new.remove(inode)),
-                Some(node) => match self.moved_node(node) {
+                Some(node) => match self.relocated_node(node) {
                     Some(moved) => new.insert(inode, moved),
                     // Inserting the very same node would copy the blocks above it and share less.
                     None if new.get(inode).is_some_and(|there| Arc::ptr_eq(there, node)) => {}
@@ -173,7 +175,7 @@ impl Repacked {
     }
 
     /// Returns a node with its chunks in the new pack, if any has moved.
-    fn moved_node(&mut self, old: &Arc<FileNode>) -> Option<Arc<FileNode>> {
+    fn relocated_node(&mut self, old: &Arc<FileNode>) -> Option<Arc<FileNode>> {
         if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
             return Some(new.clone());
         }

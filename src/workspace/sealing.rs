@@ -14,10 +14,10 @@ use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
 
-/// Chunks that are in a pack now, by their address in memory. The old ones are held, so that their
+/// Turns trees into ones whose chunks are in packs. It knows the new place of each chunk by its address in memory. The old ones are held, so that their
 /// addresses stay theirs, and bytes in a shared buffer stay as they are.
-pub struct Packed {
-    name: Option<Hash>,
+pub struct TreeSealer {
+    pack_name: Option<Hash>,
     places: HashMap<*const (), (Chunk, ChunkLocation)>,
     /// Nodes that were sealed before, so that trees that shared one share it again.
     nodes: HashMap<*const FileNode, (Arc<FileNode>, Arc<FileNode>)>,
@@ -28,8 +28,8 @@ pub struct Packed {
 /// Where the bytes of an unsealed chunk are now.
 enum ChunkLocation {
     /// They were zeros all of them.
-    Nowhere,
-    In(PackedChunk),
+    AllZeros,
+    Pack(PackedChunk),
 }
 
 /// Writes the unsealed chunks of all `trees` into at most one new pack in the blob store.
@@ -43,15 +43,15 @@ pub fn write_packs<'a>(
     blobs: &BlobStore,
     packs: &dyn Packs,
     trees: impl Iterator<Item = &'a Tree>,
-) -> Result<Packed, TreeError> {
+) -> Result<TreeSealer, TreeError> {
     let trees: Vec<&Tree> = trees.collect();
-    let unsealed = loose_chunks(&trees);
-    let mut packed = Packed { name: None, places: HashMap::new(), nodes: HashMap::new(), last: None };
+    let unsealed = unsealed_chunks(&trees);
+    let mut sealer = TreeSealer { pack_name: None, places: HashMap::new(), nodes: HashMap::new(), last: None };
     if unsealed.is_empty() {
-        return Ok(packed);
+        return Ok(sealer);
     }
     // Asked before anything is written: a chunk that some pack has must not be stored twice.
-    let mut known = sealed_chunks(packs, &trees, &unsealed)?;
+    let mut known = find_packed_chunks(packs, &trees, &unsealed)?;
     let mut fresh = Vec::new();
     let mut seen = HashSet::new();
     for chunk in &unsealed {
@@ -66,25 +66,25 @@ pub fn write_packs<'a>(
     fresh.sort_by_key(|chunk| u64::from(chunk.length()) != CHUNK_BYTES);
     if !fresh.is_empty() {
         let (name, sealed) = write_pack(blobs, &fresh, packs)?;
-        packed.name = Some(name);
+        sealer.pack_name = Some(name);
         known.extend(sealed.into_iter().map(|it| (it.hash, it)));
     }
     for chunk in unsealed {
         let place = match chunk.hash() {
-            None => ChunkLocation::Nowhere,
+            None => ChunkLocation::AllZeros,
             Some(hash) => match known.get(&hash) {
                 // Found by its hash alone: a chunk that some pack has already is not read again.
-                Some(sealed) => ChunkLocation::In(sealed.clone()),
+                Some(sealed) => ChunkLocation::Pack(sealed.clone()),
                 None => continue,
             },
         };
-        packed.places.extend(chunk.address().map(|address| (address, (chunk, place))));
+        sealer.places.extend(chunk.address().map(|address| (address, (chunk, place))));
     }
-    Ok(packed)
+    Ok(sealer)
 }
 
 /// Returns every unsealed chunk of some trees once.
-fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
+fn unsealed_chunks(trees: &[&Tree]) -> Vec<Chunk> {
     let (mut nodes, mut chunks, mut found) = (HashSet::new(), HashSet::new(), Vec::new());
     for tree in trees {
         for node in tree.unsealed.iter().filter_map(|inode| tree.nodes.get(*inode)) {
@@ -103,7 +103,7 @@ fn loose_chunks(trees: &[&Tree]) -> Vec<Chunk> {
 }
 
 /// Returns where packs that the trees reach have some of the chunks already.
-fn sealed_chunks(
+fn find_packed_chunks(
     packs: &dyn Packs,
     trees: &[&Tree],
     unsealed: &[Chunk],
@@ -138,10 +138,10 @@ pub fn reachable_packs<'a>(trees: impl Iterator<Item = &'a Tree>) -> HashSet<Has
     names
 }
 
-impl Packed {
+impl TreeSealer {
     /// Returns the name of the new pack, if one was needed.
-    pub fn name(&self) -> Option<Hash> {
-        self.name
+    pub fn pack_name(&self) -> Option<Hash> {
+        self.pack_name
     }
 
     /// Returns a tree of equal content that sees its chunks in the pack; what came into it since
@@ -150,12 +150,12 @@ impl Packed {
         let mut new = tree.clone();
         for inode in &tree.unsealed {
             // Asked node by node: a chunk that came in after the packs were written has no place and stays unsealed.
-            let Some(node) = tree.nodes.get(*inode).map(|node| self.node(node)) else { continue };
+            let Some(node) = tree.nodes.get(*inode).map(|node| self.sealed_node(node)) else { continue };
             if !node.content().is_some_and(super::FileContent::is_unsealed) {
                 new.unsealed.remove(inode);
             }
         }
-        new.nodes = self.nodes(&tree.nodes, &tree.unsealed);
+        new.nodes = self.sealed_nodes(&tree.nodes, &tree.unsealed);
         if let Some(memo) = tree.hash_memo.get() {
             // The content is equal, so the hashes of directories hold for the new nodes, and the head need not be
             // worked out again.
@@ -167,9 +167,9 @@ impl Packed {
     }
 
     /// Returns a map of nodes with the unsealed ones sealed.
-    fn nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
+    fn sealed_nodes(&mut self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         // Beginning with what the last tree became keeps shared what both trees share, also among their sealed nodes.
-        let mut new = self.beginning(old, unsealed);
+        let mut new = self.starting_nodes(old, unsealed);
         let changed: Vec<(u64, Option<Arc<FileNode>>)> = match &self.last {
             Some((before, after)) if new.ptr_eq(after) => {
                 before.diff(old).map(|ChangedNode { inode, new, .. }| (inode, new.cloned())).collect()
@@ -180,7 +180,7 @@ impl Packed {
             match node {
                 // In the last tree, from whose sealed nodes this map began, and not in this one.
                 None => drop(new.remove(inode)),
-                Some(node) if unsealed.contains(&inode) => new.insert(inode, self.node(&node)),
+                Some(node) if unsealed.contains(&inode) => new.insert(inode, self.sealed_node(&node)),
                 Some(node) => new.insert(inode, node),
             }
         }
@@ -189,7 +189,7 @@ impl Packed {
     }
 
     /// Returns what to begin with: the last sealed map where less differs from it than is unsealed.
-    fn beginning(&self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
+    fn starting_nodes(&self, old: &Nodes, unsealed: &OrdSet<u64>) -> Nodes {
         match &self.last {
             Some((before, after)) if before.diff(old).nth(unsealed.len()).is_none() => after.clone(),
             _ => old.clone(),
@@ -197,13 +197,13 @@ impl Packed {
     }
 
     /// Returns a node with its chunks in the pack.
-    fn node(&mut self, old: &Arc<FileNode>) -> Arc<FileNode> {
+    fn sealed_node(&mut self, old: &Arc<FileNode>) -> Arc<FileNode> {
         if let Some((_, new)) = self.nodes.get(&Arc::as_ptr(old)) {
             return new.clone();
         }
         let mut node = FileNode::clone(old);
         if let Body::File(content) = &mut node.body {
-            content.replace_chunks(|chunk| self.chunk(chunk));
+            content.replace_chunks(|chunk| self.sealed_chunk(chunk));
         }
         let new = Arc::new(node);
         // The old node is held, or its address could be that of another one before all trees are done.
@@ -212,10 +212,10 @@ impl Packed {
     }
 
     /// Returns the chunk in the pack that a chunk in memory became.
-    fn chunk(&self, chunk: &Chunk) -> Option<Chunk> {
+    fn sealed_chunk(&self, chunk: &Chunk) -> Option<Chunk> {
         Some(match &self.places.get(&chunk.address()?)?.1 {
-            ChunkLocation::Nowhere => Chunk::Zeros(chunk.length()),
-            ChunkLocation::In(sealed) => {
+            ChunkLocation::AllZeros => Chunk::Zeros(chunk.length()),
+            ChunkLocation::Pack(sealed) => {
                 // The pack leaves out zeros at the end, so equal chunks may have other lengths: each keeps its own.
                 Chunk::Sealed(Arc::new(PackedChunk { length_bytes: chunk.length(), ..sealed.clone() }))
             }

@@ -17,7 +17,7 @@ use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
 use crate::record::Version;
 use crate::segment::{Row, Segment, write_segment};
-use crate::workspace::{Packed, Repacked, Tree, write_packs};
+use crate::workspace::{Tree, TreeRelocator, TreeSealer, write_packs};
 
 /// Segments of one dimension from which on the smallest are compacted into one.
 const SEGMENTS_MAX: usize = 8;
@@ -195,7 +195,7 @@ impl Memory {
 
     /// Writes every content of files that is in no pack yet into one. Kind `Io` or `Damaged` where a content can't be
     /// read, `Full` or `Io` where the disk refuses a pack.
-    pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<Packed, Error> {
+    pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<TreeSealer, Error> {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
         let trees = states.iter().map(|state| state.files());
@@ -208,7 +208,7 @@ impl Memory {
         &self,
         catalog: &Catalog,
         compaction: &Compaction,
-    ) -> Result<Option<Repacked>, Error> {
+    ) -> Result<Option<TreeRelocator>, Error> {
         let Compaction::Rewrite(rewrite_set) = compaction else { return Ok(None) };
         if rewrite_set.packs.is_empty() {
             return Ok(None);
@@ -216,7 +216,9 @@ impl Memory {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
         let (trees, from) = (states.iter().map(|state| state.files()), rewrite_set.packs.clone());
-        Repacked::write(&self.storage.segments.blobs, &self.storage.trees, trees, from).map(Some).map_err(tree_error)
+        TreeRelocator::repack(&self.storage.segments.blobs, &self.storage.trees, trees, from)
+            .map(Some)
+            .map_err(tree_error)
     }
 }
 
@@ -291,8 +293,8 @@ pub(super) fn large_root_branch(catalog: &Catalog, branch: &Branch) -> Option<Br
 /// Moves states over to new segments, each distinct state once.
 pub(in crate::memory) struct Relocations<'a> {
     sealed: &'a [FlushedSegment],
-    packed: &'a mut Packed,
-    repacked: Option<&'a mut Repacked>,
+    tree_sealer: &'a mut TreeSealer,
+    tree_relocator: Option<&'a mut TreeRelocator>,
     /// Old state to new, by the old one's address, which it keeps while it is held here.
     done: HashMap<*const BranchVersion, (Arc<BranchVersion>, Arc<BranchVersion>)>,
 }
@@ -301,15 +303,15 @@ impl<'a> Relocations<'a> {
     /// Begins with no state relocated. States stay where they are unless the arguments have something of them.
     pub(in crate::memory) fn new(
         sealed: &'a [FlushedSegment],
-        packed: &'a mut Packed,
-        repacked: Option<&'a mut Repacked>,
+        tree_sealer: &'a mut TreeSealer,
+        tree_relocator: Option<&'a mut TreeRelocator>,
     ) -> Relocations<'a> {
-        Relocations { sealed, packed, repacked, done: HashMap::new() }
+        Relocations { sealed, tree_sealer, tree_relocator, done: HashMap::new() }
     }
 
     /// Returns whether rows or chunks move that were sealed already.
     pub(in crate::memory) fn compacts(&self) -> bool {
-        self.repacked.is_some() || self.sealed.iter().any(FlushedSegment::compacts)
+        self.tree_relocator.is_some() || self.sealed.iter().any(FlushedSegment::compacts)
     }
 
     /// Relocates every state that the catalog reaches; branches whose states stay are left as they are.
@@ -400,9 +402,9 @@ impl<'a> Relocations<'a> {
 
     /// Returns a tree that refers to the new places of its chunks; nothing where none moves.
     fn relocated_files(&mut self, old: &Tree) -> Option<Tree> {
-        let sealed = old.is_unsealed().then(|| self.packed.sealed_tree(old));
-        match &mut self.repacked {
-            Some(repacked) => Some(repacked.relocated(sealed.as_ref().unwrap_or(old))),
+        let sealed = old.is_unsealed().then(|| self.tree_sealer.sealed_tree(old));
+        match &mut self.tree_relocator {
+            Some(relocator) => Some(relocator.relocated_tree(sealed.as_ref().unwrap_or(old))),
             None => sealed,
         }
     }

@@ -275,9 +275,9 @@ impl Memory {
         let drops_moved_entries = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
         let archives = history::without_entries_before(blobs, archives, manifest.catalog.start.first)?;
         manifest.archives = history::archive_names(&archives);
-        let mut packed = self.pack_files(&manifest.catalog)?;
-        let mut repacked = self.repack_files(&manifest.catalog, compaction)?;
-        let mut moves = Relocations::new(&sealed, &mut packed, repacked.as_mut());
+        let mut tree_sealer = self.pack_files(&manifest.catalog)?;
+        let mut tree_relocator = self.repack_files(&manifest.catalog, compaction)?;
+        let mut moves = Relocations::new(&sealed, &mut tree_sealer, tree_relocator.as_mut());
         moves.relocate_catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(spare_bytes);

@@ -78,16 +78,16 @@ fn equal_content_is_stored_once_also_across_packs() {
         write(&mut tree, file, 0, &block);
         write(&mut tree, file, 65_536 * 3, &block);
     }
-    let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
-    let length = super::super::Pack::open(&pack_store.blobs, packed.name().unwrap()).unwrap().length();
+    let mut sealer = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
+    let length = super::super::Pack::open(&pack_store.blobs, sealer.pack_name().unwrap()).unwrap().length();
     assert!(length < 70_000, "{length}");
-    let mut tree = packed.sealed_tree(&tree);
+    let mut tree = sealer.sealed_tree(&tree);
     let file = create(&mut tree, ROOT, b"later");
     write(&mut tree, file, 0, &block);
     write(&mut tree, file, 65_536, &[0; 65_536]);
-    let mut packed = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
-    assert_eq!(packed.name(), None);
-    let tree = packed.sealed_tree(&tree);
+    let mut sealer = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
+    assert_eq!(sealer.pack_name(), None);
+    let tree = sealer.sealed_tree(&tree);
     assert!(!tree.is_unsealed());
     assert_eq!(reachable_packs(std::iter::once(&tree)).len(), 1);
     assert_eq!(tree.read(file, 0, 65_536, &pack_store).unwrap(), block);
@@ -104,13 +104,13 @@ fn trees_that_share_stay_shared_and_what_came_since_stays_loose() {
     }
     let (mut one, mut other) = (base.clone(), base.clone());
     let sealed = [base.clone(), one.clone()];
-    let mut packed = write_packs(&pack_store.blobs, &pack_store, sealed.iter()).unwrap();
+    let mut sealer = write_packs(&pack_store.blobs, &pack_store, sealed.iter()).unwrap();
     let (new, appended) = (create(&mut one, ROOT, b"new"), one.lookup(ROOT, b"5").unwrap());
     write(&mut one, new, 0, b"since");
     write(&mut one, appended, 100, b"since");
     create(&mut other, ROOT, b"empty");
     let (head_one, head_other) = (one.hash(), other.hash());
-    let sealed = [&base, &one, &other].map(|tree| packed.sealed_tree(tree));
+    let sealed = [&base, &one, &other].map(|tree| sealer.sealed_tree(tree));
     assert_eq!(sealed[1].unsealed.iter().copied().collect::<Vec<_>>(), [appended, new]);
     assert!(!sealed[0].is_unsealed() && !sealed[2].is_unsealed());
     assert_eq!((sealed[1].hash(), sealed[2].hash()), (head_one, head_other));
