@@ -9,9 +9,9 @@ use super::{FileName, Tree, TreeError};
 
 impl Tree {
     /// Checks what the changes could have broken: every name leads to an inode, and every inode
-    /// touched has a name and hangs below the root. The base is whole, so nothing else is looked at.
+    /// touched has a name and is below the root. The base is whole, so nothing else is looked at.
     /// `TreeError::Stored` with what is broken.
-    pub(super) fn check(&self, changes: &DeltaChanges) -> Result<(), TreeError> {
+    pub(super) fn check_changes(&self, changes: &DeltaChanges) -> Result<(), TreeError> {
         let has_entry = |parent: u64, name: &FileName, inode: u64| {
             self.nodes.get(parent).and_then(|node| node.directory()).is_some_and(|it| it.get(name) == Some(inode))
         };
@@ -24,7 +24,7 @@ impl Tree {
         let named = entries.flat_map(|(parent, _, inode)| [*parent, *inode]);
         let all: HashSet<u64> = changes.inodes_to_check.iter().copied().chain(named).collect();
         // Kept for all inodes, so that no directory is climbed twice.
-        let mut hanging = HashSet::from([ROOT]);
+        let mut reachable = HashSet::from([ROOT]);
         for inode in all {
             let Some(node) = self.nodes.get(inode) else { continue };
             let names = node.names().count();
@@ -34,7 +34,7 @@ impl Tree {
             if !node.names().all(|(parent, name)| has_entry(parent, name, inode)) {
                 return Err(TreeError::Stored("an inode has a name that is no entry"));
             }
-            self.check_hanging(inode, &mut hanging)?;
+            self.check_reachable(inode, &mut reachable)?;
         }
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Tree {
     }
 
     /// Counts the directories in a directory.
-    pub(super) fn count(&mut self, inode: u64) {
+    pub(super) fn count_subdirectories(&mut self, inode: u64) {
         let Ok(directory) = self.directory(inode) else { return };
         let count = directory.entries.values().filter(|child| self.is_directory(**child)).count() as u32;
         if count != directory.subdirectories {
@@ -57,10 +57,10 @@ impl Tree {
         }
     }
 
-    /// Checks that an inode hangs below the root and not in a circle.
-    fn check_hanging(&self, inode: u64, hanging: &mut HashSet<u64>) -> Result<(), TreeError> {
+    /// Checks that an inode is below the root and not in a circle.
+    fn check_reachable(&self, inode: u64, reachable: &mut HashSet<u64>) -> Result<(), TreeError> {
         let (mut at, mut way) = (inode, HashSet::new());
-        while !hanging.contains(&at) {
+        while !reachable.contains(&at) {
             let above = self.nodes.get(at).and_then(|node| node.names().next().map(|(parent, _)| parent));
             match above {
                 // Meeting a directory again means a circle, which never reaches the root.
@@ -68,7 +68,7 @@ impl Tree {
                 _ => return Err(TreeError::Stored("a directory is not below the root")),
             }
         }
-        hanging.extend(way);
+        reachable.extend(way);
         Ok(())
     }
 }

@@ -196,7 +196,7 @@ impl Chunk {
     }
 
     /// Returns how many bytes it takes up, in whole blocks.
-    pub fn space(&self) -> u64 {
+    pub fn allocated_bytes(&self) -> u64 {
         u64::from(self.length()).next_multiple_of(BLOCK_BYTES)
     }
 

@@ -47,8 +47,8 @@ impl Piece {
     }
 
     /// Returns how many bytes it takes up, in whole blocks.
-    pub fn space(&self) -> u64 {
-        self.chunk().space() * self.count()
+    pub fn allocated_bytes(&self) -> u64 {
+        self.chunk().allocated_bytes() * self.count()
     }
 }
 
@@ -106,14 +106,14 @@ impl Chunks {
     /// Makes a range a hole; returns how many bytes of it took up room before.
     pub fn clear(&mut self, range: Range<u64>) -> u64 {
         if let Chunks::First(first) = self {
-            return first.take_if(|_| range.contains(&0)).map_or(0, |chunk| chunk.space());
+            return first.take_if(|_| range.contains(&0)).map_or(0, |chunk| chunk.allocated_bytes());
         }
         let map = self.make_map();
         // Runs that reach over an end are cut in two, so that the range covers whole pieces.
         split(map, range.start);
         split(map, range.end);
         let numbers: Vec<u64> = map.range(range).map(|(number, _)| *number).collect();
-        numbers.into_iter().filter_map(|number| map.remove(&number)).map(|piece| piece.space()).sum()
+        numbers.into_iter().filter_map(|number| map.remove(&number)).map(|piece| piece.allocated_bytes()).sum()
     }
 
     /// Makes all of a range take up space; returns how many bytes more it does.
@@ -128,15 +128,15 @@ impl Chunks {
                     continue;
                 }
                 let chunk = self.get_mut(at);
-                let before = chunk.space();
+                let before = chunk.allocated_bytes();
                 chunk.extend_to(CHUNK_BYTES as u32);
-                more += chunk.space() - before;
+                more += chunk.allocated_bytes() - before;
                 at += 1;
             } else {
                 let end = self.next(at).map_or(range.end, |(next, _)| next.min(range.end));
                 // The run ends where the next piece begins, since no two pieces may overlap.
                 let run = Piece::Run(end - at);
-                more += run.space();
+                more += run.allocated_bytes();
                 self.make_map().insert(at, run);
                 at = end;
             }
@@ -207,7 +207,7 @@ impl Chunks {
 
     /// Puts pieces at their numbers, as [`Chunks::differences`] gave them. Returns the bytes that all take up, or none
     /// where two overlap.
-    pub fn with_differences(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> Option<u64> {
+    pub fn apply_differences(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> Option<u64> {
         let is_small = |(number, piece): &(u64, Option<Piece>)| *number == 0 && !matches!(piece, Some(Piece::Run(_)));
         if matches!(self, Chunks::First(_)) && pieces.iter().all(is_small) {
             for (_, piece) in pieces {
@@ -229,7 +229,7 @@ impl Chunks {
                 return None;
             }
             end = number + piece.count();
-            space += piece.space();
+            space += piece.allocated_bytes();
         }
         Some(space)
     }

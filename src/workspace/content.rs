@@ -131,9 +131,9 @@ impl FileContent {
         change: impl FnOnce(&mut Chunk) -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
         let chunk = self.chunks.get_mut(number);
-        let before = chunk.space();
+        let before = chunk.allocated_bytes();
         let done = change(chunk);
-        let after = chunk.space();
+        let after = chunk.allocated_bytes();
         let empty = chunk.length() == 0;
         // `get_mut` made a chunk of a hole. If nothing came into it, it must be a hole again, also after an error.
         if empty {
@@ -147,7 +147,7 @@ impl FileContent {
     /// Makes a hole of one whole chunk.
     pub(super) fn remove(&mut self, number: u64) {
         if let Some(chunk) = self.chunks.remove(number) {
-            self.allocated -= chunk.space();
+            self.allocated -= chunk.allocated_bytes();
             self.hash = OnceLock::new();
         }
     }
@@ -166,7 +166,7 @@ impl FileContent {
         // First, so that what the old chunk took up leaves the sum before the new one joins it.
         self.remove(number);
         if let Some(chunk) = chunk {
-            self.allocated += chunk.space();
+            self.allocated += chunk.allocated_bytes();
             *self.chunks.get_mut(number) = chunk;
         }
         self.hash = OnceLock::new();
@@ -256,7 +256,7 @@ impl FileContent {
     /// Puts pieces at their numbers as they were stored; returns whether they fit together.
     pub(super) fn put_stored(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> bool {
         // Where pieces overlap the sum means nothing: the caller drops the content then.
-        let allocated = self.chunks.with_differences(pieces);
+        let allocated = self.chunks.apply_differences(pieces);
         self.allocated = allocated.unwrap_or_default();
         self.hash = OnceLock::new();
         allocated.is_some()

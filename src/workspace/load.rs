@@ -74,12 +74,12 @@ impl Tree {
         }
         // Only now: an entry may lead to an inode that is read after its directory.
         tree.relink(&changes)?;
-        tree.check(&changes)?;
+        tree.check_changes(&changes)?;
         // Counted last, when it is certain which entries lead to directories.
         let entries = changes.removed.iter().chain(&changes.set);
         let moved = entries.filter(|(_, _, inode)| self.is_directory(*inode) || tree.is_directory(*inode));
         changes.directories_to_count.extend(moved.map(|(parent, ..)| *parent));
-        changes.directories_to_count.iter().for_each(|inode| tree.count(*inode));
+        changes.directories_to_count.iter().for_each(|inode| tree.count_subdirectories(*inode));
         Ok(tree)
     }
 
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
-        let node = self.stored_mut(inode).ok()?;
+        let node = self.node_mut_keeping_owner(inode).ok()?;
         let before = TreeTotals::from_node(node);
         change(&mut node.links);
         let after = TreeTotals::from_node(node);
@@ -173,7 +173,7 @@ impl Tree {
 
 /// Changes an inode; none where it is not there.
 pub(super) fn change_node(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
-    tree.stored_mut(inode).ok().map(change)
+    tree.node_mut_keeping_owner(inode).ok().map(change)
 }
 
 fn read_body(

@@ -79,7 +79,7 @@ impl Directory {
     }
 
     /// Goes through the entries whose names are behind `after`, or all, in bytewise order.
-    pub fn entries_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = (&FileName, u64)> + use<'_> {
+    pub fn entries_after(&self, after: Option<&[u8]>) -> impl Iterator<Item = (&FileName, u64)> + use<'_> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.entries.range::<_, [u8]>((from, Bound::Unbounded));
         range.map(|(name, inode)| (name, *inode))

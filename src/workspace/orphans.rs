@@ -19,7 +19,7 @@ impl Tree {
 
     /// Takes the place of `old` under open handles: of the inodes in `open`, those that have no
     /// name here live on without one, as they were there. All other orphans go.
-    pub fn keep_open(&mut self, old: &Tree, open: &[u64]) {
+    pub fn keep_open_inodes(&mut self, old: &Tree, open: &[u64]) {
         let is_open = |inode: &u64| open.contains(inode);
         let (stay, go) = self.orphans.iter().copied().partition::<Vec<u64>, _>(is_open);
         self.orphans = stay.into_iter().collect();

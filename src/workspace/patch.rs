@@ -95,7 +95,7 @@ impl Tree {
         packs: &dyn Packs,
     ) -> Result<Tree, TreeError> {
         let mut tree = self.clone();
-        tree.reserve(patch.next_inode);
+        tree.reserve_inodes_below(patch.next_inode);
         for change in &patch.changes {
             tree.make_change(change, (other, patch.writes), time, packs)?;
         }

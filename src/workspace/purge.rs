@@ -31,7 +31,7 @@ pub struct PurgedFile {
 }
 
 impl FileNode {
-    fn is_no_directory(&self) -> bool {
+    fn is_not_directory(&self) -> bool {
         !matches!(self.body, Body::Directory(_))
     }
 
@@ -53,7 +53,7 @@ impl Tree {
             chosen.extend(below);
         }
         if !contents.is_empty() || !births.is_empty() {
-            let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_no_directory();
+            let is_one = |node: &FileNode| births.contains(&node.crtime) && node.is_not_directory();
             let has = |node: &FileNode| {
                 is_one(node)
                     || (!contents.is_empty()
@@ -68,7 +68,7 @@ impl Tree {
     pub fn files_to_purge(&self, files: &PurgedFiles) -> Vec<PurgedFile> {
         let purged_file = |inode: u64| {
             let node = self.nodes.get(inode)?;
-            let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_no_directory().then_some(node.crtime));
+            let (path, birth) = (self.path(inode).unwrap_or_default(), node.is_not_directory().then_some(node.crtime));
             Some(PurgedFile { path, hash: node.hash(), content: node.nonempty_content_hash(), birth })
         };
         self.purged_inodes(files).into_iter().filter_map(purged_file).collect()

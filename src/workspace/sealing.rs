@@ -14,8 +14,8 @@ use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
 
-/// Turns trees into ones whose chunks are in packs. It knows the new place of each chunk by its address in memory. The old ones are held, so that their
-/// addresses stay theirs, and bytes in a shared buffer stay as they are.
+/// Turns trees into ones whose chunks are in packs. It knows the new place of each chunk by its address in memory. The
+/// old chunks are held, so that their addresses stay theirs, and bytes in a shared buffer stay as they are.
 pub struct TreeSealer {
     pack_name: Option<Hash>,
     places: HashMap<*const (), (Chunk, ChunkLocation)>,

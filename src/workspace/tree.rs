@@ -101,7 +101,7 @@ impl Tree {
 
     /// Hands out no number below `next` from now on: a branch that went back to an earlier tree must
     /// not use numbers again that it used for other files.
-    pub fn reserve(&mut self, next: u64) {
+    pub fn reserve_inodes_below(&mut self, next: u64) {
         self.next_inode = self.next_inode.max(next);
     }
 
@@ -153,7 +153,7 @@ impl Tree {
         inode: u64,
         after: Option<&[u8]>,
     ) -> Result<impl Iterator<Item = (&FileName, u64)> + use<'_>, TreeError> {
-        Ok(self.directory(inode)?.entries_behind(after))
+        Ok(self.directory(inode)?.entries_after(after))
     }
 
     /// Returns up to `length` bytes of a file from `offset`, fewer at its end. `IsDirectory`, `Invalid` for what is no file,
@@ -178,7 +178,7 @@ impl Tree {
     }
 
     /// Gives everything that `from` owns and others may read to another user. It costs the same whatever the tree holds.
-    pub fn transfer(&mut self, from: u32, to: u32) {
+    pub fn transfer_owner(&mut self, from: u32, to: u32) {
         self.transfers = self.transfers.with_transfer(from, to);
     }
 
@@ -203,7 +203,7 @@ impl Tree {
     /// none of that number.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
-        let node = self.stored_mut(inode)?;
+        let node = self.node_mut_keeping_owner(inode)?;
         // Freeze the owner as of now: it follows from mode and epoch, and a later chmod must not change it.
         (node.uid, node.epoch) = (owner, epoch);
         Ok(node)
@@ -211,7 +211,7 @@ impl Tree {
 
     /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` where
     /// there is none of that number.
-    pub(super) fn stored_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
+    pub(super) fn node_mut_keeping_owner(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.invalidate_hashes();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         // Its own hash covers mode, content and attributes, any of which may change now.

@@ -88,14 +88,14 @@ impl<'a> DirectWrite<'a> {
     }
 
     /// Returns the bytes before and behind whole chunks, with their places in the file.
-    pub fn ends(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
+    pub fn partial_chunks(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let ends = split_by_chunk(self.offset, self.bytes).filter(|(_, piece)| piece.len() < LENGTH);
         ends.map(|(part, piece)| (part.number * CHUNK_BYTES + part.start as u64, piece))
     }
 
     /// Returns the whole chunks with their numbers, as they are in a file where `file_offset` is the first
     /// byte of the write.
-    fn chunks(&self, file: &Arc<dyn DiskFile>, file_offset: u64) -> impl Iterator<Item = (u64, Chunk)> {
+    fn whole_chunks(&self, file: &Arc<dyn DiskFile>, file_offset: u64) -> impl Iterator<Item = (u64, Chunk)> {
         let whole =
             split_by_chunk(self.offset, self.bytes).zip(&self.hashes).filter(|((_, piece), _)| piece.len() == LENGTH);
         whole.map(move |((part, _), hash)| match *hash {
@@ -138,7 +138,7 @@ impl Tree {
         packs: &dyn Packs,
     ) -> Result<(), TreeError> {
         self.check_write(inode, direct.offset, direct.bytes.len() as u64)?;
-        direct.ends().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
+        direct.partial_chunks().try_for_each(|(offset, bytes)| self.write(inode, offset, bytes, time, packs))
     }
 
     /// Puts the whole chunks of a direct write, which begins at `at` in a file, in the place of those that were there.
@@ -152,7 +152,7 @@ impl Tree {
         time: Time,
     ) -> Result<(), TreeError> {
         self.edit(inode, time, |content| {
-            direct.chunks(file, at).for_each(|(number, chunk)| content.put(number, Some(chunk)));
+            direct.whole_chunks(file, at).for_each(|(number, chunk)| content.put(number, Some(chunk)));
             content.grow(direct.offset + direct.bytes.len() as u64);
             Ok(())
         })

@@ -38,7 +38,7 @@ impl FileNames {
             let last = self.loaded.last().map(|(name, _)| name.clone());
             let before = self.loaded.len();
             // By the name behind which it goes on: the entries are a value, so no entry is missed or given twice.
-            let page = self.directory.entries_behind(last.as_deref()).take(PAGE_NAMES);
+            let page = self.directory.entries_after(last.as_deref()).take(PAGE_NAMES);
             self.loaded.extend(page.map(|(name, inode)| (name.clone(), inode)));
             if self.loaded.len() == before {
                 return None;

@@ -25,7 +25,7 @@ pub(in crate::memory) fn with_owner(state: &Arc<BranchVersion>, from: u32, to: u
         return state.clone();
     }
     let (mut given, mut files) = (BranchVersion::clone(state), state.files().clone());
-    files.transfer(from, to);
+    files.transfer_owner(from, to);
     // Owners are in no head, so that the head of the state stays as it is known.
     given.replace_by_equal_files(files);
     Arc::new(given)

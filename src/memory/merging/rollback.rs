@@ -239,7 +239,7 @@ fn restore_whole(
     let changed = branch.state.files().differences_at_most(&files, limit).ok_or(PlanError::Exceeded)?;
     let mut counts = Counts { files: changed.len() as u64, ..Counts::default() };
     // A number that a handle may still hold is never given to another file.
-    files.reserve(branch.state.files().next_inode());
+    files.reserve_inodes_below(branch.state.files().next_inode());
     state.set_files(files);
     for change in differences_at_most(&branch.state, &state, limit)?.ok_or(PlanError::Exceeded)? {
         if change.new.is_some() {

@@ -92,7 +92,7 @@ impl LogTail {
 
     fn note_content(&mut self, author: Author, files: FilesBefore, direct: &DirectWrite<'_>) {
         self.written_bytes += direct.bytes().len() as u64;
-        let unsealed_bytes = direct.ends().count() as u64 * END_BYTES + COMMAND_BYTES;
+        let unsealed_bytes = direct.partial_chunks().count() as u64 * END_BYTES + COMMAND_BYTES;
         self.note_pending(author, files, unsealed_bytes);
     }
 

@@ -352,7 +352,7 @@ impl Memory {
             let open = open.unwrap_or_default();
             if !open.is_empty() || state.files().orphans().next().is_some() {
                 let mut files = state.files().clone();
-                files.keep_open(&before, &open);
+                files.keep_open_inodes(&before, &open);
                 Arc::make_mut(state).set_files(files);
             }
             replaced.push(ReplacedFiles { branch: *branch, before, after: state.files().clone() });

@@ -44,7 +44,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     pub(super) fn new(resolver: &'b mut Resolver<'a>, how: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
-        tree.reserve(resolver.trees.child.next_inode());
+        tree.reserve_inodes_below(resolver.trees.child.next_inode());
         let patch = TreePatch { next_inode: tree.next_inode(), writes: how.writes, changes: Vec::new() };
         if resolver.trees.parent_is_base() {
             tree.seed_hashes_from(resolver.trees.child);

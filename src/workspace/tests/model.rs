@@ -46,7 +46,7 @@ fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
         }
         if let Some(content) = tree.node(*inode).unwrap().content() {
             let mut chunks = Chunks::default();
-            let allocated = chunks.with_differences(Chunks::default().differences(&content.chunks)).unwrap();
+            let allocated = chunks.apply_differences(Chunks::default().differences(&content.chunks)).unwrap();
             assert_eq!(content.allocated(), allocated);
             let is_unsealed = content.is_unsealed();
             assert!(!is_unsealed || tree.unsealed.contains(inode));

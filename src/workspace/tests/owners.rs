@@ -21,14 +21,14 @@ fn a_mode_that_changes_later_changes_no_owner() {
     let [open, closed] = [create(&mut tree, ROOT, b"open"), create(&mut tree, ROOT, b"closed")];
     chmod(&mut tree, closed, 0o600);
     let mut fork = tree.clone();
-    fork.transfer(0, ANN);
+    fork.transfer_owner(0, ANN);
     assert_eq!((owner(&fork, open), owner(&fork, closed)), (ANN, 0));
     chmod(&mut fork, open, 0o600);
     chmod(&mut fork, closed, 0o644);
     assert_eq!((owner(&fork, open), owner(&fork, closed)), (ANN, 0));
-    fork.transfer(ANN, BOB);
+    fork.transfer_owner(ANN, BOB);
     assert_eq!((owner(&fork, open), owner(&fork, closed)), (ANN, 0));
-    fork.transfer(0, BOB);
+    fork.transfer_owner(0, BOB);
     assert_eq!((owner(&fork, open), owner(&fork, closed)), (ANN, BOB));
     assert_eq!(owner(&tree, open), 0);
 }
@@ -39,7 +39,7 @@ fn only_what_everybody_may_read_and_gives_no_rights_is_given() {
         let mut tree = Tree::default();
         let inode = made(&mut tree, ROOT, b"a", make);
         chmod(&mut tree, inode, mode);
-        tree.transfer(0, ANN);
+        tree.transfer_owner(0, ANN);
         owner(&tree, inode) == ANN
     };
     for mode in [0o644, 0o444, 0o755, 0o2644, 0o1644] {
@@ -82,7 +82,7 @@ fn owners_of_random_histories_are_those_of_an_eager_tree_also_when_stored() {
             }
             5 => {
                 let to = chance.below(4) as u32;
-                tree.transfer(uid, to);
+                tree.transfer_owner(uid, to);
                 for (_, owner, _) in expected.iter_mut().filter(|(_, owner, mode)| *owner == uid && *mode == 0o644) {
                     *owner = to;
                 }
