@@ -72,7 +72,7 @@ enum Verb {
     Import(import::Args),
     Export(export::Args),
     #[command(flatten)]
-    OfTable(verbs::VerbCommand),
+    FromTable(verbs::VerbCommand),
     Status(status::Args),
     Branches(branches::Args),
     Diff(diff::Args),
@@ -127,7 +127,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
         Verb::Doctor(args) => doctor::run(args, out),
         Verb::Import(args) => import::run(args, out),
         Verb::Export(args) => export::run(args, out),
-        Verb::OfTable(command) => verbs::run(command, out),
+        Verb::FromTable(command) => verbs::run(command, out),
         Verb::Status(args) => status::run(args, out),
         Verb::Branches(args) => branches::run(args, out),
         Verb::Diff(args) => diff::run(args, out),

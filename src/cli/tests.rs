@@ -35,7 +35,7 @@ fn every_verb_has_two_or_three_examples_before_all_else_in_its_help() {
 #[test]
 fn every_verb_of_the_contract_is_there() {
     let found: Vec<String> = verbs().iter().map(|verb| verb.get_name().to_owned()).collect();
-    let of_table = crate::verb::VERBS.iter().filter(|spec| matches!(spec.command, CliForm::OfTable(_)));
+    let of_table = crate::verb::VERBS.iter().filter(|spec| matches!(spec.command, CliForm::FromTable(_)));
     let contract: Vec<&str> =
         "init mount umount doctor import export".split(' ').chain(of_table.map(|spec| spec.name)).collect();
     let others = "status branches diff log query wait gate guard explore run eval gc verify backup restore clock archive completions man";
@@ -46,9 +46,9 @@ fn every_verb_of_the_contract_is_there() {
 fn the_table_of_verbs_says_which_of_them_are_commands() {
     for spec in crate::verb::VERBS {
         let found = verbs().into_iter().find(|verb| verb.get_name() == spec.name);
-        assert_eq!(found.is_some(), !matches!(spec.command, CliForm::Lacking), "{}", spec.name);
+        assert_eq!(found.is_some(), !matches!(spec.command, CliForm::None), "{}", spec.name);
         let on_command_line =
-            |argument: &&Argument| argument.on_command_line && matches!(spec.command, CliForm::OfTable(_));
+            |argument: &&Argument| argument.on_command_line && matches!(spec.command, CliForm::FromTable(_));
         for argument in spec.arguments.iter().filter(on_command_line) {
             let taken = found.as_ref().unwrap().get_arguments().any(|taken| taken.get_id() == argument.name);
             assert!(taken, "{} {}", spec.name, argument.name);

@@ -9,15 +9,15 @@ const NAME: Argument = Argument::word("NAME", "The agent's name, or uid:N");
 
 pub(super) const FREE_AGENT: VerbSpec = VerbSpec {
     arguments: &[NAME],
-    ..VerbSpec::for_owner("free-agent", |context, arguments| set(context, arguments, false))
+    ..VerbSpec::for_owner("free-agent", |context, arguments| set_barred(context, arguments, false))
 };
 
 pub(super) const BAR_AGENT: VerbSpec = VerbSpec {
     arguments: &[NAME],
-    ..VerbSpec::for_owner("bar-agent", |context, arguments| set(context, arguments, true))
+    ..VerbSpec::for_owner("bar-agent", |context, arguments| set_barred(context, arguments, true))
 };
 
-fn set(context: &VerbContext<'_>, arguments: &Arguments, bars: bool) -> Result<VerbAnswer, Error> {
+fn set_barred(context: &VerbContext<'_>, arguments: &Arguments, bars: bool) -> Result<VerbAnswer, Error> {
     let name = arguments.required(&NAME);
     let entry = context.memory.set_agent_name(context.actor, context.branch, name, bars)?;
     Ok(VerbAnswer::Line(json!({ "agent": name, "barred": bars, "entry": entry.to_string() }).to_string()))

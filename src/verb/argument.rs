@@ -10,7 +10,7 @@ pub struct Argument {
     /// What it is for, as the help of the command says, without a period.
     pub help: &'static str,
     /// How it is written in a line; the command's options follow from it.
-    pub form: Form,
+    pub form: ArgumentForm,
     /// Whether it is the name of a branch or a checkpoint, which [`Arguments::check_names`] checks.
     pub is_name: bool,
     /// Whether it names a state of the branch: a label, an entry or a time.
@@ -19,16 +19,16 @@ pub struct Argument {
     pub on_command_line: bool,
     accepts: fn(&str) -> bool,
     /// What a value is that is not accepted, and what to write instead.
-    otherwise: (&'static str, &'static str),
+    rejection: (&'static str, &'static str),
 }
 
 /// How an argument is written: first the words, then options, then what goes to the line's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ArgumentForm {
     /// One word, which has to be there.
     Word,
     /// One word that does not begin with two dashes, or nothing.
-    MaybeWord,
+    OptionalWord,
     /// All words but those that the arguments behind it take, one each; at least one.
     Phrase,
     /// Nothing, or all words up to the end.
@@ -44,58 +44,58 @@ pub enum Form {
 }
 
 impl Argument {
-    const fn new(name: &'static str, form: Form, help: &'static str) -> Argument {
-        let (accepts, otherwise): (fn(&str) -> bool, _) = (|_| true, ("", ""));
-        Argument { name, help, form, is_name: false, is_revision: false, on_command_line: true, accepts, otherwise }
+    const fn new(name: &'static str, form: ArgumentForm, help: &'static str) -> Argument {
+        let (accepts, rejection): (fn(&str) -> bool, _) = (|_| true, ("", ""));
+        Argument { name, help, form, is_name: false, is_revision: false, on_command_line: true, accepts, rejection }
     }
 
     /// Returns an argument of one word, without which the verb is refused. Any value is accepted.
     pub const fn word(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Word, help)
+        Argument::new(name, ArgumentForm::Word, help)
     }
 
     /// Returns an argument of one word or none; a word with two dashes in front is left to options.
-    pub const fn maybe_word(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::MaybeWord, help)
+    pub const fn optional_word(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, ArgumentForm::OptionalWord, help)
     }
 
     /// Returns an argument of words up to those behind it, each of which must be [`Argument::word`].
     pub const fn phrase(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Phrase, help)
+        Argument::new(name, ArgumentForm::Phrase, help)
     }
 
     /// Returns an argument that goes to the end of the line, blanks included; it may be empty.
     pub const fn text(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Text, help)
+        Argument::new(name, ArgumentForm::Text, help)
     }
 
     /// Returns an argument of one word behind `word`; both may be left out.
     pub const fn option(word: &'static str, name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Option(word), help)
+        Argument::new(name, ArgumentForm::Option(word), help)
     }
 
     /// Returns a flag, given by its name, such as `--dry-run`, and without a value.
     pub const fn flag(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Flag, help)
+        Argument::new(name, ArgumentForm::Flag, help)
     }
 
     /// Returns an argument of at least one word, up to the next option; one with blanks is a JSON string.
     pub const fn words(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::Words, help)
+        Argument::new(name, ArgumentForm::Words, help)
     }
 
     /// Returns an argument of words behind `--`, to the end of the line; none where there is no `--`.
     pub const fn list(name: &'static str, help: &'static str) -> Argument {
-        Argument::new(name, Form::List, help)
+        Argument::new(name, ArgumentForm::List, help)
     }
 
     /// Says that it is the name of a branch or a checkpoint, so that anything else is refused as [`Error::Name`].
-    pub const fn names_branch(self) -> Argument {
+    pub const fn checked_as_name(self) -> Argument {
         Argument { is_name: true, ..self }
     }
 
     /// Says that it names a state of the branch, so that what is no revision is refused as [`Error::Name`].
-    pub const fn names_state(self) -> Argument {
+    pub const fn checked_as_revision(self) -> Argument {
         Argument { is_revision: true, ..self }
     }
 
@@ -106,18 +106,18 @@ impl Argument {
 
     /// Says which values are accepted; what another one is, as in `is no side`, and what to write instead.
     pub const fn with_check(self, accepts: fn(&str) -> bool, is: &'static str, hint: &'static str) -> Argument {
-        Argument { accepts, otherwise: (is, hint), ..self }
+        Argument { accepts, rejection: (is, hint), ..self }
     }
 
     /// Refuses a value that the argument does not accept, and none where one is needed. [`ArgumentError`] says which
     /// and what to write.
     pub(super) fn check(&self, arguments: &Arguments) -> Result<(), ArgumentError> {
         let values = arguments.list(self);
-        let (what, hint) = self.otherwise;
+        let (what, hint) = self.rejection;
         if let Some(bad) = values.iter().find(|value| !(self.accepts)(value)) {
             return Err(ArgumentError { message: format!("{bad:?} {what}"), hint });
         }
-        if values.is_empty() && matches!(self.form, Form::Word | Form::Phrase | Form::Words) {
+        if values.is_empty() && matches!(self.form, ArgumentForm::Word | ArgumentForm::Phrase | ArgumentForm::Words) {
             return Err(ArgumentError { message: format!("{} is missing", self.name), hint: "write all arguments" });
         }
         Ok(())

@@ -5,13 +5,13 @@ use serde_json::json;
 use super::{Argument, Arguments, CliForm, CliHelp, Report, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
-const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").names_branch();
+const LABEL: Argument = Argument::word("LABEL", "The checkpoint's name").checked_as_name();
 const TEXT: Argument = Argument::text("TEXT", "Words about it for the shared log");
 
 pub(super) const CHECKPOINT: VerbSpec = VerbSpec {
     arguments: &[LABEL, TEXT],
     report: Report::Silent(|target, arguments| json!({ "target": target, "checkpoint": arguments.required(&LABEL) })),
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Takes a checkpoint: a named, read-only state of a branch",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs checkpoint /mnt/memory/main before-cleanup

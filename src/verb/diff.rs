@@ -6,9 +6,10 @@ use super::{
 use crate::memory::Error;
 
 /// The older state; nothing for the branch's base.
-pub const OLD: Argument = Argument::maybe_word("A", "A label, an entry, a time, or / and the path of another branch");
+pub const OLD: Argument =
+    Argument::optional_word("A", "A label, an entry, a time, or / and the path of another branch");
 /// The newer state; nothing for the present one.
-pub const NEW: Argument = Argument::maybe_word("B", "The same; the present state where nothing is said");
+pub const NEW: Argument = Argument::optional_word("B", "The same; the present state where nothing is said");
 
 /// Answers in lines of JSON, one for each record and file that differs.
 pub const DIFF: VerbSpec = VerbSpec {
@@ -16,7 +17,7 @@ pub const DIFF: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Object,
-    command: CliForm::OwnFile,
+    command: CliForm::OwnModule,
     ..VerbSpec::for_owner("diff", diff)
 };
 

@@ -12,7 +12,7 @@ pub(super) const DISCARD: VerbSpec = VerbSpec {
     ends_branch: true,
     channel: Channel::Rmdir,
     report: Report::Discard,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Throws a branch away, with all that it holds",
         target: "The branch to discard: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs discard /mnt/memory/main/branches/agent-7

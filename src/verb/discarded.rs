@@ -9,7 +9,7 @@ pub(super) const DISCARDED: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Facts,
-    command: CliForm::Lacking,
+    command: CliForm::None,
     ..VerbSpec::for_owner("discarded", discarded)
 };
 

@@ -7,13 +7,13 @@ use super::{
 };
 use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
 
-const NAME: Argument = Argument::word("NAME", "The new branch's name").names_branch();
+const NAME: Argument = Argument::word("NAME", "The new branch's name").checked_as_name();
 const FROM: Argument = Argument::option(
     "from",
     "LABEL|ENTRY|TIME",
     "Starts from this state of the branch: a checkpoint, an entry or a time",
 )
-.names_state();
+.checked_as_revision();
 /// Introduces the name of a branch that has ended.
 pub(super) const FROM_DISCARDED: &str = "from-discarded";
 const DISCARDED: Argument = Argument::option(
@@ -35,7 +35,7 @@ pub(super) const FORK: VerbSpec = VerbSpec {
     arguments: &[NAME, FROM, DISCARDED, OWNER, TTL],
     rights: Rights { branch: BranchRight::Read, parent: ParentRight::Nothing },
     report: Report::Child(NAME),
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Forks a branch, and prints where the new one is",
         target: "The branch to fork: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs fork /mnt/memory/main agent-7

@@ -14,7 +14,7 @@ const OLDER_THAN: Argument =
 pub(super) const GC: VerbSpec = VerbSpec {
     arguments: &[OLDER_THAN, DRY_RUN],
     root_only: true,
-    command: CliForm::OwnFile,
+    command: CliForm::OwnModule,
     ..VerbSpec::for_owner("gc", gc)
 };
 

@@ -1,20 +1,20 @@
 //! Lines of `ctl`: parsed, written and explained by the arguments that a verb takes.
 
 use super::fork::FROM_DISCARDED;
-use super::{Argument, Arguments, Form, VerbSpec};
+use super::{Argument, ArgumentForm, Arguments, VerbSpec};
 
 /// Parses the rest of a line behind its verb; none where it lacks an argument or has more than that.
 pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Arguments> {
     let mut found = Arguments::default();
     for (at, argument) in arguments.iter().enumerate() {
         let value = match argument.form {
-            Form::Word => take_word(&mut rest)?,
-            Form::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
-            Form::MaybeWord if rest.is_empty() || rest.starts_with("--") => continue,
-            Form::MaybeWord => take_word(&mut rest)?,
-            Form::Text if rest.is_empty() => continue,
-            Form::Text => std::mem::take(&mut rest),
-            Form::Words | Form::Option(_) | Form::Flag | Form::List => {
+            ArgumentForm::Word => take_word(&mut rest)?,
+            ArgumentForm::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
+            ArgumentForm::OptionalWord if rest.is_empty() || rest.starts_with("--") => continue,
+            ArgumentForm::OptionalWord => take_word(&mut rest)?,
+            ArgumentForm::Text if rest.is_empty() => continue,
+            ArgumentForm::Text => std::mem::take(&mut rest),
+            ArgumentForm::Words | ArgumentForm::Option(_) | ArgumentForm::Flag | ArgumentForm::List => {
                 return parse_options(&arguments[at..], rest, found);
             }
         };
@@ -25,25 +25,29 @@ pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Ar
 
 /// Options may come in any order, before, between and behind words.
 fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> Option<Arguments> {
-    let words = options.iter().find(|option| option.form == Form::Words);
+    let words = options.iter().find(|option| option.form == ArgumentForm::Words);
     while !rest.is_empty() {
         if let Some(words) = words.filter(|_| !rest.starts_with("--")) {
             let more = take_item(&mut rest)?;
             found.set(words, [found.list(words), &[more]].concat());
             continue;
         }
-        let word = take_introduction(options, &mut rest)?;
+        let word = take_option_word(options, &mut rest)?;
         let word = &*word;
         let option = options.iter().find(|option| match option.form {
-            Form::Option(introduction) => introduction == word,
-            Form::Flag => option.name == word,
-            Form::List => word == "--",
-            Form::Word | Form::MaybeWord | Form::Phrase | Form::Text | Form::Words => false,
+            ArgumentForm::Option(introduction) => introduction == word,
+            ArgumentForm::Flag => option.name == word,
+            ArgumentForm::List => word == "--",
+            ArgumentForm::Word
+            | ArgumentForm::OptionalWord
+            | ArgumentForm::Phrase
+            | ArgumentForm::Text
+            | ArgumentForm::Words => false,
         })?;
         let value = match option.form {
-            Form::Option(_) => vec![take_word(&mut rest)?.to_owned()],
-            Form::List if rest.is_empty() => return None,
-            Form::List => std::mem::take(&mut rest).split_whitespace().map(str::to_owned).collect(),
+            ArgumentForm::Option(_) => vec![take_word(&mut rest)?.to_owned()],
+            ArgumentForm::List if rest.is_empty() => return None,
+            ArgumentForm::List => std::mem::take(&mut rest).split_whitespace().map(str::to_owned).collect(),
             _ => vec![String::new()],
         };
         // Options with dashes may be repeated, and the last counts; words can't.
@@ -56,12 +60,12 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
 }
 
 /// Takes the word that introduces an option: `from-discarded` may be written as two words, with the value behind them.
-fn take_introduction(options: &[Argument], rest: &mut &str) -> Option<String> {
+fn take_option_word(options: &[Argument], rest: &mut &str) -> Option<String> {
     let word = take_word(rest)?;
     let mut behind = *rest;
     if let Some(second) = take_word(&mut behind).filter(|_| !behind.is_empty()) {
         let both = format!("{word}-{second}");
-        if options.iter().any(|option| option.form == Form::Option(FROM_DISCARDED) && both == FROM_DISCARDED) {
+        if options.iter().any(|option| option.form == ArgumentForm::Option(FROM_DISCARDED) && both == FROM_DISCARDED) {
             *rest = behind;
             return Some(both);
         }
@@ -109,13 +113,15 @@ pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {
         let value = given.list(argument).join(" ");
         line += &match argument.form {
-            Form::Word | Form::MaybeWord | Form::Phrase | Form::Text => format!(" {value}"),
-            Form::Words => {
+            ArgumentForm::Word | ArgumentForm::OptionalWord | ArgumentForm::Phrase | ArgumentForm::Text => {
+                format!(" {value}")
+            }
+            ArgumentForm::Words => {
                 format!(" {}", given.list(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
             }
-            Form::Option(word) => format!(" {word} {value}"),
-            Form::Flag => format!(" {}", argument.name),
-            Form::List => format!(" -- {value}"),
+            ArgumentForm::Option(word) => format!(" {word} {value}"),
+            ArgumentForm::Flag => format!(" {}", argument.name),
+            ArgumentForm::List => format!(" -- {value}"),
         };
     }
     // A line end within a value would begin another verb.
@@ -127,11 +133,11 @@ pub(super) fn usage(spec: &VerbSpec) -> String {
     let mut usage = spec.name.to_owned();
     for Argument { name, form, .. } in spec.arguments {
         usage += &match form {
-            Form::Word | Form::Phrase => format!(" {name}"),
-            Form::Words => format!(" {name} …"),
-            Form::Text | Form::Flag | Form::MaybeWord => format!(" [{name}]"),
-            Form::Option(word) => format!(" [{word} {name}]"),
-            Form::List => format!(" [-- {name} …]"),
+            ArgumentForm::Word | ArgumentForm::Phrase => format!(" {name}"),
+            ArgumentForm::Words => format!(" {name} …"),
+            ArgumentForm::Text | ArgumentForm::Flag | ArgumentForm::OptionalWord => format!(" [{name}]"),
+            ArgumentForm::Option(word) => format!(" [{word} {name}]"),
+            ArgumentForm::List => format!(" [-- {name} …]"),
         };
     }
     usage

@@ -30,7 +30,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
     dry_run: DRY_RUN_RIGHTS,
     ends_branch: true,
     report: Report::Merge,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Merges a branch into its parent, in one atomic commit; then the branch is gone",
         target: "The branch to merge: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs merge /mnt/memory/main/branches/agent-7
@@ -45,7 +45,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Merges a branch into its parent; the branch lives on with the parent's new state",
         target: "The branch to promote: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs promote /mnt/memory/main/branches/agent-7
@@ -59,7 +59,7 @@ pub(super) const PULL: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Merges the parent's present state into a branch",
         target: "The branch to bring up to date: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs pull /mnt/memory/main/branches/agent-7

@@ -29,7 +29,7 @@ mod tests;
 
 use crate::memory::{Actor, BranchId, Error, Memory, ShownObject, Viewer};
 
-pub use argument::{Argument, ArgumentError, Arguments, Form};
+pub use argument::{Argument, ArgumentError, ArgumentForm, Arguments};
 pub use diff::{DIFF, NEW, OLD};
 pub use spec::{BranchRight, Channel, CliForm, CliHelp, ParentRight, Report, Rights, VerbSpec};
 

@@ -8,7 +8,7 @@ use super::{
 use crate::memory::{Error, Hash, ReviewRequest};
 
 const TEXT: Argument = Argument::text("TEXT", "What is to be said about it");
-const NAME: Argument = Argument::word("NAME", "The branch that proposes, as proposals/ has it").names_branch();
+const NAME: Argument = Argument::word("NAME", "The branch that proposes, as proposals/ has it").checked_as_name();
 const PLAN: Argument = Argument::word("HASH", "The plan that is meant, as proposals/NAME/plan has it").with_check(
     |text| text.parse::<Hash>().is_ok(),
     "is no hash of a plan",
@@ -19,7 +19,7 @@ pub(super) const PROPOSE: VerbSpec = VerbSpec {
     arguments: &[TEXT],
     // The plan shows parts of the parent, so the caller must be able to read it.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Freezes a branch's state and shows it with its plan to the approvers of its parent, in proposals/ there",
         target: "The branch that proposes: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs propose /mnt/memory/main/branches/agent-7 \"all tests pass\"
@@ -29,7 +29,7 @@ pub(super) const PROPOSE: VerbSpec = VerbSpec {
 };
 
 pub(super) const WITHDRAW: VerbSpec = VerbSpec {
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Takes back what a branch proposes",
         target: "The branch: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs withdraw /mnt/memory/main/branches/agent-7
@@ -41,7 +41,7 @@ pub(super) const WITHDRAW: VerbSpec = VerbSpec {
 pub(super) const APPROVE: VerbSpec = VerbSpec {
     arguments: &[NAME, PLAN, TEXT],
     rights: REVIEWER,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Approves of a plan that a branch below proposes, for 24 hours, as one of config/approvers",
         target: "The branch that would get it: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs approve /mnt/memory/main agent-7 PLAN
@@ -53,7 +53,7 @@ pub(super) const APPROVE: VerbSpec = VerbSpec {
 pub(super) const REFUSE: VerbSpec = VerbSpec {
     arguments: &[NAME, PLAN, TEXT],
     rights: REVIEWER,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Refuses a plan that a branch below proposes, for 24 hours, as one of config/approvers",
         target: "The branch that would get it: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs refuse /mnt/memory/main agent-7 PLAN \"the dates are wrong\"

@@ -22,7 +22,7 @@ pub(super) const PURGE: VerbSpec = VerbSpec {
     arguments: &[ITEMS, COPIES, DRY_RUN],
     // `Memory::purge` checks further rights, which depend on what all branches hold.
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Takes records, files and entries of the log out of every state of every branch, with all their versions, and their bytes off the \
                 disk; hashes and a signed entry stay. There is no way back",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",

@@ -5,7 +5,7 @@ use crate::memory::Error;
 
 pub(super) const REEMBED: VerbSpec = VerbSpec {
     root_only: true,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Has the embedder make the vectors of all texts anew, while those before serve",
         target: "A root branch in a mount that has an embedder",
         examples: "  engramfs reembed /mnt/memory/main

@@ -15,7 +15,7 @@ const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").
 
 pub(super) const RESOLVE: VerbSpec = VerbSpec {
     arguments: &[ID, SIDE],
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Resolves one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
         target: "The branch that is to be merged: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child

@@ -11,19 +11,21 @@ use crate::memory::{Error, RevertVerb, Revision};
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Own, parent: ParentRight::Nothing });
 
 const TARGET: &str = "The branch: its directory under a mount, or STORE:NAME-PATH";
-const ENTRY: Argument = Argument::word("ENTRY", "The entry, by its number or hash, as log has them").names_state();
-const COUNT: Argument = Argument::maybe_word("N", "How many, the newest first; one where nothing is said").with_check(
-    |text| text.parse::<usize>().is_ok_and(|count| (1..=COUNT_MAX).contains(&count)),
-    "is no number of entries",
-    "write a number from 1 to 1000, or nothing for one",
-);
+const ENTRY: Argument =
+    Argument::word("ENTRY", "The entry, by its number or hash, as log has them").checked_as_revision();
+const COUNT: Argument = Argument::optional_word("N", "How many, the newest first; one where nothing is said")
+    .with_check(
+        |text| text.parse::<usize>().is_ok_and(|count| (1..=COUNT_MAX).contains(&count)),
+        "is no number of entries",
+        "write a number from 1 to 1000, or nothing for one",
+    );
 const COUNT_MAX: usize = 1_000;
 
 pub(super) const REVERT: VerbSpec = VerbSpec {
     arguments: &[ENTRY, DRY_RUN, IF_PLAN],
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Takes back what an entry did to a branch, and keeps what came later",
         target: TARGET,
         examples: "  engramfs revert /mnt/memory/main 57
@@ -32,7 +34,7 @@ pub(super) const REVERT: VerbSpec = VerbSpec {
     ..VerbSpec::for_owner("revert", revert)
 };
 
-pub(super) const UNDO: VerbSpec = counted(
+pub(super) const UNDO: VerbSpec = counted_verb(
     "undo",
     "Takes back the newest change that you made in a branch, or the last N of them",
     "  engramfs undo /mnt/memory/main
@@ -40,7 +42,7 @@ pub(super) const UNDO: VerbSpec = counted(
     |context, arguments| undo(context, arguments, RevertVerb::Undo),
 );
 
-pub(super) const REDO: VerbSpec = counted(
+pub(super) const REDO: VerbSpec = counted_verb(
     "redo",
     "Does again what undo took back, the newest first",
     "  engramfs redo /mnt/memory/main
@@ -49,12 +51,12 @@ pub(super) const REDO: VerbSpec = counted(
 );
 
 /// Returns a verb that takes back, or does again, a number of entries: one where nothing is said.
-const fn counted(name: &'static str, about: &'static str, examples: &'static str, run: Run) -> VerbSpec {
+const fn counted_verb(name: &'static str, about: &'static str, examples: &'static str, run: Run) -> VerbSpec {
     VerbSpec {
         arguments: &[COUNT, DRY_RUN],
         dry_run: DRY_RUN_RIGHTS,
         report: Report::Merge,
-        command: CliForm::OfTable(CliHelp { about, target: TARGET, examples }),
+        command: CliForm::FromTable(CliHelp { about, target: TARGET, examples }),
         ..VerbSpec::for_owner(name, run)
     }
 }

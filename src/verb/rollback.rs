@@ -4,13 +4,13 @@ use super::{Argument, Arguments, CliForm, CliHelp, Report, VerbAnswer, VerbConte
 use crate::memory::{Error, Revision};
 
 const STATE: Argument =
-    Argument::word("LABEL|ENTRY|TIME", "The checkpoint, the entry, or the time, such as -2h").names_state();
+    Argument::word("LABEL|ENTRY|TIME", "The checkpoint, the entry, or the time, such as -2h").checked_as_revision();
 const PATTERNS: Argument =
     Argument::list("files/PATTERN", "Only these files, such as files/notes/**; records and all other files stay");
 
 pub(super) const ROLLBACK: VerbSpec = VerbSpec {
     arguments: &[STATE, PATTERNS],
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Makes a branch as it was at a checkpoint, after an entry or at a time; the state before stays readable for a while (config/keep)",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs rollback /mnt/memory/main before-cleanup

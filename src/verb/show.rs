@@ -25,7 +25,7 @@ pub(super) const SHOW: VerbSpec = VerbSpec {
     rights: Rights { branch: BranchRight::Enter, parent: ParentRight::Nothing },
     changes: false,
     report: Report::Object,
-    command: CliForm::OfTable(CliHelp {
+    command: CliForm::FromTable(CliHelp {
         about: "Prints a version of a record, an entry of the lineage or a head by its hash, as JSON; of a file its bytes. \
                 An entry is found by its number, too",
         target: "The branch: its directory under a mount, or STORE:NAME-PATH",

@@ -48,11 +48,11 @@ pub enum Channel {
 #[derive(Clone, Copy, Debug)]
 pub enum CliForm {
     /// It is none: only a mount has it.
-    Lacking,
+    None,
     /// It takes a branch and the verb's arguments, and is made from the table.
-    OfTable(CliHelp),
+    FromTable(CliHelp),
     /// It takes something else, and has a file of its own in `cli/commands/`.
-    OwnFile,
+    OwnModule,
 }
 
 /// What the help of a command says. None of the sentences ends in a period, as clap has it.
@@ -139,7 +139,7 @@ impl VerbSpec {
             ends_branch: false,
             root_only: false,
             channel: Channel::Ctl,
-            command: CliForm::Lacking,
+            command: CliForm::None,
             report: Report::Facts,
             run,
         }

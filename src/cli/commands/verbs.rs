@@ -9,7 +9,7 @@ use crate::cli::output::Output;
 use crate::cli::render::{facts, outcome};
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Document;
-use crate::verb::{Argument, Arguments, CliForm, CliHelp, Form, Report, VERBS, Verb, VerbAnswer, VerbSpec};
+use crate::verb::{Argument, ArgumentForm, Arguments, CliForm, CliHelp, Report, VERBS, Verb, VerbAnswer, VerbSpec};
 
 const TARGET: &str = "target";
 
@@ -23,8 +23,8 @@ pub struct VerbCommand {
 
 fn commands() -> impl Iterator<Item = (&'static VerbSpec, CliHelp)> {
     VERBS.iter().copied().filter_map(|spec| match spec.command {
-        CliForm::OfTable(help) => Some((spec, help)),
-        CliForm::OwnFile | CliForm::Lacking => None,
+        CliForm::FromTable(help) => Some((spec, help)),
+        CliForm::OwnModule | CliForm::None => None,
     })
 }
 
@@ -63,13 +63,13 @@ fn definition(spec: &'static VerbSpec, help: CliHelp) -> Command {
     let taken = spec.arguments.iter().filter(|argument| argument.on_command_line);
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
         taken.map(|argument| match argument.form {
-            Form::Word | Form::Phrase => arg(argument).required(true),
-            Form::MaybeWord => arg(argument),
-            Form::Words => arg(argument).required(true).num_args(1..).action(ArgAction::Append),
-            Form::Text => arg(argument).num_args(1..).action(ArgAction::Append),
-            Form::Option(word) => arg(argument).long(word.trim_start_matches('-')),
-            Form::Flag => arg(argument).long(argument.name.trim_start_matches('-')).action(ArgAction::SetTrue),
-            Form::List => arg(argument).num_args(1..).action(ArgAction::Append).last(true),
+            ArgumentForm::Word | ArgumentForm::Phrase => arg(argument).required(true),
+            ArgumentForm::OptionalWord => arg(argument),
+            ArgumentForm::Words => arg(argument).required(true).num_args(1..).action(ArgAction::Append),
+            ArgumentForm::Text => arg(argument).num_args(1..).action(ArgAction::Append),
+            ArgumentForm::Option(word) => arg(argument).long(word.trim_start_matches('-')),
+            ArgumentForm::Flag => arg(argument).long(argument.name.trim_start_matches('-')).action(ArgAction::SetTrue),
+            ArgumentForm::List => arg(argument).num_args(1..).action(ArgAction::Append).last(true),
         }),
     )
 }
@@ -83,13 +83,13 @@ fn arg(argument: &Argument) -> Arg {
 fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
     let mut arguments = Arguments::default();
     for argument in spec.arguments.iter().filter(|argument| argument.on_command_line) {
-        if argument.form == Form::Flag {
+        if argument.form == ArgumentForm::Flag {
             if given.get_flag(argument.name) {
                 arguments.set(argument, vec![String::new()]);
             }
         } else if let Some(words) = given.get_many::<String>(argument.name) {
             let words: Vec<String> = words.cloned().collect();
-            arguments.set(argument, if argument.form == Form::Text { vec![words.join(" ")] } else { words });
+            arguments.set(argument, if argument.form == ArgumentForm::Text { vec![words.join(" ")] } else { words });
         }
     }
     arguments
