@@ -152,7 +152,7 @@ pub fn exit_for_errno(errno: i32, code: &str) -> Exit {
 impl From<MountError> for CommandError {
     fn from(error: MountError) -> CommandError {
         let (exit, code) = match error {
-            MountError::Live { .. } => (Exit::Busy, "mounted"),
+            MountError::AlreadyMounted { .. } => (Exit::Busy, "mounted"),
             MountError::InUse { .. } => (Exit::Busy, "in_use"),
             MountError::Lingers { .. } => (Exit::Busy, "lingers"),
             MountError::NotMounted { .. } => (Exit::Failed, "not_mounted"),

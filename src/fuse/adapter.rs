@@ -1,7 +1,7 @@
 //! The kernel's requests, handed to [`Filesystem`] and answered with what it says. No decision is
 //! made here.
 //!
-//! Every request gets its reply, also after a panic: operations run inside [`guard`], replies are
+//! Every request gets its reply, also after a panic: operations run inside [`catch_panic`], replies are
 //! sent outside of it.
 
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ use fuser::{
 use super::dispatch::{Call, Dispatcher};
 use super::kernel;
 use super::reply::{
-    answer, answer_attr, answer_created, answer_data, answer_entry, answer_open, answer_space, answer_written,
-    answer_xattr, caller, file_attr, file_type, guard, open_flags, time_set,
+    answer, answer_attr, answer_create, answer_data, answer_entry, answer_open, answer_statfs, answer_write,
+    answer_xattr, caller, catch_panic, file_attr, file_type, open_flags, time_set,
 };
 use crate::fs::{AttrChanges, EntryAttr, Filesystem, WakeCall};
 
@@ -73,7 +73,7 @@ impl Adapter {
         read: impl Fn(&Filesystem, &mut R) -> Result<(), crate::fs::Errno> + Send + 'static,
         send: impl FnOnce(R, Result<(), Errno>) + Send + 'static,
     ) {
-        if let Some(outcome) = self.dispatcher.at_once(call, |fs| read(fs, &mut reply)) {
+        if let Some(outcome) = self.dispatcher.try_without_waiting(call, |fs| read(fs, &mut reply)) {
             return send(reply, outcome);
         }
         let read = move |fs: &Filesystem| {
@@ -245,7 +245,7 @@ impl fuser::Filesystem for Adapter {
             let (entry, handle) = fs.create(caller, parent.0, name, mode & !umask, flags)?;
             Ok((entry, handle, open_flags(fs, direct_write_invalidates, handle)))
         };
-        self.dispatcher.serve(Call::new("create", request), name, create, |created| answer_created(reply, created));
+        self.dispatcher.serve(Call::new("create", request), name, create, |created| answer_create(reply, created));
     }
 
     fn read(
@@ -288,7 +288,7 @@ impl fuser::Filesystem for Adapter {
             }
             Ok(taken)
         };
-        let (call, reply) = (Call::new("write", request), |written| answer_written(reply, written));
+        let (call, reply) = (Call::new("write", request), |written| answer_write(reply, written));
         if lasts || self.fs.takes_long(handle.0) {
             let data = data.to_vec();
             self.dispatcher.serve_long(call, move |fs| write(fs, &data), reply);
@@ -376,7 +376,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.serve(Call::new("statfs", request), move |fs| fs.statfs(ino.0), |space| answer_space(reply, space));
+        self.serve(Call::new("statfs", request), move |fs| fs.statfs(ino.0), |space| answer_statfs(reply, space));
     }
 
     fn poll(
@@ -393,7 +393,7 @@ impl fuser::Filesystem for Adapter {
         let waker = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then(|| Box::new(wake) as WakeCall);
         // A write is answered once it is done and waits for no reader, so it is always possible.
         let writable = PollEvents::POLLOUT | PollEvents::POLLWRNORM;
-        match guard("poll", || self.fs.poll(handle.0, waker)) {
+        match catch_panic("poll", || self.fs.poll(handle.0, waker)) {
             Ok(true) => reply.poll(PollEvents::POLLIN | PollEvents::POLLRDNORM | writable),
             Ok(false) => reply.poll(writable),
             Err(error) => reply.error(error),
@@ -464,7 +464,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let (from, to) = ((from_handle.0, from_offset), (to_handle.0, to_offset));
         let copy = move |fs: &Filesystem| fs.copy_range(from, to, length);
-        self.dispatcher.serve_long(Call::new("copy_file_range", request), copy, |copied| answer_written(reply, copied));
+        self.dispatcher.serve_long(Call::new("copy_file_range", request), copy, |copied| answer_write(reply, copied));
     }
 
     fn fallocate(

@@ -1,9 +1,9 @@
-//! Going into the background: the parent stays until the child says how the start went, and ends with that verdict.
+//! Going into the background: the parent stays until the child says how the start went, and ends with that result.
 //!
 //! ```text
 //! parent  ── fork ──┬── reads the pipe ── prints the message, exits with the code
 //! child             └── setsid … mount … report_ready() or report_failure() ── lives on without a terminal
-//! verdict on the pipe: exit code (i32 LE) ‖ length of the message (u32 LE) ‖ message (UTF-8)
+//! result on the pipe: exit code (i32 LE) ‖ length of the message (u32 LE) ‖ message (UTF-8)
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -14,21 +14,21 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, setsid, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// The parent's exit code when the child ends without a verdict.
-const NO_VERDICT: i32 = 1;
+/// The parent's exit code when the child ends without a result.
+const NO_RESULT_CODE: i32 = 1;
 /// A longer message is cut.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The child's side: one verdict is owed to the waiting parent.
+/// The child's side: one result is owed to the waiting parent.
 ///
 /// Dropped without one (also by a panic or a crash), the parent reports that and exits with 1.
 #[derive(Debug)]
 pub struct Background {
-    verdict: PipeWriter,
+    result_pipe: PipeWriter,
     log: File,
 }
 
-/// Forks, and returns in the child only; the parent exits as soon as the child's verdict is there.
+/// Forks, and returns in the child only; the parent exits as soon as the child's result is there.
 ///
 /// To be called before any thread exists: a second thread is an error (`InvalidInput`), since it would be missing in the child.
 /// `log_file` is opened for appending (made with mode 0600) and gets standard error after [`Background::report_ready`]; the default is
@@ -44,7 +44,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
         Some(path) => OpenOptions::new().append(true).create(true).mode(0o600).open(path)?,
         None => OpenOptions::new().write(true).open("/dev/null")?,
     };
-    let (reader, verdict) = io::pipe()?;
+    let (reader, result_pipe) = io::pipe()?;
     let parent = getpid();
     // SAFETY: there is one thread, so the child is a whole copy and may go on as usual.
     match unsafe { libc::fork() } {
@@ -52,12 +52,12 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
         0 => {
             drop(reader);
             leave_terminal(parent)?;
-            Ok(Background { verdict, log })
+            Ok(Background { result_pipe, log })
         }
         child => {
             // The parent's copy goes, or the pipe would not end when the child dies.
-            drop(verdict);
-            let (code, message) = await_verdict(reader, child);
+            drop(result_pipe);
+            let (code, message) = wait_for_result(reader, child);
             if !message.is_empty() {
                 // Standard error may be closed; the exit code still says it.
                 let _ = writeln!(io::stderr(), "{message}");
@@ -70,7 +70,7 @@ pub fn into_background(log_file: Option<&Path>) -> io::Result<Background> {
 impl Background {
     /// Lets the parent exit with 0, and takes standard input, output and error away from the terminal.
     pub fn report_ready(mut self) -> io::Result<()> {
-        // Before the verdict is sent, since the parent ends with it, and its death must not be this process's.
+        // Before the result is sent, since the parent ends with it, and its death must not be this process's.
         set_parent_process_death_signal(None)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         dup2_stdin(&null)?;
@@ -86,7 +86,7 @@ impl Background {
     }
 
     fn send(&mut self, code: i32, message: &str) -> io::Result<()> {
-        self.verdict.write_all(&encode(code, message))
+        self.result_pipe.write_all(&encode(code, message))
     }
 }
 
@@ -107,7 +107,7 @@ fn decode(reader: &mut impl Read) -> io::Result<(i32, String)> {
     Ok((code, String::from_utf8_lossy(&text).into_owned()))
 }
 
-fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
+fn wait_for_result(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
     decode(&mut reader).unwrap_or_else(|_| {
         // Its end of the pipe is closed, so it has ended or is about to.
         let status = waitpid(Pid::from_raw(child), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
@@ -116,7 +116,7 @@ fn await_verdict(mut reader: PipeReader, child: libc::pid_t) -> (i32, String) {
             None => format!("exit code {}", status.and_then(|status| status.exit_status()).unwrap_or_default()),
         };
         (
-            NO_VERDICT,
+            NO_RESULT_CODE,
             format!("the background process ended before the mount answered ({how}); use --foreground to see why"),
         )
     })
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_reads_back() {
+    fn a_result_reads_back() {
         let bytes = encode(5, "busy: another process has the store");
         assert_eq!(decode(&mut bytes.as_slice()).unwrap(), (5, "busy: another process has the store".to_owned()));
         assert_eq!(decode(&mut encode(0, "").as_slice()).unwrap(), (0, String::new()));
     }
 
     #[test]
-    fn half_a_verdict_is_none() {
+    fn half_a_result_is_none() {
         let bytes = encode(5, "x");
         decode(&mut bytes.get(..6).unwrap()).unwrap_err();
         decode(&mut [].as_slice()).unwrap_err();

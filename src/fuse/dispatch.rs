@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fuser::{Errno, Request};
 
-use super::reply::guard;
+use super::reply::catch_panic;
 use crate::fs;
 use crate::sync::{Pool, without_waiting};
 
@@ -72,7 +72,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         A::Owned: Send + 'static,
     {
         // By reference: the argument is copied only for the few requests that have to wait.
-        let outcome = self.at_once(call, |fs| operation(fs, argument));
+        let outcome = self.try_without_waiting(call, |fs| operation(fs, argument));
         match outcome {
             Some(outcome) => reply(outcome),
             None => {
@@ -84,12 +84,12 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
 
     /// Does an operation here; nothing where it would have to wait for another caller. An error of the operation is a
     /// reply, too.
-    pub fn at_once<T>(
+    pub fn try_without_waiting<T>(
         &self,
         call: Call,
         operation: impl FnOnce(&F) -> Result<T, fs::Errno>,
     ) -> Option<Result<T, Errno>> {
-        let outcome = without_waiting(|| guard(call.name, || operation(&self.fs)));
+        let outcome = without_waiting(|| catch_panic(call.name, || operation(&self.fs)));
         let gave_up = outcome.as_ref().is_err_and(|error| error.code() == libc::EAGAIN);
         (!gave_up).then_some(outcome)
     }
@@ -102,7 +102,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let fs = Arc::clone(&self.fs);
-        self.blocking_pool.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+        self.blocking_pool.run(call.uid, move || reply(catch_panic(call.name, || operation(&fs))));
     }
 
     /// Does an operation that may take long: here while enough of the session's threads stay free, which costs
@@ -116,14 +116,14 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         // Counted before it is compared, so that two that come at once do not both take the last place.
         let turn = DispatchTurn::begin(&self.long_in_flight);
         if turn.number < self.long_slots {
-            let outcome = guard(call.name, || operation(&self.fs));
+            let outcome = catch_panic(call.name, || operation(&self.fs));
             // Whoever gets the reply may ask on before this thread goes on.
             drop(turn);
             return reply(outcome);
         }
         drop(turn);
         let fs = Arc::clone(&self.fs);
-        self.long_pool.run(call.uid, move || reply(guard(call.name, || operation(&fs))));
+        self.long_pool.run(call.uid, move || reply(catch_panic(call.name, || operation(&fs))));
     }
 }
 

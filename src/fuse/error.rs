@@ -99,7 +99,7 @@ pub enum MountError {
     },
     /// An engramfs process serves this mountpoint already.
     #[error("{found} is mounted at {path} and in service")]
-    Live {
+    AlreadyMounted {
         /// The mountpoint, absolute and without links.
         path: PathBuf,
         /// Source and type of the mount found.
@@ -151,7 +151,7 @@ impl MountError {
             MountError::NotMounted { path, .. } => format!("`engramfs doctor {}` shows its state", path.display()),
             MountError::NotOurs { .. } => "it was left alone, unmount it yourself if it has to go".into(),
             MountError::InUse { .. } => "close what is open there, or use --lazy".into(),
-            MountError::Live { path, .. } => format!("unmount it first (engramfs umount {})", path.display()),
+            MountError::AlreadyMounted { path, .. } => format!("unmount it first (engramfs umount {})", path.display()),
             MountError::Unmount { .. } => "unmount it as the user who mounted it, or as root".into(),
             MountError::Lingers { pid, .. } => format!("wait for it, or end it: kill {pid}"),
             MountError::System { .. } => "check that /proc is mounted and descriptors are left (ulimit -n)".into(),

@@ -10,7 +10,7 @@ const NAMED_MAX: usize = 5;
 ///
 /// Other users' processes are invisible without root.
 pub(super) fn describe_users(path: &Path) -> String {
-    let users: Vec<String> = others().filter(|pid| uses(*pid, path)).map(describe).collect();
+    let users: Vec<String> = other_processes().filter(|pid| uses(*pid, path)).map(describe).collect();
     match users.len() {
         0 => "a process that can't be seen from here".to_owned(),
         count if count > NAMED_MAX => {
@@ -22,19 +22,19 @@ pub(super) fn describe_users(path: &Path) -> String {
 
 /// Returns the process, other than this one, that serves FUSE connection `minor`; known since Linux 6.12, None before.
 pub(super) fn find_server(minor: u32) -> Option<u32> {
-    others().find(|pid| serves(*pid, minor))
+    other_processes().find(|pid| serves(*pid, minor))
 }
 
 /// Whether `pid` has a `/dev/fuse` descriptor on connection `minor`.
 pub(super) fn serves(pid: u32, minor: u32) -> bool {
     let line = format!("fuse_connection:\t{minor}\n");
-    links(pid).any(|(fd, target)| {
+    descriptor_links(pid).any(|(fd, target)| {
         target == Path::new(super::mount::DEVICE)
             && fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).is_ok_and(|info| info.contains(&line))
     })
 }
 
-fn others() -> impl Iterator<Item = u32> {
+fn other_processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|pid| *pid != std::process::id())
@@ -42,11 +42,11 @@ fn others() -> impl Iterator<Item = u32> {
 
 fn uses(pid: u32, path: &Path) -> bool {
     let own = ["cwd", "root"].iter().filter_map(|name| fs::read_link(format!("/proc/{pid}/{name}")).ok());
-    let mut all = own.chain(links(pid).map(|(_, target)| target));
+    let mut all = own.chain(descriptor_links(pid).map(|(_, target)| target));
     all.any(|target| target.starts_with(path))
 }
 
-fn links(pid: u32) -> impl Iterator<Item = (String, PathBuf)> {
+fn descriptor_links(pid: u32) -> impl Iterator<Item = (String, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, fs::read_link(entry.path()).ok()?)))
 }

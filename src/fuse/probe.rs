@@ -71,7 +71,7 @@ pub(super) enum ProbeAnswer {
 /// NUL.
 pub(super) fn probe(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let (mut verdict, writer) = io::pipe()?;
+    let (mut result_pipe, writer) = io::pipe()?;
     // SAFETY: between fork and _exit the child makes system calls only; no allocation, no lock, no Rust destructor.
     let child = unsafe { libc::fork() };
     match child {
@@ -82,9 +82,9 @@ pub(super) fn probe(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
         _ => drop(writer),
     }
     let mut errno = [0_u8; 4];
-    let readable = readable_within(&verdict, limit);
+    let readable = readable_within(&result_pipe, limit);
     // The end of the pipe is readable, too; only four bytes are an answer.
-    let answered = matches!(readable, Ok(true)) && verdict.read_exact(&mut errno).is_ok();
+    let answered = matches!(readable, Ok(true)) && result_pipe.read_exact(&mut errno).is_ok();
     // It has not been waited for, so the number can't be another process's.
     if let Some(child) = Pid::from_raw(child) {
         let _ = kill_process(child, Signal::KILL);
@@ -108,9 +108,9 @@ fn classify_errno(errno: i32) -> ProbeAnswer {
 ///
 /// # Safety
 /// Only for a freshly forked child: it closes all descriptors and never returns.
-unsafe fn report(path: &CStr, verdict: BorrowedFd<'_>) -> ! {
+unsafe fn report(path: &CStr, result_pipe: BorrowedFd<'_>) -> ! {
     // The functions of rustix used here are bare system calls: they allocate nothing and take no lock.
-    let _ = dup2_stdin(verdict);
+    let _ = dup2_stdin(result_pipe);
     // SAFETY: the descriptors are of this child's own table, and nothing here uses one of them again.
     unsafe {
         if libc::syscall(libc::SYS_close_range, 1_u32, u32::MAX, 0_u32) != 0 {

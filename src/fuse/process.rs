@@ -16,7 +16,7 @@ const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
 /// its control groups, and RLIMIT_AS. `u64::MAX` where none of them can be read.
 pub fn available_memory() -> u64 {
-    [machine(), control_groups(), address_space_limit()].into_iter().flatten().min().unwrap_or(u64::MAX)
+    [machine_memory(), smallest_cgroup_limit(), address_space_limit()].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
 /// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
@@ -52,7 +52,7 @@ pub fn tune_allocator() {
 }
 
 /// Returns the measure of this process's anonymous memory; mapped files do not count.
-pub fn measure() -> MemoryMeter {
+pub fn memory_meter() -> MemoryMeter {
     Box::new(|trim| {
         if trim == TrimHeap::Yes {
             trim_heap();
@@ -77,7 +77,7 @@ fn anonymous_memory() -> Option<u64> {
     Some(resident.saturating_sub(of_files) * page_size() as u64)
 }
 
-fn machine() -> Option<u64> {
+fn machine_memory() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
@@ -88,7 +88,7 @@ fn address_space_limit() -> Option<u64> {
 }
 
 /// The smallest limit of the control groups that this process is in, of version 2 and of version 1.
-fn control_groups() -> Option<u64> {
+fn smallest_cgroup_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups.lines().filter_map(|line| cgroup_limit(line, |file| fs::read_to_string(file).ok())).min()
 }
@@ -140,12 +140,12 @@ mod tests {
         let found = address_space_limit();
         setrlimit(Resource::As, before).unwrap();
         assert_eq!(found, Some(limit));
-        assert!(available_memory() <= machine().unwrap());
+        assert!(available_memory() <= machine_memory().unwrap());
     }
 
     #[test]
     fn this_process_takes_something_and_less_than_it_may() {
-        let taken = measure()(TrimHeap::No);
+        let taken = memory_meter()(TrimHeap::No);
         assert!(taken > 0 && taken < available_memory());
     }
 }

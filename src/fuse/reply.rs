@@ -17,7 +17,7 @@ const INODES_FREE: u64 = 1 << 32;
 /// Bytes of the longest name, as statfs(2) tells it.
 const NAME_BYTES_MAX: u32 = 255;
 /// Runs an operation; a panic is EIO for the caller and a line in the log, and the mount lives on.
-pub(super) fn guard<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {
+pub(super) fn catch_panic<T>(what: &str, operation: impl FnOnce() -> Result<T, fs::Errno>) -> Result<T, Errno> {
     let outcome = catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|_| {
         log::error!("{what} panicked; its caller got EIO");
         Err(fs::Errno::EIO)
@@ -141,7 +141,7 @@ pub(super) fn answer_data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
 }
 
 /// Replies with how many bytes were taken, which may be fewer than came.
-pub(super) fn answer_written(reply: ReplyWrite, outcome: Result<u32, Errno>) {
+pub(super) fn answer_write(reply: ReplyWrite, outcome: Result<u32, Errno>) {
     match outcome {
         Ok(taken) => reply.written(taken),
         Err(error) => reply.error(error),
@@ -167,7 +167,7 @@ pub(super) fn answer_open(reply: ReplyOpen, outcome: Result<(u64, FopenFlags), E
 }
 
 /// Replies with a new file's node and its handle.
-pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr, u64, FopenFlags), Errno>) {
+pub(super) fn answer_create(reply: ReplyCreate, outcome: Result<(fs::EntryAttr, u64, FopenFlags), Errno>) {
     match outcome {
         Ok((entry, handle, flags)) => {
             reply.created(
@@ -183,7 +183,7 @@ pub(super) fn answer_created(reply: ReplyCreate, outcome: Result<(fs::EntryAttr,
 }
 
 /// Replies with the room on the disk, in blocks; inodes never run out.
-pub(super) fn answer_space(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno>) {
+pub(super) fn answer_statfs(reply: ReplyStatfs, outcome: Result<fs::StatFs, Errno>) {
     let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
     match outcome {
         Ok(space) => reply.statfs(
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_errno_and_no_end() {
-        let outcome = guard("test", || -> Result<(), fs::Errno> { panic!("a bug") });
+        let outcome = catch_panic("test", || -> Result<(), fs::Errno> { panic!("a bug") });
         assert_eq!(outcome.map_err(Errno::code), Err(libc::EIO));
-        assert_eq!(guard("test", || Err::<(), _>(fs::Errno::ESTALE)).map_err(Errno::code), Err(libc::ESTALE));
+        assert_eq!(catch_panic("test", || Err::<(), _>(fs::Errno::ESTALE)).map_err(Errno::code), Err(libc::ESTALE));
     }
 
     #[test]

@@ -17,9 +17,9 @@ const SLOTS: usize = 32;
 /// Write ends of the watchers' pipes, -1 where there is none. Atomics, since a handler may take no lock.
 static WATCHERS: [AtomicI32; SLOTS] = [const { AtomicI32::new(-1) }; SLOTS];
 /// Milliseconds since boot of the first signal, 0 before it.
-static SIGNALLED: AtomicI64 = AtomicI64::new(0);
-/// A second signal so soon is the same wish: timeout(1) sends one to the process and one to its group.
-const SAME_WISH_MS: i64 = 500;
+static FIRST_SIGNAL_MS: AtomicI64 = AtomicI64::new(0);
+/// A second signal so soon is the same request to end: timeout(1) sends one to the process and one to its group.
+const SAME_REQUEST_MS: i64 = 500;
 static INSTALLED: OnceLock<bool> = OnceLock::new();
 
 /// Hands signals to a closure for as long as it lives; after that they have their default action again.
@@ -100,8 +100,8 @@ extern "C" fn on_signal(signal: i32) {
         let mut clock = std::mem::zeroed::<libc::timespec>();
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut clock);
         let now = clock.tv_sec * 1_000 + clock.tv_nsec / 1_000_000;
-        let first = SIGNALLED.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
-        let repeated = first.is_err_and(|first| now - first > SAME_WISH_MS);
+        let first = FIRST_SIGNAL_MS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+        let repeated = first.is_err_and(|first| now - first > SAME_REQUEST_MS);
         for slot in &WATCHERS {
             let fd = slot.load(Ordering::Acquire);
             if fd >= 0 {

@@ -16,7 +16,7 @@ use super::probe::{ProbeAnswer, identity, open_path_only, probe};
 /// How long a process that has closed the connection is waited for: it may serve other mounts.
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long the process that served a mount may take to close the connection.
-const LET_GO_LIMIT: Duration = Duration::from_secs(600);
+const RELEASE_LIMIT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 /// A living file system answers for its root much faster than this.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
@@ -46,8 +46,8 @@ pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(
 /// Takes dead mounts of the store `fsname` away from `mountpoint`, stacked ones too; true if there was one.
 ///
 /// `fsname` is the one given to the mount. A mount is dead when its process is gone. Nobody else's mount is touched: a dead one
-/// is `NotOurs`, an engramfs mount in service (or one that does not answer within 5 s) is `Live`, and anything else living there is
-/// fine to mount upon.
+/// is `NotOurs`, an engramfs mount in service (or one that does not answer within 5 s) is `AlreadyMounted`, and
+/// anything else living there is fine to mount upon.
 pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> {
     let path = match absolute_path(mountpoint) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -64,7 +64,7 @@ pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> 
                 return Err(MountError::NotOurs { path, found: entry.describe() });
             }
             _ if entry.is_engramfs() => {
-                return Err(MountError::Live { path, found: entry.describe() });
+                return Err(MountError::AlreadyMounted { path, found: entry.describe() });
             }
             _ => break,
         }
@@ -120,7 +120,7 @@ fn wait_for(pid: u32, minor: u32, path: &Path, mut waiting: impl FnMut()) -> Res
         if waited >= END_LIMIT && !holders::serves(pid, minor) {
             return Ok(());
         }
-        if waited >= LET_GO_LIMIT {
+        if waited >= RELEASE_LIMIT {
             return Err(MountError::Lingers { path: path.to_owned(), pid, seconds: waited.as_secs() });
         }
         waiting();

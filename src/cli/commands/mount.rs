@@ -133,7 +133,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
     let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
     let memory = site.open(args.read_only)?;
     let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory()));
-    if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::measure()) {
+    if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::memory_meter()) {
         remark(format_args!("engramfs: warning: {reason}"));
     }
     for (option, embedder) in embedders.iter().zip(opened) {
