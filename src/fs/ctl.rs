@@ -1,6 +1,6 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
 use super::handle::HandleTable;
 use super::last_answers::AnsweringFile;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::answer_offset::AnswerOffset;
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::last_answers::AnsweringFile;

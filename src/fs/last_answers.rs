@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
 use super::refusal::RoomRefusal;
 use crate::memory::{BranchId, View};

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::answer_offset::AnswerOffset;
 use super::batch;
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
 use super::last_answers::{AnsweringFile, QueuedAnswer};
 use super::mount_context::OpenContext;
 use super::refusal::{InputRefusal, RoomRefusal};
-use super::refused::RefusedLine;
+use super::refused_line::RefusedLine;
 use crate::sync::{Mutex, Rank};
 
 /// Bytes that may come without a line end; more are refused before one does.

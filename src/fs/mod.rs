@@ -26,7 +26,7 @@ mod attr;
 mod batch;
 mod config;
 mod control;
-mod counted;
+mod counted_buffer;
 mod ctl;
 mod directory;
 mod ended_branches;
@@ -52,7 +52,7 @@ mod operations;
 mod query;
 mod record_file;
 mod refusal;
-mod refused;
+mod refused_line;
 mod rights;
 mod search;
 mod shared_events;
@@ -129,8 +129,8 @@ impl Filesystem {
             }
         }));
         // Before the first request: a merge in between would take files away that are open.
-        memory.set_open_files(Some(Arc::new(files::OpenInMount(Arc::downgrade(&mount)))));
-        let nodes = NodeTable::new(root, mount.file_numbers.clone());
+        memory.set_open_files(Some(Arc::new(files::MountOpenFiles(Arc::downgrade(&mount)))));
+        let nodes = NodeTable::new(root, mount.inode_map.clone());
         let filesystem = Filesystem { mount, nodes, handles: Arc::default() };
         filesystem.report_lost();
         filesystem
@@ -213,13 +213,13 @@ impl Filesystem {
 
     /// Tells somebody what became of a branch that is gone, in `errors` of what is left above it: once.
     fn report_end(&self, who: Caller, branch: BranchId) {
-        let Some((why, mut above)) = self.mount.ended.take_unreported(branch, who.uid) else { return };
+        let Some((why, mut above)) = self.mount.ended_branches.take_unreported(branch, who.uid) else { return };
         while let Some(parent) = above {
             if self.mount.memory.info(parent).is_ok() {
                 let errors = &self.mount.states.get_or_insert(parent).errors;
                 return errors.add(self.mount.memory.now(), Some(who.uid), ".", &why);
             }
-            above = self.mount.ended.parent(parent);
+            above = self.mount.ended_branches.parent(parent);
         }
     }
 

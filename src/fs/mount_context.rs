@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::FsOptions;
 use super::attr::StatFs;
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::ended_branches::EndedBranches;
 use super::errno::{Errno, Failure};
-use super::files::{Area, FileNumbers, FileTreeId, OpenInodes, RemovedInodes, Scratch};
+use super::files::{Area, FileTreeId, InodeMap, OpenInodes, RemovedInodes, Scratch};
 use super::kernel_notifier::KernelNotifier;
 use super::last_answers::LastAnswers;
 use super::mount_branch_state::{MountBranchState, MountBranchStates};
@@ -39,15 +39,15 @@ pub(super) struct MountContext {
     /// Tells the kernel which names and attributes it has to ask for again.
     pub notifier: KernelNotifier,
     /// The numbers under which the kernel knows inodes of `files/` and `scratch/`.
-    pub file_numbers: Arc<FileNumbers>,
+    pub inode_map: Arc<InodeMap>,
     /// What is open in `files/` and `scratch/`.
-    pub opened: OpenInodes,
+    pub open_inodes: OpenInodes,
     /// The trees of `scratch/`, which end with the mount.
     pub scratch: Scratch,
     /// What inodes that are gone were last.
-    pub removed: RemovedInodes,
+    pub removed_inodes: RemovedInodes,
     /// What is said to users of branches that were merged or discarded, in place of a bare ESTALE.
-    pub ended: EndedBranches,
+    pub ended_branches: EndedBranches,
     options: FsOptions,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -61,11 +61,11 @@ impl MountContext {
             states: MountBranchStates::default(),
             answers: LastAnswers::default(),
             notifier: KernelNotifier::start(),
-            file_numbers: Arc::new(FileNumbers::new(Box::new(move |branch| numbering.branch_number(branch)))),
-            opened: OpenInodes::default(),
+            inode_map: Arc::new(InodeMap::new(Box::new(move |branch| numbering.branch_number(branch)))),
+            open_inodes: OpenInodes::default(),
             scratch: Scratch::default(),
-            removed: RemovedInodes::default(),
-            ended: EndedBranches::default(),
+            removed_inodes: RemovedInodes::default(),
+            ended_branches: EndedBranches::default(),
             options,
             users: Mutex::default(),
         }
@@ -149,11 +149,11 @@ impl MountContext {
     pub fn on_branch_event(&self, change: &BranchEvent) {
         for replaced in &change.files {
             // The kernel forgets before anybody is woken, so that who looks again sees what is there now.
-            self.files_changed(replaced.branch, replaced.before.clone(), replaced.after.clone());
+            self.invalidate_changed_files(replaced.branch, replaced.before.clone(), replaced.after.clone());
         }
         if self.memory.info(change.branch).is_err() {
             let parent = change.parent.and_then(|parent| self.memory.info(parent).ok());
-            self.ended.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
+            self.ended_branches.note(change, parent.as_ref().map(|parent| &*parent.path), self.memory.now());
         }
         if change.op == KEPT_DROPPED {
             let errors = &self.states.get_or_insert(change.branch).errors;
@@ -165,10 +165,10 @@ impl MountContext {
             self.states.list().iter().for_each(|(_, state)| self.notifier.send_all(state.take_wake_calls()));
         }
         for branch in [Some(change.branch), change.parent].into_iter().flatten() {
-            self.scratch_changed(branch);
+            self.end_stale_scratch(branch);
             let is_gone = self.memory.info(branch).is_err();
             if is_gone {
-                self.files_gone(&FileTreeId::branch(branch));
+                self.invalidate_open_files(&FileTreeId::branch(branch));
             }
             let Some(state) = self.states.get(branch) else {
                 continue;
@@ -181,7 +181,7 @@ impl MountContext {
         }
         self.wake_log(change);
         // Last, when the kernel was told of all that is gone and may have given look-ups back.
-        self.file_numbers.reclaim(|tree_id| self.tree_exists(tree_id));
+        self.inode_map.reclaim(|tree_id| self.tree_exists(tree_id));
     }
 
     /// Wakes who waits for the shared log that a branch has: its owner may be far above.

@@ -38,7 +38,7 @@ impl Filesystem {
     /// Takes back look-ups that [`EntryAttr`]s stood for.
     pub fn forget(&self, ino: u64, lookups: u64) {
         self.nodes.forget(ino, lookups);
-        self.mount.removed.forget(ino);
+        self.mount.removed_inodes.forget(ino);
     }
 
     /// Returns the attributes of a node; of an open file with the length that this handle sees. ESTALE for a number

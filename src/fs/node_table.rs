@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::errno::Errno;
-use super::files::FileNumbers;
+use super::files::InodeMap;
 use super::node::FsNode;
 use crate::sync::Mutex;
 
@@ -21,7 +21,7 @@ pub(super) const ROOT: u64 = 1;
 /// it: who opens the file meanwhile gets another number, and waits for nobody.
 pub(super) struct NodeTable {
     root: FsNode,
-    files: Arc<FileNumbers>,
+    inode_map: Arc<InodeMap>,
     known: Mutex<HashMap<u64, TableEntry>>,
 }
 
@@ -42,8 +42,8 @@ impl TableEntry {
 
 impl NodeTable {
     /// Knows nothing yet but the root, which is number 1.
-    pub fn new(root: FsNode, files: Arc<FileNumbers>) -> NodeTable {
-        NodeTable { root, files, known: Mutex::default() }
+    pub fn new(root: FsNode, inode_map: Arc<InodeMap>) -> NodeTable {
+        NodeTable { root, inode_map, known: Mutex::default() }
     }
 
     /// Returns the number of a node without counting a look-up.
@@ -58,7 +58,7 @@ impl NodeTable {
     /// look-up.
     pub fn remember(&self, node: &FsNode) -> u64 {
         if let Some((tree_id, inode)) = node.file()
-            && let Some(number) = self.files.remember(tree_id, inode)
+            && let Some(number) = self.inode_map.remember(tree_id, inode)
         {
             return number;
         }
@@ -99,7 +99,7 @@ impl NodeTable {
     /// Takes back look-ups of a number; its node is forgotten with the last one.
     pub fn forget(&self, number: u64, lookups: u64) {
         // Numbers of files are in no table, so both are told; each knows only its own.
-        self.files.forget(number, lookups);
+        self.inode_map.forget(number, lookups);
         let mut known = self.known.lock();
         let Some(entry) = known.get_mut(&number) else {
             return;
@@ -115,7 +115,7 @@ impl NodeTable {
         if number == ROOT {
             return Ok(self.root.clone());
         }
-        if let Some((tree_id, inode)) = self.files.find(number) {
+        if let Some((tree_id, inode)) = self.inode_map.find(number) {
             return Ok(FsNode::File(tree_id, inode));
         }
         self.known.lock().get(&number).map(|known| known.node.clone()).ok_or(Errno::ESTALE)
@@ -123,7 +123,7 @@ impl NodeTable {
 
     fn file_number(&self, node: &FsNode) -> Option<u64> {
         let (tree_id, inode) = node.file()?;
-        self.files.number(tree_id, inode)
+        self.inode_map.ino(tree_id, inode)
     }
 
     fn free_or_own(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {
@@ -148,7 +148,7 @@ mod tests {
     use crate::memory::{BranchId, View};
 
     fn table(root: FsNode) -> NodeTable {
-        NodeTable::new(root, Arc::new(FileNumbers::new(Box::new(|_| 0))))
+        NodeTable::new(root, Arc::new(InodeMap::new(Box::new(|_| 0))))
     }
 
     #[test]

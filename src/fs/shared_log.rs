@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
 use super::last_answers::AnsweringFile;

@@ -1,7 +1,7 @@
 //! Files that are read only, and show the state at their open, so that a reader of several blocks never sees two states in one
 //! file.
 
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
 use super::handle::{File, part};
 use crate::memory::{Export, Snapshot};

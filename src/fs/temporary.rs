@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::counted::CountedBuffer;
+use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
 use super::handle::{File, part};
 use super::mount_context::{Caller, OpenContext};

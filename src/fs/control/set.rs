@@ -72,7 +72,7 @@ impl ControlNodeOps<'_> {
         let files = || mount.memory.files(&View::Branch(branch));
         let before = files()?;
         mount.memory.chown(&mount.actor(caller), branch, uid)?;
-        mount.files_changed(branch, before, files()?);
+        mount.invalidate_changed_files(branch, before, files()?);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::opened::UnlinkGuard;
+use super::open_inodes::UnlinkGuard;
 use super::{FileOps, parse_name};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
@@ -75,7 +75,7 @@ impl FileOps<'_> {
             let tree = self.tree()?;
             let inode = found(&tree)?;
             // From here on whoever opens the inode waits until it is known whether it stays.
-            let unlink = inode.map(|inode| self.fs.mount.opened.begin_unlink((self.files.clone(), inode)));
+            let unlink = inode.map(|inode| self.fs.mount.open_inodes.begin_unlink((self.files.clone(), inode)));
             // Nobody can open it between this look and the edit, since `begin_unlink` has them wait.
             let keep = unlink.as_ref().is_some_and(|unlink| unlink.is_open);
             // The edit goes by name, and a merge may have put another inode there, of which nothing is known here.
@@ -94,13 +94,13 @@ impl FileOps<'_> {
     /// goes later.
     fn drop_unlinked(&self, caller: Caller, before: &Tree, inode: u64, unlink: Option<UnlinkGuard<'_>>) {
         match unlink.filter(|unlink| unlink.is_open) {
-            Some(unlink) if unlink.mark_orphaned() => self.fs.mount.drop_file(caller, self.files, inode),
+            Some(unlink) if unlink.mark_orphaned() => self.fs.mount.drop_orphan(caller, self.files, inode),
             Some(_) => {}
             None => {
                 // The kernel may still hold it without a handle, as a working directory, and asks for its attributes.
                 let last = before.node(inode).map(|node| Arc::new(before.detached(node).stat_only()));
                 let number = self.fs.nodes.number(&self.with_inode(inode).node());
-                last.into_iter().for_each(|last| self.fs.mount.removed.insert(number, last));
+                last.into_iter().for_each(|last| self.fs.mount.removed_inodes.insert(number, last));
             }
         }
     }

@@ -39,13 +39,13 @@ pub(in crate::fs) type BranchNumberLookup = Box<dyn Fn(BranchId) -> u32 + Send +
 /// The views whose files the kernel was told of.
 ///
 /// A view that is gone gives its slot to another one once the kernel holds none of its files.
-pub(in crate::fs) struct FileNumbers {
+pub(in crate::fs) struct InodeMap {
     branch_number: BranchNumberLookup,
-    known: RwLock<NumberedFiles>,
+    known: RwLock<TreeSlots>,
 }
 
-struct NumberedFiles {
-    by_slot: HashMap<u64, NumberedView>,
+struct TreeSlots {
+    by_slot: HashMap<u64, TreeSlot>,
     slots: HashMap<FileTreeId, u64>,
     /// Slots of this mount that are free again.
     free_slots: Vec<u64>,
@@ -55,32 +55,32 @@ struct NumberedFiles {
     reclaim_at: usize,
 }
 
-struct NumberedView {
+struct TreeSlot {
     files: FileTreeId,
     /// Look-ups that the kernel holds of its files.
     lookups: AtomicU64,
 }
 
-impl FileNumbers {
+impl InodeMap {
     /// Begins with no file known; `branch_number` as of [`BranchNumberLookup`].
-    pub fn new(branch_number: BranchNumberLookup) -> FileNumbers {
-        let known = NumberedFiles {
+    pub fn new(branch_number: BranchNumberLookup) -> InodeMap {
+        let known = TreeSlots {
             by_slot: HashMap::new(),
             slots: HashMap::new(),
             free_slots: Vec::new(),
             next_slot: MOUNT_SLOTS,
             reclaim_at: 0,
         };
-        FileNumbers { branch_number, known: RwLock::with_rank(Rank::Leaf, known) }
+        InodeMap { branch_number, known: RwLock::with_rank(Rank::Leaf, known) }
     }
 
     /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.
-    pub fn number(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
+    pub fn ino(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
         let slot = self.find_slot(files).or_else(|| self.add(files))?;
         encode_number(slot, inode)
     }
 
-    /// As [`FileNumbers::number`], for an inode that the kernel is about to be told of, and counts that look-up.
+    /// As [`InodeMap::ino`], for an inode that the kernel is about to be told of, and counts that look-up.
     pub fn remember(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
         loop {
             // The look-up is counted under the read lock: reclaiming takes the write lock, so the slot can't be reused
@@ -109,7 +109,7 @@ impl FileNumbers {
     /// Frees the slots of views that are gone and of which the kernel holds nothing, once there are twice as many as
     /// the last time.
     pub fn reclaim(&self, is_there: impl Fn(&FileTreeId) -> bool) {
-        let is_due = |known: &NumberedFiles| known.slots.len() >= known.reclaim_at.max(RECLAIM_AT);
+        let is_due = |known: &TreeSlots| known.slots.len() >= known.reclaim_at.max(RECLAIM_AT);
         if !is_due(&self.known.read()) {
             return;
         }
@@ -155,13 +155,13 @@ impl FileNumbers {
             return Some(*slot);
         }
         let slot = if own != 0 && known.free(own) { own } else { known.mount_slot()? };
-        known.by_slot.insert(slot, NumberedView { files: files.clone(), lookups: AtomicU64::new(0) });
+        known.by_slot.insert(slot, TreeSlot { files: files.clone(), lookups: AtomicU64::new(0) });
         known.slots.insert(files.clone(), slot);
         Some(slot)
     }
 }
 
-impl NumberedFiles {
+impl TreeSlots {
     /// Frees a slot, unless the kernel holds some of its files, and returns whether it is free.
     fn free(&mut self, slot: u64) -> bool {
         if self.by_slot.get(&slot).is_some_and(|view| view.lookups.load(Ordering::Relaxed) != 0) {
@@ -206,8 +206,8 @@ mod tests {
     use super::*;
     use crate::memory::Time;
 
-    fn numbers() -> FileNumbers {
-        FileNumbers::new(Box::new(|branch| branch.0 as u32 % 100))
+    fn inode_map() -> InodeMap {
+        InodeMap::new(Box::new(|branch| branch.0 as u32 % 100))
     }
 
     fn checkpoint(branch: u64, taken: i64) -> FileTreeId {
@@ -216,92 +216,92 @@ mod tests {
 
     #[test]
     fn a_number_leads_back_to_its_inode() {
-        let numbers = numbers();
+        let inode_map = inode_map();
         let all = [(checkpoint(1, 1), 1), (checkpoint(1, 2), 1), (checkpoint(2, 1), (1 << INODE_BITS) - 1)];
-        let given = all.clone().map(|(tree_id, inode)| numbers.number(&tree_id, inode).unwrap());
+        let given = all.clone().map(|(tree_id, inode)| inode_map.ino(&tree_id, inode).unwrap());
         for (number, expected) in given.into_iter().zip(all) {
-            assert_eq!(numbers.find(number), Some(expected.clone()));
-            assert_eq!(numbers.number(&expected.0, expected.1), Some(number));
+            assert_eq!(inode_map.find(number), Some(expected.clone()));
+            assert_eq!(inode_map.ino(&expected.0, expected.1), Some(number));
         }
     }
 
     #[test]
     fn files_of_a_branch_have_the_same_numbers_in_every_mount() {
-        let (one, other) = (numbers(), numbers());
+        let (one, other) = (inode_map(), inode_map());
         let main = FileTreeId::branch(BranchId(7));
-        let number = one.number(&main, 12).unwrap();
+        let number = one.ino(&main, 12).unwrap();
         for view in [checkpoint(7, 1), FileTreeId::branch(BranchId(8))] {
-            other.number(&view, 12).unwrap();
+            other.ino(&view, 12).unwrap();
         }
-        assert_eq!(other.number(&main, 12), Some(number));
+        assert_eq!(other.ino(&main, 12), Some(number));
         let scratch = FileTreeId { area: Area::Scratch, ..main };
-        assert_ne!(other.number(&scratch, 12), Some(number));
+        assert_ne!(other.ino(&scratch, 12), Some(number));
     }
 
     #[test]
     fn views_that_are_no_branch_have_slots_behind_all_numbers_of_branches() {
-        let numbers = numbers();
+        let inode_map = inode_map();
         let scratch = FileTreeId { area: Area::Scratch, ..FileTreeId::branch(BranchId(7)) };
         for view in [checkpoint(7, 1), scratch] {
-            assert!(decode_slot(numbers.number(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
+            assert!(decode_slot(inode_map.ino(&view, 12).unwrap()).unwrap() >= MOUNT_SLOTS);
         }
     }
 
     #[test]
     fn a_number_given_again_is_another_slot_while_the_kernel_holds_files_of_the_one_before() {
-        let numbers = numbers();
+        let inode_map = inode_map();
         let (ended, next) = (FileTreeId::branch(BranchId(7)), FileTreeId::branch(BranchId(107)));
-        let held = numbers.remember(&ended, 12).unwrap();
-        let meanwhile = numbers.number(&next, 12).unwrap();
+        let held = inode_map.remember(&ended, 12).unwrap();
+        let meanwhile = inode_map.ino(&next, 12).unwrap();
         assert_ne!(meanwhile, held);
-        assert_eq!(numbers.find(held), Some((ended, 12)));
-        assert_eq!(numbers.number(&next, 12), Some(meanwhile), "it stays");
-        numbers.forget(held, 1);
+        assert_eq!(inode_map.find(held), Some((ended, 12)));
+        assert_eq!(inode_map.ino(&next, 12), Some(meanwhile), "it stays");
+        inode_map.forget(held, 1);
         let last = FileTreeId::branch(BranchId(207));
-        assert_eq!(numbers.number(&last, 12), Some(held));
-        assert_eq!(numbers.find(held), Some((last, 12)));
+        assert_eq!(inode_map.ino(&last, 12), Some(held));
+        assert_eq!(inode_map.find(held), Some((last, 12)));
     }
 
     #[test]
     fn one_file_in_many_forks_has_numbers_far_apart() {
-        let numbers = numbers();
+        let inode_map = inode_map();
         let lower: HashSet<u64> =
-            (0..1000).map(|view| numbers.number(&checkpoint(view, 1), 7).unwrap() >> 6 & 0xffff).collect();
+            (0..1000).map(|view| inode_map.ino(&checkpoint(view, 1), 7).unwrap() >> 6 & 0xffff).collect();
         assert!(lower.len() > 900, "{}", lower.len());
     }
 
     #[test]
     fn what_does_not_fit_gets_no_number() {
-        let numbers = numbers();
-        assert_eq!(numbers.number(&checkpoint(1, 1), 1 << INODE_BITS), None);
-        assert_eq!(numbers.find(7), None);
-        assert_eq!(numbers.find(FILE_INODE_BIT | 9 << INODE_BITS | 1), None);
+        let inode_map = inode_map();
+        assert_eq!(inode_map.ino(&checkpoint(1, 1), 1 << INODE_BITS), None);
+        assert_eq!(inode_map.find(7), None);
+        assert_eq!(inode_map.find(FILE_INODE_BIT | 9 << INODE_BITS | 1), None);
         assert!(
-            numbers.may_be_known_to_kernel(&checkpoint(1, 1)) && !numbers.may_be_known_to_kernel(&checkpoint(9, 9))
+            inode_map.may_be_known_to_kernel(&checkpoint(1, 1)) && !inode_map.may_be_known_to_kernel(&checkpoint(9, 9))
         );
     }
 
     #[test]
     fn slots_of_views_that_are_gone_are_given_again_once_the_kernel_holds_nothing_there() {
-        let numbers = numbers();
-        let held = numbers.remember(&checkpoint(0, 1), 7).unwrap();
+        let inode_map = inode_map();
+        let held = inode_map.remember(&checkpoint(0, 1), 7).unwrap();
         for round in 0..20_i64 {
             for branch in 0..RECLAIM_AT as u64 {
-                let ino = numbers.remember(&checkpoint(branch, 2 + round), 1).unwrap();
-                numbers.forget(ino, 1);
+                let ino = inode_map.remember(&checkpoint(branch, 2 + round), 1).unwrap();
+                inode_map.forget(ino, 1);
             }
             // None is in use any more, so that their slots are free for the next round.
-            numbers.reclaim(|_| false);
+            inode_map.reclaim(|_| false);
         }
-        assert!(numbers.known.read().next_slot < MOUNT_SLOTS + 3 * RECLAIM_AT as u64);
-        assert_eq!(numbers.find(held), Some((checkpoint(0, 1), 7)), "the kernel holds it");
-        numbers.forget(held, 1);
-        numbers.known.write().reclaim_at = 0;
+        assert!(inode_map.known.read().next_slot < MOUNT_SLOTS + 3 * RECLAIM_AT as u64);
+        assert_eq!(inode_map.find(held), Some((checkpoint(0, 1), 7)), "the kernel holds it");
+        inode_map.forget(held, 1);
+        inode_map.known.write().reclaim_at = 0;
         for branch in 0..RECLAIM_AT as u64 {
-            numbers.number(&checkpoint(branch, 99), 1).unwrap();
+            inode_map.ino(&checkpoint(branch, 99), 1).unwrap();
         }
-        numbers.reclaim(|tree_id| tree_id.taken == Time(99));
-        assert_eq!(numbers.find(held), None);
-        assert!(numbers.may_be_known_to_kernel(&checkpoint(5, 99)));
+        inode_map.reclaim(|tree_id| tree_id.taken == Time(99));
+        assert_eq!(inode_map.find(held), None);
+        assert!(inode_map.may_be_known_to_kernel(&checkpoint(5, 99)));
     }
 }

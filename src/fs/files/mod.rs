@@ -7,10 +7,11 @@
 //! open        handles, read, write   ─┼─ changes it by one Memory::edit, which is atomic and
 //! range       holes, copies          ─┤  written to the journal before it returns
 //! xattr       extended attributes    ─┘
-//! numbers  (view, inode) ↔ the kernel's number       listing  open directories
-//! opened   who is open, so that what loses its last name lives on; removed: what the kernel holds on to
-//! stale    what the kernel must forget when a merge or a rollback changed it
-//! scratch  the trees that are in RAM only
+//! inode_map      (view, inode) ↔ the kernel's number       listing  open directories
+//! open_inodes    who is open, so that what loses its last name lives on
+//! removed_inodes what the kernel holds on to
+//! invalidation   what the kernel must forget when a merge or a rollback changed it
+//! scratch        the trees that are in RAM only
 //! ```
 //!
 //! Who may do what is checked by the kernel, by the modes and owners that it is told. Nothing here
@@ -19,24 +20,24 @@
 mod attr;
 mod change;
 mod inode_map;
+mod invalidation;
 mod listing;
+mod mount_open_files;
 mod open;
-mod open_in_mount;
-mod opened;
+mod open_inodes;
 mod operations;
 mod range;
-mod removed;
+mod removed_inodes;
 mod scratch;
 mod set;
-mod stale;
 mod xattr;
 
 use attr::{file_attr, name_lifetime};
-pub(super) use inode_map::FileNumbers;
+pub(super) use inode_map::InodeMap;
 pub(super) use listing::FileNames;
-pub(super) use open_in_mount::OpenInMount;
-pub(super) use opened::OpenInodes;
-pub(super) use removed::RemovedInodes;
+pub(super) use mount_open_files::MountOpenFiles;
+pub(super) use open_inodes::OpenInodes;
+pub(super) use removed_inodes::RemovedInodes;
 pub(super) use scratch::Scratch;
 
 use std::ffi::OsStr;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::opened::{InodeKey, OpenIntent};
+use super::open_inodes::{InodeKey, OpenIntent};
 use super::set::clear_set_id_bits;
 use super::{Area, FileOps, FileTreeId};
 use crate::fs::errno::{Errno, Failure};
@@ -33,7 +33,7 @@ impl FileOps<'_> {
         let tree = self.fs.mount.tree(tree_id)?;
         let node = tree.node(inode)?;
         // The kernel keeps writers from a running program; who only empties it, it asks afterwards.
-        if flags.truncate && !flags.write && self.fs.mount.opened.is_open_for(&file.key, OpenIntent::Run) {
+        if flags.truncate && !flags.write && self.fs.mount.open_inodes.is_open_for(&file.key, OpenIntent::Run) {
             return Err(Errno::ETXTBSY.into());
         }
         file.begin(flags);
@@ -114,14 +114,14 @@ impl OpenInode {
     ) -> Result<OpenInode, Failure> {
         let key = (tree_id.clone(), inode);
         if let View::Branch(_) = tree_id.view {
-            mount.opened.open(&key, writes)?;
+            mount.open_inodes.open(&key, writes)?;
         }
         Ok(OpenInode { mount: mount.clone(), caller, key, writes, intent: None, writes_directly: false })
     }
 
     /// Notes whether the handle runs the file or may map it for writing, until it is dropped.
     fn begin(&mut self, flags: OpenFlags) {
-        let opened = &self.mount.opened;
+        let opened = &self.mount.open_inodes;
         self.intent = match flags {
             OpenFlags { run: true, .. } => Some(OpenIntent::Run),
             OpenFlags { read: true, write: true, .. } => Some(OpenIntent::Map),
@@ -178,7 +178,7 @@ impl File for OpenInode {
             // The write is repeated on a thread that may wait; until then the kernel keeps its pages.
             Err(failure) if failure.is_would_wait() => Err(failure),
             Err(failure) => {
-                self.mount.write_refused(&self.key);
+                self.mount.invalidate_pages(&self.key);
                 Err(failure)
             }
         }
@@ -207,10 +207,10 @@ impl Drop for OpenInode {
     fn drop(&mut self) {
         if let Some(intent) = self.intent {
             // The intent ends before the handle does, since `close` forgets an inode of which nothing is open.
-            self.mount.opened.end(&self.key, intent);
+            self.mount.open_inodes.end(&self.key, intent);
         }
-        if let Some(_unlink) = self.mount.opened.close(&self.key, self.writes) {
-            self.mount.drop_file(self.caller, &self.key.0, self.inode());
+        if let Some(_unlink) = self.mount.open_inodes.close(&self.key, self.writes) {
+            self.mount.drop_orphan(self.caller, &self.key.0, self.inode());
         }
     }
 }

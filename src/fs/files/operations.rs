@@ -71,7 +71,7 @@ impl NodeOperations for FileOps<'_> {
         if let Ok(node) = tree.node(self.inode) {
             return file_attr(mount, ino, self.files, self.inode, (&tree, node));
         }
-        let node = mount.removed.find(ino).ok_or(Errno::ESTALE)?;
+        let node = mount.removed_inodes.find(ino).ok_or(Errno::ESTALE)?;
         Ok(Attr { links: 0, ..file_attr(mount, ino, self.files, self.inode, (&tree, &node))? })
     }
 
@@ -149,7 +149,7 @@ impl NodeOperations for FileOps<'_> {
                 Listing::new(names, ListingTail::Files(FileNames::new(open, &tree)?))
             }
             // Somebody's working directory that was removed: there is nothing in it.
-            Err(_) if self.fs.mount.removed.find(self.fs.nodes.number(&node)).is_some() => {
+            Err(_) if self.fs.mount.removed_inodes.find(self.fs.nodes.number(&node)).is_some() => {
                 Listing::new(Vec::new(), ListingTail::Nothing)
             }
             Err(failure) => return Err(failure),

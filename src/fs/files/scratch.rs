@@ -23,40 +23,40 @@ const HARD_LINK_BYTES: u64 = 512;
 /// The trees of all branches that have something in theirs. What has no tree is empty and began at
 /// time 0.
 pub(in crate::fs) struct Scratch {
-    held: Mutex<HashMap<BranchId, Arc<ScratchHeld>>>,
+    sessions: Mutex<HashMap<BranchId, Arc<ScratchSession>>>,
 }
 
 impl Default for Scratch {
     fn default() -> Scratch {
-        Scratch { held: Mutex::with_rank(Rank::ScratchTrees, HashMap::new()) }
+        Scratch { sessions: Mutex::with_rank(Rank::ScratchTrees, HashMap::new()) }
     }
 }
 
 /// The tree of one session and task: another value of either ends it.
-struct ScratchHeld {
+struct ScratchSession {
     /// Both, a line each.
     session: Arc<str>,
     /// Tells it from those of earlier sessions.
     since: Time,
-    content: Mutex<ScratchFilled>,
+    content: Mutex<ScratchContent>,
 }
 
-impl ScratchHeld {
-    fn new(session: Arc<str>, since: Time, reservation: Reservation) -> Arc<ScratchHeld> {
-        let content = ScratchFilled { tree: Tree::default(), reservation };
-        Arc::new(ScratchHeld { session, since, content: Mutex::with_rank(Rank::Scratch, content) })
+impl ScratchSession {
+    fn new(session: Arc<str>, since: Time, reservation: Reservation) -> Arc<ScratchSession> {
+        let content = ScratchContent { tree: Tree::default(), reservation };
+        Arc::new(ScratchSession { session, since, content: Mutex::with_rank(Rank::Scratch, content) })
     }
 }
 
-struct ScratchFilled {
+struct ScratchContent {
     tree: Tree,
     /// Bytes that it takes up, with those that have lost their names and are open. They count for the branch's owner.
     reservation: Reservation,
 }
 
 impl Scratch {
-    fn get(&self, branch: BranchId) -> Option<Arc<ScratchHeld>> {
-        self.held.lock().get(&branch).cloned()
+    fn get(&self, branch: BranchId) -> Option<Arc<ScratchSession>> {
+        self.sessions.lock().get(&branch).cloned()
     }
 
     /// Returns when a branch's present tree began; 0 where none has begun since the mount.
@@ -81,7 +81,7 @@ impl Scratch {
     /// Ends the tree of a branch that has a new session, or is gone; returns what it
     /// was.
     fn end(&self, branch: BranchId, session: Option<&Arc<str>>, now: Time) -> Option<(Time, Tree)> {
-        let mut all = self.held.lock();
+        let mut all = self.sessions.lock();
         let held = all.get(&branch).filter(|held| Some(&held.session) != session)?.clone();
         match session {
             Some(session) => {
@@ -89,7 +89,7 @@ impl Scratch {
                 // apart.
                 let since = now.max(held.since.plus_nanos(1));
                 let counted = held.content.lock().reservation.empty_for_same_user();
-                all.insert(branch, ScratchHeld::new(session.clone(), since, counted));
+                all.insert(branch, ScratchSession::new(session.clone(), since, counted));
             }
             None => drop(all.remove(&branch)),
         }
@@ -110,7 +110,7 @@ impl MountContext {
     /// `config/scratch_size` afterwards and more than before, EDQUOT beyond the owner's share of memory.
     pub(super) fn edit_scratch(&self, tree_id: &FileTreeId, op: &FileOp) -> Result<FileOutcome, Failure> {
         let limit = self.scratch_size(tree_id)?;
-        let held = self.scratch_to_change(tree_id)?;
+        let held = self.scratch_session_to_edit(tree_id)?;
         let mut content = held.content.lock();
         let mut after = content.tree.clone();
         let outcome = after.apply(op, self.memory.now(), self.memory.packs())?;
@@ -145,7 +145,7 @@ impl MountContext {
 
     /// Hears that a branch changed: where it has a new session, or is gone, its
     /// `scratch/` ends and the kernel forgets it.
-    pub(in crate::fs) fn scratch_changed(&self, branch: BranchId) {
+    pub(in crate::fs) fn end_stale_scratch(&self, branch: BranchId) {
         if self.scratch.get(branch).is_none() {
             return;
         }
@@ -156,24 +156,24 @@ impl MountContext {
         let session = self.session_and_task(branch).ok();
         let Some((taken, tree)) = self.scratch.end(branch, session.as_ref(), self.memory.now()) else { return };
         let tree_id = FileTreeId { area: Area::Scratch, view: View::Branch(branch), taken };
-        self.files_gone(&tree_id);
-        let numbers = self.file_numbers.clone();
+        self.invalidate_open_files(&tree_id);
+        let inode_map = self.inode_map.clone();
         self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
-                let known = tree.inodes().filter_map(|inode| numbers.number(&tree_id, inode));
+                let known = tree.inodes().filter_map(|inode| inode_map.ino(&tree_id, inode));
                 known.for_each(|ino| kernel.forget_attributes(ino));
             }),
         );
     }
 
-    fn scratch_to_change(&self, tree_id: &FileTreeId) -> Result<Arc<ScratchHeld>, Failure> {
+    fn scratch_session_to_edit(&self, tree_id: &FileTreeId) -> Result<Arc<ScratchSession>, Failure> {
         let branch = tree_id.view.branch();
-        let mut all = self.scratch.held.lock();
+        let mut all = self.scratch.sessions.lock();
         if tree_id.taken == Time::default() && !all.contains_key(&branch) {
             let session = self.session_and_task(branch)?;
             let owner = self.memory.info(branch)?.uid;
-            all.insert(branch, ScratchHeld::new(session, tree_id.taken, self.memory.budget().account(owner)));
+            all.insert(branch, ScratchSession::new(session, tree_id.taken, self.memory.budget().account(owner)));
         }
         let held = all.get(&branch).filter(|held| held.since == tree_id.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rig::{ANN, ROOT, Rig};
-use crate::fs::files::OpenInMount;
+use crate::fs::files::MountOpenFiles;
 use crate::fs::{AttrChanges, Errno, FileKind, FsOptions, Kernel, TimeSet};
 use crate::memory::{BranchId, OpenFiles, OpenersHeld, Time, View, WritersHeld};
 use crate::sync::{Mutex, without_waiting};
@@ -373,7 +373,7 @@ fn what_is_opened_while_it_is_removed_is_there_or_gone() {
 /// Says which files are open, and then has somebody open one more before the store goes on.
 struct OpensMeanwhile {
     rig: Arc<Rig>,
-    of_mount: OpenInMount,
+    of_mount: MountOpenFiles,
     ino: u64,
     opened: Mutex<Vec<Result<u64, Errno>>>,
 }
@@ -411,7 +411,7 @@ fn nobody_gets_a_file_that_a_rollback_is_about_to_take_away() {
     rig.write("main/ctl", "checkpoint before\n").unwrap();
     rig.write("main/files/f", "text").unwrap();
     let ino = rig.ino("main/files/f").unwrap();
-    let of_mount = OpenInMount(Arc::downgrade(&rig.fs.mount));
+    let of_mount = MountOpenFiles(Arc::downgrade(&rig.fs.mount));
     let meanwhile = Arc::new(OpensMeanwhile { rig: rig.clone(), of_mount, ino, opened: Mutex::default() });
     rig.memory.set_open_files(Some(meanwhile.clone()));
     rig.write("main/ctl", "rollback before\n").unwrap();

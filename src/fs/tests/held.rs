@@ -19,7 +19,7 @@ fn of_a_removed_file_that_the_kernel_still_holds_no_bytes_are_kept() {
     rig.rm("main/scratch/a").unwrap();
     let after = rig.fs.getattr(ROOT, ino, None).unwrap();
     assert_eq!((after.size, after.blocks, after.links), (before.size, before.blocks, 0));
-    let held = rig.fs.mount.removed.find(ino).unwrap();
+    let held = rig.fs.mount.removed_inodes.find(ino).unwrap();
     assert_eq!((held.content().unwrap().next_data(0), held.xattrs().count()), (None, 0));
 }
 

@@ -5,12 +5,12 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use super::FileTreeId;
-use super::opened::HeldOpens;
+use super::open_inodes::HeldOpens;
 use crate::fs::mount_context::MountContext;
 use crate::memory::{BranchId, OpenFiles, OpenersHeld, WritersHeld};
 
 /// The mount that the store asks. It is held weakly: the store outlives a mount, and must not keep it alive.
-pub(in crate::fs) struct OpenInMount(pub Weak<MountContext>);
+pub(in crate::fs) struct MountOpenFiles(pub Weak<MountContext>);
 
 /// Lets files be opened again when it is dropped.
 struct Held {
@@ -21,22 +21,25 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.mount.opened.release(&self.files, self.held);
+        self.mount.open_inodes.release(&self.files, self.held);
     }
 }
 
-impl OpenInMount {
+impl MountOpenFiles {
     fn hold(&self, branch: BranchId, held: HeldOpens) -> (Vec<u64>, Box<dyn Any>) {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
         let files = FileTreeId::branch(branch);
-        let open = mount.opened.hold(&files, held);
+        let open = mount.open_inodes.hold(&files, held);
         (open, Box::new(Held { mount, files, held }))
     }
 }
 
-impl OpenFiles for OpenInMount {
+impl OpenFiles for MountOpenFiles {
     fn open_inodes(&self, branch: BranchId) -> Vec<u64> {
-        self.0.upgrade().map(|mount| mount.opened.inodes_with_handles(&FileTreeId::branch(branch))).unwrap_or_default()
+        self.0
+            .upgrade()
+            .map(|mount| mount.open_inodes.inodes_with_handles(&FileTreeId::branch(branch)))
+            .unwrap_or_default()
     }
 
     fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {

@@ -12,7 +12,7 @@ pub(super) struct RefusedLine {
     failure: Failure,
     /// The rest of the line, once its end came.
     remainder: Option<LineRest>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Bytes up to a line's end, to be known again.
@@ -43,7 +43,7 @@ impl LineRest {
 impl RefusedLine {
     /// Notes that a request with `data`, which went on with the line, was refused.
     pub fn new(failure: Failure, data: &[u8]) -> RefusedLine {
-        RefusedLine { failure, remainder: LineRest::from_first_line(data), is_told: false }
+        RefusedLine { failure, remainder: LineRest::from_first_line(data), is_reported: false }
     }
 
     /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
@@ -53,13 +53,13 @@ impl RefusedLine {
             return None;
         }
         self.remainder = LineRest::from_first_line(data);
-        self.is_told = true;
+        self.is_reported = true;
         Some(self.failure.clone())
     }
 
     /// Returns the refusal where the writer may have seen a short write alone: no rest ever came.
     pub fn into_unreported(self) -> Option<Failure> {
-        (!self.is_told).then_some(self.failure)
+        (!self.is_reported).then_some(self.failure)
     }
 }
 

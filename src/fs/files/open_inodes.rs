@@ -97,7 +97,7 @@ impl OpenInodes {
             uses.is_orphan = false;
             // It counts as being unlinked until the inode is dropped, so that nobody opens what is about to be taken away.
             uses.pending_unlinks += 1;
-            return Some(UnlinkGuard { opened: self, key: key.clone(), is_open: false });
+            return Some(UnlinkGuard { open_inodes: self, key: key.clone(), is_open: false });
         }
         forget_idle(&mut inodes, key);
         None
@@ -146,7 +146,7 @@ impl OpenInodes {
         let mut inodes = self.inodes.lock();
         let uses = inodes.entry(key.clone()).or_default();
         uses.pending_unlinks += 1;
-        UnlinkGuard { opened: self, key, is_open: uses.handles > 0 }
+        UnlinkGuard { open_inodes: self, key, is_open: uses.handles > 0 }
     }
 
     /// Notes that an inode with handles has lost its last name and was kept; tells whether its
@@ -181,7 +181,7 @@ fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, InodeUses>>, key: &
 
 /// A name or an inode that is being taken away; dropping it lets those go on who want to open the inode.
 pub(in crate::fs) struct UnlinkGuard<'a> {
-    opened: &'a OpenInodes,
+    open_inodes: &'a OpenInodes,
     key: InodeKey,
     /// Whether the inode had handles when the unlink began.
     pub is_open: bool,
@@ -191,18 +191,18 @@ impl UnlinkGuard<'_> {
     /// Notes that the inode has lost its last name and was kept; tells whether its handles are
     /// gone meanwhile.
     pub fn mark_orphaned(&self) -> bool {
-        self.opened.mark_orphaned(&self.key)
+        self.open_inodes.mark_orphaned(&self.key)
     }
 }
 
 impl Drop for UnlinkGuard<'_> {
     fn drop(&mut self) {
-        let mut inodes = self.opened.inodes.lock();
+        let mut inodes = self.open_inodes.inodes.lock();
         if let Some(uses) = inodes.get_mut(&self.key) {
             uses.pending_unlinks -= 1;
         }
         forget_idle(&mut inodes, &self.key);
-        self.opened.unblocked.notify_all();
+        self.open_inodes.unblocked.notify_all();
     }
 }
 
@@ -314,7 +314,7 @@ mod schedules {
     /// A file whose name goes while others open and close it.
     #[derive(Default)]
     struct Fixture {
-        opened: OpenInodes,
+        open_inodes: OpenInodes,
         /// Whether the inode is there, and how often it was removed.
         inode: Mutex<(bool, usize)>,
     }
@@ -330,17 +330,17 @@ mod schedules {
         }
 
         fn open_and_close(&self) {
-            self.opened.open(&Fixture::key(), false).unwrap();
+            self.open_inodes.open(&Fixture::key(), false).unwrap();
             let there = self.inode.lock().0;
             thread::yield_now();
             assert_eq!(self.inode.lock().0, there, "what is open stays");
-            if let Some(_unlink) = self.opened.close(&Fixture::key(), false) {
+            if let Some(_unlink) = self.open_inodes.close(&Fixture::key(), false) {
                 self.remove();
             }
         }
 
         fn unlink(&self) {
-            let unlink = self.opened.begin_unlink(Fixture::key());
+            let unlink = self.open_inodes.begin_unlink(Fixture::key());
             if !unlink.is_open {
                 return self.remove();
             }
@@ -361,7 +361,7 @@ mod schedules {
             threads.push(thread::spawn(move || unlinked.unlink()));
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(*fixture.inode.lock(), (false, 1));
-            assert!(fixture.opened.inodes.lock().is_empty());
+            assert!(fixture.open_inodes.inodes.lock().is_empty());
         };
         shuttle::check_random(run, 5000);
         shuttle::check_pct(run, 5000, 3);

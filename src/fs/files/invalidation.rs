@@ -5,7 +5,7 @@
 //! answered, so that who asked for it sees what it did. They wait for what is inside `files/` only,
 //! and the request that asks for a change holds nothing there.
 
-use super::opened::InodeKey;
+use super::open_inodes::InodeKey;
 use super::{Area, FileTreeId};
 use crate::fs::kernel_notifier::Kernel;
 use crate::fs::mount_context::{Caller, MountContext};
@@ -14,17 +14,17 @@ use crate::memory::{BranchId, ChangedNode, FileNode, FileOp, Tree};
 impl MountContext {
     /// Has the kernel forget what differs between the files of a branch before and after something
     /// that it did not see, and notes which open files have lost their last name by it.
-    pub fn files_changed(&self, branch: BranchId, before: Tree, after: Tree) {
+    pub fn invalidate_changed_files(&self, branch: BranchId, before: Tree, after: Tree) {
         let tree_id = FileTreeId::branch(branch);
         // First, since a handle that closes from now on has to find that its inode has no name.
         after.orphans().for_each(|inode| self.note_orphan(&tree_id, inode));
-        let numbers = self.file_numbers.clone();
+        let inode_map = self.inode_map.clone();
         self.notifier.notify_and_wait(
             branch,
             Box::new(move |kernel| {
-                if numbers.may_be_known_to_kernel(&tree_id) {
-                    forget_changed(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
-                    forget_owners(kernel, |inode| numbers.number(&tree_id, inode), &before, &after);
+                if inode_map.may_be_known_to_kernel(&tree_id) {
+                    forget_changed(kernel, |inode| inode_map.ino(&tree_id, inode), &before, &after);
+                    forget_owners(kernel, |inode| inode_map.ino(&tree_id, inode), &before, &after);
                 }
             }),
         );
@@ -32,17 +32,17 @@ impl MountContext {
 
     /// An inode that was open has no name any longer; if it was closed meanwhile, it goes.
     fn note_orphan(&self, files: &FileTreeId, inode: u64) {
-        if !self.opened.mark_orphaned(&(files.clone(), inode)) {
+        if !self.open_inodes.mark_orphaned(&(files.clone(), inode)) {
             return;
         }
         let owner = self.memory.info(files.view.branch()).map(|info| Caller { uid: info.uid, gid: 0, pid: 0 });
         if let Ok(owner) = owner {
-            self.drop_file(owner, files, inode);
+            self.drop_orphan(owner, files, inode);
         }
     }
 
     /// Lets go of an inode without a name that is not open any more.
-    pub fn drop_file(&self, caller: Caller, files: &FileTreeId, inode: u64) {
+    pub fn drop_orphan(&self, caller: Caller, files: &FileTreeId, inode: u64) {
         let dropped = self.edit(caller, files, FileOp::Drop { inode });
         match (dropped, files.area) {
             (Err(failure), Area::Files) if failure.is_would_wait() => {
@@ -56,12 +56,12 @@ impl MountContext {
 
     /// Has the kernel forget all open files of a tree that is gone, so that reading them asks, and is
     /// told that they are.
-    pub fn files_gone(&self, files: &FileTreeId) {
+    pub fn invalidate_open_files(&self, files: &FileTreeId) {
         let open: Vec<u64> = self
-            .opened
+            .open_inodes
             .inodes_with_handles(files)
             .into_iter()
-            .filter_map(|inode| self.file_numbers.number(files, inode))
+            .filter_map(|inode| self.inode_map.ino(files, inode))
             .collect();
         if !open.is_empty() {
             let branch = files.view.branch();
@@ -74,8 +74,8 @@ impl MountContext {
 
     /// Has the kernel forget the pages of a file, soon: it shows what a mapping stored also when the
     /// write of it was refused.
-    pub fn write_refused(&self, (tree_id, inode): &InodeKey) {
-        if let Some(ino) = self.file_numbers.number(tree_id, *inode) {
+    pub fn invalidate_pages(&self, (tree_id, inode): &InodeKey) {
+        if let Some(ino) = self.inode_map.ino(tree_id, *inode) {
             self.notifier.notify(tree_id.view.branch(), Box::new(move |kernel| kernel.forget_content(ino)));
         }
     }
