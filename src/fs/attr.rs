@@ -7,7 +7,7 @@ use crate::memory::{FileKind, Time};
 /// How long the kernel keeps names that are always there, and what does not change by itself.
 pub(super) const STABLE_NAME_LIFETIME: Duration = Duration::from_secs(1);
 /// For what a merge, a rollback or another client may change at any moment.
-pub(super) const NEVER: Duration = Duration::ZERO;
+pub(super) const NOT_CACHED: Duration = Duration::ZERO;
 
 /// The attributes of a node, as stat(2) shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ impl Attr {
             accessed: modified,
             modified,
             changed: modified,
-            lifetime: NEVER,
+            lifetime: NOT_CACHED,
         }
     }
 
@@ -73,7 +73,7 @@ impl Attr {
             FileKind::Symlink => 0o777,
             _ => 0o444,
         };
-        Attr { mode, lifetime: NEVER, ..self }
+        Attr { mode, lifetime: NOT_CACHED, ..self }
     }
 
     /// The same with another time.

@@ -3,7 +3,7 @@
 use crate::sync::Mutex;
 
 use super::errno::Failure;
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use super::refusal::InputRefusal;
 use crate::memory::{Setting, check_setting};
@@ -64,7 +64,7 @@ impl SettingFile {
 
     /// Takes a write over the value that the handle has; returns that with what was written. Refused where it is too
     /// long, no text or no such value, and as setting it is.
-    fn take(&self, before: &[u8], offset: u64, data: &[u8]) -> Result<SettingBuffer, Failure> {
+    fn apply_write(&self, before: &[u8], offset: u64, data: &[u8]) -> Result<SettingBuffer, Failure> {
         let kept =
             if self.append { before.len() } else { usize::try_from(offset).unwrap_or(usize::MAX).min(before.len()) };
         let bytes = [&before[..kept], data].concat();
@@ -93,7 +93,7 @@ impl File for SettingFile {
     }
 
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.value.lock().bytes, offset, size))
+        Ok(slice_at(&self.value.lock().bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
@@ -105,7 +105,7 @@ impl File for SettingFile {
             }
             value.bytes.clone()
         };
-        let taken = self.take(&before, offset, data).inspect_err(|failure| {
+        let taken = self.apply_write(&before, offset, data).inspect_err(|failure| {
             if self.setting.is_multiline() {
                 self.value.lock().state = CommitState::Refused(failure.clone());
             }

@@ -6,7 +6,7 @@ use super::handle::HandleTable;
 use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::{Caller, MountContext, OpenContext};
-use super::refusal::{InputRefusal, ShapeRefusal};
+use super::refusal::{InputRefusal, LayoutRefusal};
 use super::rights::{READ, SEARCH, WRITE};
 use crate::memory::{BranchId, BranchInfo, FileReader, View, Viewer};
 use crate::sync::Mutex;
@@ -56,7 +56,7 @@ impl LineProtocol for Ctl {
         }
         if let Some(parent) = parent {
             // The branch's own `ctl` has gone with it, and whoever reads the answer finds it in the parent's.
-            keep_in_ctl(&context.mount, parent, context.caller, line.clone());
+            set_ctl_answer(&context.mount, parent, context.caller, line.clone());
         }
         Ok(line)
     }
@@ -71,7 +71,7 @@ impl Ctl {
             context.check_writable()?;
         }
         if verb.spec().root_only {
-            check_root(context)?;
+            check_root_branch(context)?;
         }
         if verb.ends_branch() {
             self.check_end(context)?;
@@ -82,14 +82,14 @@ impl Ctl {
     /// Refuses to end the branch that is mounted, and one with bytes that no commit took.
     fn check_end(&self, context: &OpenContext) -> Result<(), Failure> {
         if context.mount.root_branch() == Some(context.branch()) {
-            return Err(ShapeRefusal::Mounted.into());
+            return Err(LayoutRefusal::Mounted.into());
         }
         check_no_uncommitted(&self.handles, &context.memory().info(context.branch())?)
     }
 }
 
 /// Has the `ctl` of a branch show its caller a line that was asked for elsewhere.
-pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
+pub(super) fn set_ctl_answer(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
     // What was done is done, whether or not there is room for its answer.
     if let Ok(answer) = CountedBuffer::from_bytes(mount.memory.budget(), caller.uid, line.into_bytes()) {
         mount.answers.insert(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
@@ -98,7 +98,7 @@ pub(super) fn keep_in_ctl(mount: &MountContext, branch: BranchId, caller: Caller
 
 fn check_caller(context: &OpenContext, rights: Rights) -> Result<(), Failure> {
     match rights.branch {
-        BranchRight::Enter => context.check_entered()?,
+        BranchRight::Enter => context.check_enter()?,
         BranchRight::Read => {
             context.check_read()?;
         }
@@ -117,11 +117,11 @@ fn check_caller(context: &OpenContext, rights: Rights) -> Result<(), Failure> {
 }
 
 /// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
-fn check_root(context: &OpenContext) -> Result<(), Failure> {
+fn check_root_branch(context: &OpenContext) -> Result<(), Failure> {
     if context.memory().info(context.branch())?.parent.is_none() {
         return Ok(());
     }
-    Err(ShapeRefusal::WholeStore.into())
+    Err(LayoutRefusal::WholeStore.into())
 }
 
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.
@@ -129,5 +129,5 @@ pub(super) fn check_no_uncommitted(handles: &HandleTable, info: &BranchInfo) -> 
     if !handles.is_pending(info.id) {
         return Ok(());
     }
-    Err(ShapeRefusal::Uncommitted(info.path.to_string()).into())
+    Err(LayoutRefusal::Uncommitted(info.path.to_string()).into())
 }

@@ -84,13 +84,13 @@ impl ErrorLog {
 fn line(time: Time, path: &str, refusal: &Refusal) -> String {
     let Advice { kind, code, hint } = refusal.advice();
     let errno = Errno::from(kind).name();
-    let [path, message, hint] = [path, &refusal.to_string(), &hint].map(|field| Value::from(shortened(field)));
+    let [path, message, hint] = [path, &refusal.to_string(), &hint].map(|field| Value::from(truncate_field(field)));
     format!(
         "{{\"time\":\"{time}\",\"path\":{path},\"errno\":\"{errno}\",\"code\":\"{code}\",\"message\":{message},\"hint\":{hint}}}\n"
     )
 }
 
-fn shortened(field: &str) -> &str {
+fn truncate_field(field: &str) -> &str {
     &field[..field.floor_char_boundary(FIELD_BYTES_MAX)]
 }
 

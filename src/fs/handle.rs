@@ -186,20 +186,20 @@ impl HandleTable {
 }
 
 /// Returns the part of `bytes` that a read of `size` bytes at `offset` gets.
-pub(super) fn part(bytes: &[u8], offset: u64, size: usize) -> Vec<u8> {
+pub(super) fn slice_at(bytes: &[u8], offset: u64, size: usize) -> Vec<u8> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     bytes[start..start.saturating_add(size).min(bytes.len())].to_vec()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::slice_at;
 
     #[test]
     fn a_read_ends_where_the_bytes_end() {
-        assert_eq!(part(b"hello", 1, 3), b"ell");
-        assert_eq!(part(b"hello", 3, 100), b"lo");
-        assert_eq!(part(b"hello", 5, 1), b"");
-        assert_eq!(part(b"hello", u64::MAX, usize::MAX), b"");
+        assert_eq!(slice_at(b"hello", 1, 3), b"ell");
+        assert_eq!(slice_at(b"hello", 3, 100), b"lo");
+        assert_eq!(slice_at(b"hello", 5, 1), b"");
+        assert_eq!(slice_at(b"hello", u64::MAX, usize::MAX), b"");
     }
 }

@@ -26,7 +26,7 @@ impl Filesystem {
                 handle.check_alive()?;
             }
             if file.is_live() {
-                handle.context.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+                handle.context.as_ref().map_or(Ok(()), OpenContext::check_enter)?;
             }
             file.read(offset, size as usize)
         })

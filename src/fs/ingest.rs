@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::answer_offset::AnswerOffset;
 use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::last_answers::AnsweringFile;
 use super::mount_context::OpenContext;
 use super::refusal::{InputRefusal, Refusal};
@@ -60,7 +60,7 @@ impl Ingest {
         Ingest { context, batch, is_pending: AtomicBool::new(false) }
     }
 
-    fn add(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
+    fn add_line(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         batch.line_count += 1;
         let memory = self.context.memory();
         if let Some(entry) = memory::parse_cursor_line(line) {
@@ -82,14 +82,14 @@ impl Ingest {
         batch.edits.push(edit).map_err(|error| at_line(batch.line_count, error))
     }
 
-    fn take(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
+    fn add_lines(&self, batch: &mut PendingLines, data: &[u8]) -> Result<(), Failure> {
         // Counted before the lines are parsed: what one commit takes has a bound, however short its lines are.
         batch.byte_count = add_bytes(batch.byte_count, data.len())?;
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let mut line = batch.tail.take();
             line.extend_from_slice(&rest[..end]);
-            self.add(batch, &line)?;
+            self.add_line(batch, &line)?;
             rest = &rest[end + 1..];
         }
         if batch.tail.len() + rest.len() > DOCUMENT_BYTES_MAX {
@@ -120,7 +120,7 @@ impl Ingest {
 
     fn commit_lines(&self, batch: &mut PendingLines) -> Result<(), Failure> {
         let tail = batch.tail.take();
-        self.add(batch, &tail)?;
+        self.add_line(batch, &tail)?;
         let cursor = batch.cursor.take();
         if batch.edits.is_empty() && cursor.is_none() {
             return Ok(());
@@ -208,7 +208,7 @@ impl File for Ingest {
                 self.context.caller.uid,
             )?);
         }
-        Ok(part(batch.result.as_deref().unwrap_or_default(), start, size))
+        Ok(slice_at(batch.result.as_deref().unwrap_or_default(), start, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
@@ -222,7 +222,7 @@ impl File for Ingest {
         }
         let cut = batch.line_failure.take();
         batch.refusal = LineRefusal::None;
-        let taken = cut.map_or_else(|| self.take(&mut batch, data), Err);
+        let taken = cut.map_or_else(|| self.add_lines(&mut batch, data), Err);
         if let Err(failure) = taken {
             batch.poison(&self.context, failure.clone(), data);
             self.note_pending(&batch);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
-use super::refusal::RoomRefusal;
+use super::refusal::SpaceRefusal;
 use crate::memory::{BranchId, View};
 use crate::sync::Mutex;
 
@@ -69,7 +69,7 @@ impl LastAnswers {
             None => return Ok(Vec::new()),
             Some(last) => last.answer.clone(),
         };
-        let answer = answer.ok_or(RoomRefusal::AnswerNotKept(USER_BYTES_MAX >> 20))?;
+        let answer = answer.ok_or(SpaceRefusal::AnswerNotKept(USER_BYTES_MAX >> 20))?;
         let bytes = answer.lock().to_vec();
         Ok(bytes)
     }
@@ -104,7 +104,7 @@ impl AnswerStore {
         self.answers.insert(key, StoredAnswer { answer, weight_bytes, serial: self.last_serial });
         self.bytes += weight_bytes;
         *self.users.entry(uid).or_default() += weight_bytes;
-        while let Some(uid) = self.to_shorten() {
+        while let Some(uid) = self.user_over_limit() {
             let oldest = self.by_serial.range((uid, 0)..).next().map(|(_, key)| key.clone());
             dropped.extend(oldest.map(|key| self.remove(&key)));
         }
@@ -112,7 +112,7 @@ impl AnswerStore {
     }
 
     /// Returns whose oldest answer has to go, if one has to.
-    fn to_shorten(&self) -> Option<u32> {
+    fn user_over_limit(&self) -> Option<u32> {
         let (uid, most) = self.users.iter().max_by_key(|(_, bytes)| **bytes)?;
         (*most > USER_BYTES_MAX || self.bytes > BYTES_MAX).then_some(*uid)
     }

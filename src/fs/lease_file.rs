@@ -1,7 +1,7 @@
 //! `lease`: as long as somebody holds it open, a process of the branch's owner works there.
 
 use super::errno::Failure;
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use crate::memory::Lease;
 
@@ -25,6 +25,6 @@ impl LeaseFile {
 
 impl File for LeaseFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(self.text.as_bytes(), offset, size))
+        Ok(slice_at(self.text.as_bytes(), offset, size))
     }
 }

@@ -7,10 +7,10 @@ use super::answer_offset::AnswerOffset;
 use super::batch;
 use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::last_answers::{AnsweringFile, QueuedAnswer};
 use super::mount_context::OpenContext;
-use super::refusal::{InputRefusal, RoomRefusal};
+use super::refusal::{InputRefusal, SpaceRefusal};
 use super::refused_line::RefusedLine;
 use crate::sync::{Mutex, Rank};
 
@@ -119,7 +119,7 @@ impl<S: LineProtocol> LineSession<S> {
 
     /// Takes a write whose last complete line ends at `rest`; returns how much of it was taken. Of `tail`, the beginning of its first
     /// line, it makes that of the next one.
-    fn take_write(&self, tail: &mut CountedBuffer, data: &[u8], rest: usize) -> Result<usize, Failure> {
+    fn process_write(&self, tail: &mut CountedBuffer, data: &[u8], rest: usize) -> Result<usize, Failure> {
         let unfinished = if rest == 0 { tail.len() + data.len() } else { data.len() - rest };
         if unfinished > LINE_BYTES_MAX {
             return Err(InputRefusal::LineTooLong(LINE_BYTES_MAX >> 20).into());
@@ -131,14 +131,14 @@ impl<S: LineProtocol> LineSession<S> {
         // Before any line is done: where the caller may not hold what is left, the write is refused and has done nothing.
         let mut left = self.context.buffer();
         left.extend(&data[rest..])?;
-        let taken = self.take(tail, data)?;
+        let taken = self.process_lines(tail, data)?;
         // What follows a line that failed is written again.
         *tail = if taken == data.len() { left } else { self.context.buffer() };
         Ok(taken)
     }
 
     /// Does all complete lines of `tail` and `data`; returns how much of `data` was taken.
-    fn take(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
+    fn process_lines(&self, tail: &[u8], data: &[u8]) -> Result<usize, Failure> {
         // All lines are parsed before the first is done: a write with a bad line does nothing at all.
         let (mut requests, mut ends) = (Vec::new(), Vec::new());
         for (line, end) in split(tail, data) {
@@ -195,7 +195,7 @@ impl<S: LineProtocol> LineSession<S> {
         }
         // `perform_all` begins no more of them once the answers are longer than the room.
         if failure.is_none() && done < requests.len() {
-            failure = Some(RoomRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
+            failure = Some(SpaceRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
         }
         (done, failure)
     }
@@ -259,14 +259,14 @@ impl<S: LineProtocol> File for LineSession<S> {
         let state = &mut *state;
         let start = state.answer_offset.position(offset);
         let bytes = if state.has_written {
-            part(&state.answer.lock(), start, size)
+            slice_at(&state.answer.lock(), start, size)
         } else {
             // Fixed at the first read, so that a reader who reads on gets the rest of the same answer.
             if state.last_answer.is_none() {
                 let last = self.context.mount.answers.get(&self.context.view, S::FILE, self.context.caller.uid)?;
                 state.last_answer = Some(self.context.count_buffer(last)?);
             }
-            part(state.last_answer.as_deref().unwrap_or_default(), start, size)
+            slice_at(state.last_answer.as_deref().unwrap_or_default(), start, size)
         };
         state.read_end = state.read_end.max(start + bytes.len() as u64);
         Ok(bytes)
@@ -280,7 +280,7 @@ impl<S: LineProtocol> File for LineSession<S> {
         }
         let mut tail = self.begin(offset);
         let rest = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let taken = self.take_write(&mut tail, data, rest).inspect_err(|failure| {
+        let taken = self.process_write(&mut tail, data, rest).inspect_err(|failure| {
             self.answer_refusal(failure);
             if !tail.is_empty() {
                 self.state.lock().refused = Some(RefusedLine::new(failure.clone(), data));

@@ -21,7 +21,7 @@ const DOTS: u64 = 2;
 impl Filesystem {
     /// Gives names to `sink`, as long as `file_kind` says what they are; what is gone is passed over. Fails where an
     /// entry of the directory can't be read; names before it were given.
-    pub(super) fn give_names(
+    pub(super) fn emit_names(
         &self,
         handle: &Handle,
         offset: u64,
@@ -35,7 +35,7 @@ impl Filesystem {
 
     /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which is passed over.
     /// Fails as `Listing::item` does; entries before that were given.
-    pub(super) fn give_entries(
+    pub(super) fn emit_entries(
         &self,
         handle: &Handle,
         offset: u64,

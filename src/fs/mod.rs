@@ -191,13 +191,13 @@ impl Filesystem {
                 self.report_end(who, view.branch());
             }
             if let Failure::Refused(error) = failure {
-                self.record(who, view, &path(), &error);
+                self.log_refusal(who, view, &path(), &error);
             }
             errno
         })
     }
 
-    fn record(&self, who: Option<Caller>, view: Option<&View>, path: &str, refusal: &Refusal) {
+    fn log_refusal(&self, who: Option<Caller>, view: Option<&View>, path: &str, refusal: &Refusal) {
         // The request is repeated on a thread that may wait, and only what comes of that is told.
         if refusal.kind() == Kind::WouldWait {
             return;

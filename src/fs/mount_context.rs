@@ -101,7 +101,7 @@ impl MountContext {
 
     /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint have. No
     /// inodes are counted for a view that is not there. EIO where the disk can't be asked.
-    pub fn store_room(&self, view: Option<View>) -> Result<StatFs, Failure> {
+    pub fn store_statfs(&self, view: Option<View>) -> Result<StatFs, Failure> {
         let space = self.memory.disk_space().map_err(|error| Errno::from(error.kind()))?;
         let totals = view.and_then(|view| self.memory.files(&view).ok()).map(|files| files.totals());
         let inodes = totals.map_or(0, |totals| totals.files + totals.directories);

@@ -23,16 +23,16 @@ impl Filesystem {
     /// discarded.
     pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
-        let found = self.check_look(caller, &parent, name).and_then(|()| self.operations(&parent).lookup(name));
+        let found = self.check_lookup(caller, &parent, name).and_then(|()| self.operations(&parent).lookup(name));
         self.audit_at(caller, &parent, name, found)
     }
 
     /// Refuses a look at a proposal, or at what is in one, to who may not look at it.
-    fn check_look(&self, caller: Caller, parent: &FsNode, name: &OsStr) -> Result<(), Failure> {
+    fn check_lookup(&self, caller: Caller, parent: &FsNode, name: &OsStr) -> Result<(), Failure> {
         if let FsNode::Directory(_, ControlDirectory::Proposals) = parent {
-            return self.mount.check_seen(caller, &self.operations(parent).find(name)?);
+            return self.mount.check_visible(caller, &self.operations(parent).find(name)?);
         }
-        self.mount.check_seen(caller, parent)
+        self.mount.check_visible(caller, parent)
     }
 
     /// Takes back look-ups that [`EntryAttr`]s stood for.
@@ -45,7 +45,7 @@ impl Filesystem {
     /// that names nothing; refused for a node of a proposal that the caller may not look at.
     pub fn getattr(&self, caller: Caller, ino: u64, handle: Option<u64>) -> Result<Attr, Errno> {
         let node = self.nodes.node(ino)?;
-        let seen = if handle.is_none() { self.mount.check_seen(caller, &node) } else { Ok(()) };
+        let seen = if handle.is_none() { self.mount.check_visible(caller, &node) } else { Ok(()) };
         let found = seen.and_then(|()| self.operations(&node).attributes(ino, handle));
         self.audit_node(caller, &node, found)
     }
@@ -77,7 +77,7 @@ impl Filesystem {
     /// where nothing changes. A bad query in `search/<text>` fails here.
     pub fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let seen = self.mount.check_seen(caller, &node);
+        let seen = self.mount.check_visible(caller, &node);
         let opened = seen.and_then(|()| self.operations(&node).open(caller, ino, flags));
         self.audit_node(caller, &node, opened)
     }
@@ -103,7 +103,7 @@ impl Filesystem {
     /// beginning again. ENOTDIR for anything else.
     pub fn opendir(&self, caller: Caller, ino: u64) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
-        let seen = self.mount.check_seen(caller, &node);
+        let seen = self.mount.check_visible(caller, &node);
         let opened = seen.and_then(|()| self.operations(&node).open_directory(caller, ino));
         self.audit_node(caller, &node, opened)
     }

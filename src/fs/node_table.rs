@@ -51,7 +51,7 @@ impl NodeTable {
         if let Some(number) = self.file_number(node) {
             return number;
         }
-        self.free_or_own(&self.known.lock(), node)
+        self.find_number(&self.known.lock(), node)
     }
 
     /// Returns the number of a node that the kernel is about to be told of, and counts that
@@ -63,7 +63,7 @@ impl NodeTable {
             return number;
         }
         let mut known = self.known.lock();
-        let number = self.free_or_own(&known, node);
+        let number = self.find_number(&known, node);
         if number != ROOT {
             known.entry(number).or_insert_with(|| TableEntry::new(node.clone())).lookups += 1;
         }
@@ -126,7 +126,7 @@ impl NodeTable {
         self.inode_map.ino(tree_id, inode)
     }
 
-    fn free_or_own(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {
+    fn find_number(&self, known: &HashMap<u64, TableEntry>, node: &FsNode) -> u64 {
         if *node == self.root {
             return ROOT;
         }

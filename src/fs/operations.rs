@@ -17,7 +17,7 @@ use super::handle::Handle;
 use super::listing::{EntrySink, NameSink};
 use super::mount_context::Caller;
 use super::node::FsNode;
-use super::refusal::ShapeRefusal;
+use super::refusal::LayoutRefusal;
 use crate::memory::{Make, XattrMode};
 
 /// A name in a directory; whether something has it is not looked at.
@@ -110,7 +110,7 @@ pub(super) trait NodeOperations {
     /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST where the name
     /// is taken.
     fn make_node(&self, _caller: Caller, _name: &OsStr, _make: Make, _mode: u32) -> Result<EntryAttr, Failure> {
-        Err(ShapeRefusal::NoSpecialHere.into())
+        Err(LayoutRefusal::NoSpecialHere.into())
     }
 
     /// Returns the target of a symbolic link; EINVAL for anything else.
@@ -206,11 +206,11 @@ impl Filesystem {
 pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
     match flags & libc::RENAME_WHITEOUT {
         0 => Ok(()),
-        _ => Err(ShapeRefusal::Whiteout.into()),
+        _ => Err(LayoutRefusal::Whiteout.into()),
     }
 }
 
 /// Returns the refusal to move or remove what is always there.
-pub(super) fn fixed(node: &FsNode) -> Failure {
-    ShapeRefusal::Fixed(node.path().to_string()).into()
+pub(super) fn fixed_node_refusal(node: &FsNode) -> Failure {
+    LayoutRefusal::Fixed(node.path().to_string()).into()
 }

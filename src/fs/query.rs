@@ -31,7 +31,7 @@ impl LineProtocol for QueryFile {
     }
 
     fn perform(&self, context: &OpenContext, query: &Query, number: usize) -> RequestOutcome {
-        context.check_entered()?;
+        context.check_enter()?;
         if query.at.is_some() {
             context.check_read()?;
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use super::open_flags::OpenFlags;
 use super::refusal::InputRefusal;
@@ -181,7 +181,7 @@ impl OpenContext {
 
 impl File for RecordFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.buffer()?.bytes, offset, size))
+        Ok(slice_at(&self.buffer()?.bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {

@@ -13,9 +13,9 @@ pub(super) enum Refusal {
     /// The store refuses a line of a batch.
     #[error("line {number}: {source}")]
     Line { number: usize, source: MemoryError },
-    /// The shape of the tree forbids it.
+    /// The layout of the tree forbids it.
     #[error(transparent)]
-    Shape(#[from] ShapeRefusal),
+    Layout(#[from] LayoutRefusal),
     /// The caller may not, or nobody may.
     #[error(transparent)]
     Access(#[from] AccessRefusal),
@@ -23,7 +23,7 @@ pub(super) enum Refusal {
     #[error(transparent)]
     Input(#[from] InputRefusal),
     #[error(transparent)]
-    Room(#[from] RoomRefusal),
+    Space(#[from] SpaceRefusal),
     #[error("the mount ended while this temporary was there, and it was in RAM only")]
     TemporaryLost,
     #[error("{path} was merged into {parent} at {time}")]
@@ -43,10 +43,10 @@ impl Refusal {
     pub fn advice(&self) -> Advice {
         match self {
             Refusal::Memory(error) | Refusal::Line { source: error, .. } => error.advice(),
-            Refusal::Shape(error) => error.advice(),
+            Refusal::Layout(error) => error.advice(),
             Refusal::Access(error) => error.advice(),
             Refusal::Input(error) => error.advice(),
-            Refusal::Room(error) => error.advice(),
+            Refusal::Space(error) => error.advice(),
             Refusal::Merged { parent, .. } => {
                 Advice::new(Kind::Gone, "gone", format!("go on in {parent}, or fork it again"))
             }
@@ -63,9 +63,9 @@ impl Refusal {
     }
 }
 
-/// What the shape of the tree forbids.
+/// What the layout of the tree forbids.
 #[derive(Debug, Error)]
-pub(super) enum ShapeRefusal {
+pub(super) enum LayoutRefusal {
     #[error("files are made in files/ and vectors/ only")]
     NoFileHere,
     #[error("no directory can be made here")]
@@ -110,49 +110,49 @@ pub(super) enum ShapeRefusal {
     Uncommitted(String),
 }
 
-impl ShapeRefusal {
+impl LayoutRefusal {
     fn advice(&self) -> Advice {
         let fixed = |hint| Advice::new(Kind::NotPermitted, "not_permitted", hint);
         match self {
-            ShapeRefusal::NoFileHere => fixed("write the file there"),
-            ShapeRefusal::NoDirectoryHere => {
+            LayoutRefusal::NoFileHere => fixed("write the file there"),
+            LayoutRefusal::NoDirectoryHere => {
                 fixed("mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/")
             }
-            ShapeRefusal::NoSpecialHere => fixed("make it in files/"),
-            ShapeRefusal::OneName => fixed("write a copy, or link within files/"),
-            ShapeRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
-            ShapeRefusal::Generated { hint } => fixed(hint),
-            ShapeRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
-            ShapeRefusal::BranchOwner => fixed("fork it: the fork belongs to you; or ask root: chown UID DIRECTORY"),
-            ShapeRefusal::FilesOwner => fixed("change the owner of what is in it"),
-            ShapeRefusal::MainStays => fixed("discard the branches below it"),
-            ShapeRefusal::Mounted => fixed("write promote: the branch lives on"),
-            ShapeRefusal::WholeStore => fixed("write gc to the ctl of a root branch"),
-            ShapeRefusal::Exchange => Advice::new(Kind::Invalid, "bad_flags", "rename without these flags"),
-            ShapeRefusal::Whiteout => Advice::new(Kind::Invalid, "bad_flags", "rename without this flag"),
-            ShapeRefusal::NameNotUtf8 | ShapeRefusal::RecordNotUtf8 => {
+            LayoutRefusal::NoSpecialHere => fixed("make it in files/"),
+            LayoutRefusal::OneName => fixed("write a copy, or link within files/"),
+            LayoutRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
+            LayoutRefusal::Generated { hint } => fixed(hint),
+            LayoutRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
+            LayoutRefusal::BranchOwner => fixed("fork it: the fork belongs to you; or ask root: chown UID DIRECTORY"),
+            LayoutRefusal::FilesOwner => fixed("change the owner of what is in it"),
+            LayoutRefusal::MainStays => fixed("discard the branches below it"),
+            LayoutRefusal::Mounted => fixed("write promote: the branch lives on"),
+            LayoutRefusal::WholeStore => fixed("write gc to the ctl of a root branch"),
+            LayoutRefusal::Exchange => Advice::new(Kind::Invalid, "bad_flags", "rename without these flags"),
+            LayoutRefusal::Whiteout => Advice::new(Kind::Invalid, "bad_flags", "rename without this flag"),
+            LayoutRefusal::NameNotUtf8 | LayoutRefusal::RecordNotUtf8 => {
                 Advice::new(Kind::Invalid, "not_utf8", "choose another name")
             }
-            ShapeRefusal::NotARecordsName(_) => Advice::new(
+            LayoutRefusal::NotARecordsName(_) => Advice::new(
                 Kind::Invalid,
                 "not_a_record_name",
                 "a record is called ID.json, as in vectors/note-1.json; other files belong into files/",
             ),
-            ShapeRefusal::Rename { is_root: true, .. } => {
+            LayoutRefusal::Rename { is_root: true, .. } => {
                 Advice::new(Kind::Invalid, "bad_rename", "a root branch keeps its name")
             }
-            ShapeRefusal::Rename { is_root: false, .. } => Advice::new(
+            LayoutRefusal::Rename { is_root: false, .. } => Advice::new(
                 Kind::Invalid,
                 "bad_rename",
                 "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
             ),
-            ShapeRefusal::Truncate => {
+            LayoutRefusal::Truncate => {
                 Advice::new(Kind::Invalid, "truncate", "open the file and write the whole document")
             }
-            ShapeRefusal::BranchExists(_) => {
+            LayoutRefusal::BranchExists(_) => {
                 Advice::new(Kind::Exists, "branch_exists", "choose another name, or discard that branch first")
             }
-            ShapeRefusal::Uncommitted(_) => {
+            LayoutRefusal::Uncommitted(_) => {
                 Advice::new(Kind::Busy, "uncommitted_bytes", "close the file that is being written, then try again")
             }
         }
@@ -298,7 +298,7 @@ impl InputRefusal {
 
 /// What there is no room for.
 #[derive(Debug, Error)]
-pub(super) enum RoomRefusal {
+pub(super) enum SpaceRefusal {
     #[error("{length} bytes are asked for and the store's disk has {available}")]
     Disk { length: u64, available: u64 },
     #[error("scratch/ holds no more than {0} bytes")]
@@ -311,20 +311,22 @@ pub(super) enum RoomRefusal {
     AnswerNotKept(usize),
 }
 
-impl RoomRefusal {
+impl SpaceRefusal {
     fn advice(&self) -> Advice {
         match self {
-            RoomRefusal::Disk { .. } => {
+            SpaceRefusal::Disk { .. } => {
                 Advice::new(Kind::Full, "disk", "free space on the store's disk, or ask for less")
             }
-            RoomRefusal::Scratch(_) => {
+            SpaceRefusal::Scratch(_) => {
                 Advice::new(Kind::Full, "scratch_full", "remove files from scratch/, or raise config/scratch_size")
             }
-            RoomRefusal::Temporaries => Advice::new(Kind::Full, "temporaries_full", "remove those that are not needed"),
-            RoomRefusal::UnreadAnswers(_) => {
+            SpaceRefusal::Temporaries => {
+                Advice::new(Kind::Full, "temporaries_full", "remove those that are not needed")
+            }
+            SpaceRefusal::UnreadAnswers(_) => {
                 Advice::new(Kind::Full, "unread_answers", "read the answers before asking on")
             }
-            RoomRefusal::AnswerNotKept(_) => Advice::new(
+            SpaceRefusal::AnswerNotKept(_) => Advice::new(
                 Kind::TooLarge,
                 "answer_not_kept",
                 "ask and read by one handle: exec 3<>query; echo … >&3; cat <&3",
@@ -355,37 +357,37 @@ mod tests {
             Refusal::Merged { path: text(), parent: "main".into(), time: Time(0) },
             Refusal::Discarded { path: text(), time: Time(0) },
         ];
-        all.extend(of_shapes().map(Refusal::from));
+        all.extend(of_layout().map(Refusal::from));
         all.extend(of_access().map(Refusal::from));
         all.extend(of_input().map(Refusal::from));
-        all.extend(of_room().map(Refusal::from));
+        all.extend(of_space().map(Refusal::from));
         all
     }
 
-    fn of_shapes() -> [ShapeRefusal; 22] {
+    fn of_layout() -> [LayoutRefusal; 22] {
         [
-            ShapeRefusal::NoFileHere,
-            ShapeRefusal::NoDirectoryHere,
-            ShapeRefusal::NoSpecialHere,
-            ShapeRefusal::OneName,
-            ShapeRefusal::Fixed(text()),
-            ShapeRefusal::Generated { hint: "write to vectors/" },
-            ShapeRefusal::FixedAttributes,
-            ShapeRefusal::BranchOwner,
-            ShapeRefusal::FilesOwner,
-            ShapeRefusal::MainStays,
-            ShapeRefusal::Mounted,
-            ShapeRefusal::WholeStore,
-            ShapeRefusal::Exchange,
-            ShapeRefusal::Whiteout,
-            ShapeRefusal::NameNotUtf8,
-            ShapeRefusal::RecordNotUtf8,
-            ShapeRefusal::NotARecordsName(text()),
-            ShapeRefusal::Rename { path: text(), is_root: true },
-            ShapeRefusal::Rename { path: text(), is_root: false },
-            ShapeRefusal::Truncate,
-            ShapeRefusal::BranchExists(text()),
-            ShapeRefusal::Uncommitted(text()),
+            LayoutRefusal::NoFileHere,
+            LayoutRefusal::NoDirectoryHere,
+            LayoutRefusal::NoSpecialHere,
+            LayoutRefusal::OneName,
+            LayoutRefusal::Fixed(text()),
+            LayoutRefusal::Generated { hint: "write to vectors/" },
+            LayoutRefusal::FixedAttributes,
+            LayoutRefusal::BranchOwner,
+            LayoutRefusal::FilesOwner,
+            LayoutRefusal::MainStays,
+            LayoutRefusal::Mounted,
+            LayoutRefusal::WholeStore,
+            LayoutRefusal::Exchange,
+            LayoutRefusal::Whiteout,
+            LayoutRefusal::NameNotUtf8,
+            LayoutRefusal::RecordNotUtf8,
+            LayoutRefusal::NotARecordsName(text()),
+            LayoutRefusal::Rename { path: text(), is_root: true },
+            LayoutRefusal::Rename { path: text(), is_root: false },
+            LayoutRefusal::Truncate,
+            LayoutRefusal::BranchExists(text()),
+            LayoutRefusal::Uncommitted(text()),
         ]
     }
 
@@ -422,13 +424,13 @@ mod tests {
         ]
     }
 
-    fn of_room() -> [RoomRefusal; 5] {
+    fn of_space() -> [SpaceRefusal; 5] {
         [
-            RoomRefusal::Disk { length: 2, available: 1 },
-            RoomRefusal::Scratch(1),
-            RoomRefusal::Temporaries,
-            RoomRefusal::UnreadAnswers(1),
-            RoomRefusal::AnswerNotKept(1),
+            SpaceRefusal::Disk { length: 2, available: 1 },
+            SpaceRefusal::Scratch(1),
+            SpaceRefusal::Temporaries,
+            SpaceRefusal::UnreadAnswers(1),
+            SpaceRefusal::AnswerNotKept(1),
         ]
     }
 

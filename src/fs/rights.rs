@@ -21,11 +21,11 @@ impl MountContext {
     /// Tells whether the permission bits of a branch's directory give a caller all of some rights: of [`READ`],
     /// [`WRITE`] and [`SEARCH`], without supplementary groups. Root has all.
     pub fn permits(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> bool {
-        self.permits_by(caller, (branch.uid, branch.mode), rights)
+        self.permits_mode(caller, (branch.uid, branch.mode), rights)
     }
 
     /// The same by owner and mode.
-    pub fn permits_by(&self, caller: Caller, (uid, mode): (u32, u32), rights: u32) -> bool {
+    pub fn permits_mode(&self, caller: Caller, (uid, mode): (u32, u32), rights: u32) -> bool {
         let bits = if caller.uid == uid {
             mode >> 6
         } else if caller.gid == self.user(uid).gid {
@@ -46,7 +46,7 @@ impl MountContext {
     }
 
     /// Refuses a look at a node of a proposal to who may not look at that. The kernel is told to ask each time.
-    pub fn check_seen(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
+    pub fn check_visible(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
         match node.view() {
             Some(View::Proposal(branch, _)) => self.check_reviewer(caller, branch),
             _ => Ok(()),
@@ -68,7 +68,7 @@ impl MountContext {
 impl OpenContext {
     /// Refuses who may not enter the branch's directory any more (EACCES); where an earlier state is shown, who may not
     /// read it.
-    pub fn check_entered(&self) -> Result<(), Failure> {
+    pub fn check_enter(&self) -> Result<(), Failure> {
         match self.view {
             View::At(..) => return self.check_read(),
             View::Proposal(branch, _) => return self.mount.check_reviewer(self.caller, branch),
@@ -108,7 +108,7 @@ impl OpenContext {
     }
 
     /// Returns whose refusals the caller sees here: owner and root see all. ESTALE where the branch has gone.
-    pub fn reader(&self) -> Result<ErrorReader, Failure> {
+    pub fn error_reader(&self) -> Result<ErrorReader, Failure> {
         let owner = self.memory().info(self.branch())?.uid;
         let Caller { uid, .. } = self.caller;
         Ok(if [0, owner].contains(&uid) { ErrorReader::Owner } else { ErrorReader::Other(uid) })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::last_answers::AnsweringFile;
 use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_branch_state::MountBranchState;
@@ -56,7 +56,7 @@ fn append(context: &OpenContext, entries: &[SharedLogEntryInput]) -> RequestOutc
         return Err(SharedLogError::TooMany(entries.len()).into());
     }
     context.check_writable()?;
-    context.check_entered()?;
+    context.check_enter()?;
     Ok(context.memory().append_log(&context.actor(), context.branch(), entries)?.to_json() + "\n")
 }
 
@@ -195,7 +195,7 @@ const NUMBER_BYTES_MAX: usize = 32;
 impl File for CursorFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         self.commit()?;
-        Ok(part(cursor_text(self.context.memory(), self.context.branch())?.as_bytes(), offset, size))
+        Ok(slice_at(cursor_text(self.context.memory(), self.context.branch())?.as_bytes(), offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {

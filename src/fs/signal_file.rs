@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use crate::memory::{Error, SIGNAL_BYTES_MAX, SignalError, SignalId, Time};
 use crate::sync::{Mutex, MutexGuard, Rank};
@@ -60,7 +60,7 @@ fn check_length(length: u64) -> Result<usize, Failure> {
 
 impl File for SignalFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.buffer()?, offset, size))
+        Ok(slice_at(&self.buffer()?, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {

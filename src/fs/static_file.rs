@@ -3,7 +3,7 @@
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::Failure;
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use crate::memory::{Export, Snapshot};
 
 /// Bytes made at open, which count for the caller as long as it is open.
@@ -11,7 +11,7 @@ pub(super) struct StaticFile(pub CountedBuffer);
 
 impl File for StaticFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.0, offset, size))
+        Ok(slice_at(&self.0, offset, size))
     }
 
     fn length(&self) -> Option<u64> {

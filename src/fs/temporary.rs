@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 
 use super::counted_buffer::CountedBuffer;
 use super::errno::{Errno, Failure};
-use super::handle::{File, part};
+use super::handle::{File, slice_at};
 use super::mount_context::{Caller, OpenContext};
-use super::refusal::RoomRefusal;
+use super::refusal::SpaceRefusal;
 use crate::memory::Time;
 use crate::sync::{Mutex, Rank, Reservation};
 
@@ -72,7 +72,7 @@ impl Temporaries {
     }
 
     /// Returns the temporary that has a number, as long as it has a name or is open.
-    pub fn numbered(&self, number: u64) -> Option<Arc<Temporary>> {
+    pub fn get_by_number(&self, number: u64) -> Option<Arc<Temporary>> {
         self.numbers.lock().get(&number)?.upgrade()
     }
 
@@ -159,7 +159,7 @@ impl Temporary {
 
     /// Returns the bytes that are to become a record: writing to it is ESTALE from now on. ESTALE where another one
     /// has made a record of it.
-    pub fn retire(&self) -> Result<Vec<u8>, Failure> {
+    pub fn begin_commit(&self) -> Result<Vec<u8>, Failure> {
         // Under one lock: a write in between would be acknowledged, and in no record.
         let mut content = self.content.lock();
         if std::mem::replace(&mut content.is_committed, true) {
@@ -168,8 +168,8 @@ impl Temporary {
         Ok(content.bytes.to_vec())
     }
 
-    /// Takes [`Temporary::retire`] back, since it became no record.
-    pub fn unretire(&self) {
+    /// Takes [`Temporary::begin_commit`] back, since it became no record.
+    pub fn undo_commit(&self) {
         self.content.lock().is_committed = false;
     }
 
@@ -230,7 +230,7 @@ impl Drop for Temporary {
 
 fn reserve(used: &AtomicU64, bytes: u64) -> Result<(), Failure> {
     let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= BYTES_MAX);
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| RoomRefusal::Temporaries.into())
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map(drop).map_err(|_| SpaceRefusal::Temporaries.into())
 }
 
 /// A handle on a temporary, which keeps the file when its name goes.
@@ -245,7 +245,7 @@ pub(super) struct TemporaryFile {
 
 impl File for TemporaryFile {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
-        Ok(part(&self.file.content.lock().bytes, offset, size))
+        Ok(slice_at(&self.file.content.lock().bytes, offset, size))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
@@ -279,10 +279,10 @@ mod tests {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"x");
         files.remove(OsStr::new(".a"));
-        assert!(files.numbered(file.number).is_some());
+        assert!(files.get_by_number(file.number).is_some());
         let number = file.number;
         drop(file);
-        assert!(files.numbered(number).is_none());
+        assert!(files.get_by_number(number).is_none());
         assert_eq!(files.used_bytes.load(Ordering::Relaxed), 0);
     }
 
@@ -324,10 +324,10 @@ mod tests {
     fn what_became_a_record_takes_no_more_bytes() {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"{}");
-        assert_eq!(file.retire().unwrap(), b"{}");
+        assert_eq!(file.begin_commit().unwrap(), b"{}");
         assert_eq!(file.write(Some(0), b"x", Time(0)).unwrap_err().errno(), Errno::ESTALE);
-        assert_eq!(file.retire().unwrap_err().errno(), Errno::ESTALE);
-        file.unretire();
+        assert_eq!(file.begin_commit().unwrap_err().errno(), Errno::ESTALE);
+        file.undo_commit();
         file.write(Some(0), b"x", Time(0)).unwrap();
     }
 }

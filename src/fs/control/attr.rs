@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::signals;
-use crate::fs::attr::{Attr, NEVER, STABLE_NAME_LIFETIME};
+use crate::fs::attr::{Attr, NOT_CACHED, STABLE_NAME_LIFETIME};
 use crate::fs::config;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
@@ -15,9 +15,9 @@ use crate::memory::{BranchId, BranchInfo, SignalId, Time, View};
 pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
     match node {
         // Permission to see a proposal is checked at each look-up, so the kernel must not cache the name.
-        _ if matches!(node.view(), Some(View::Proposal(..))) => NEVER,
+        _ if matches!(node.view(), Some(View::Proposal(..))) => NOT_CACHED,
         // While it is open, the next look-up may get another inode number.
-        _ if node.needs_own_inode() => NEVER,
+        _ if node.needs_own_inode() => NOT_CACHED,
         FsNode::Mount
         | FsNode::Directory(..)
         | FsNode::Control(..)
@@ -36,7 +36,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
         | FsNode::File(..)
         | FsNode::Temporary(..)
         | FsNode::Query(..)
-        | FsNode::Signal(..) => NEVER,
+        | FsNode::Signal(..) => NOT_CACHED,
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn listed_attr(mount: &MountContext, ino: u64, node: &FsNode) -> Resu
     };
     let base = base_attr(mount, ino, node, &mount.memory.info(view.branch())?);
     let attr = match node {
-        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number)?,
+        FsNode::Temporary(branch, number) => temporary_attr(mount, base, *branch, *number)?,
         FsNode::Signal(_, key, created) => signals::attr(mount, base, &view, SignalId { key, created: *created })?,
         _ => base,
     };
@@ -97,16 +97,16 @@ fn attr_by_node(
         // Nodes below `files/` implement this operation in `files/attr.rs`.
         FsNode::File(..) => Err(Errno::ESTALE.into()),
         FsNode::Branch(_) => {
-            let lifetime = if info.parent.is_none() { STABLE_NAME_LIFETIME } else { NEVER };
+            let lifetime = if info.parent.is_none() { STABLE_NAME_LIFETIME } else { NOT_CACHED };
             Ok(Attr { mode: info.mode, lifetime, ..base })
         }
         FsNode::Checkpoint { taken, .. } if *taken != modified => Err(Errno::ESTALE.into()),
         FsNode::Checkpoint { .. } => Ok(Attr { mode: info.mode, ..base }),
-        FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NEVER, ..base }),
+        FsNode::At { .. } => Ok(Attr { mode: readers_mode(info.mode), lifetime: NOT_CACHED, ..base }),
         FsNode::Proposal { .. } => Ok(base),
         FsNode::Directory(..) => Ok(Attr { lifetime: STABLE_NAME_LIFETIME, ..base }),
         FsNode::Control(_, file) => Ok(base.with_size(file.length(mount, view, info)?)),
-        FsNode::Temporary(branch, number) => temporary(mount, base, *branch, *number),
+        FsNode::Temporary(branch, number) => temporary_attr(mount, base, *branch, *number),
         FsNode::Record(_, id) => {
             let stat = mount.memory.snapshot(view)?.stat(id)?.ok_or(Errno::ENOENT)?;
             Ok(base.with_size(stat.length).with_mtime(stat.modified))
@@ -144,7 +144,7 @@ fn shared_attr(mount: &MountContext, view: &View, base: Attr, node: &SharedNode)
         }
         _ => (0, memory.shared_log(view.branch())?.changed),
     };
-    let lifetime = if node.is_directory() { STABLE_NAME_LIFETIME } else { NEVER };
+    let lifetime = if node.is_directory() { STABLE_NAME_LIFETIME } else { NOT_CACHED };
     Ok(Attr { lifetime, ..base.with_size(size).with_mtime(changed) })
 }
 
@@ -154,9 +154,9 @@ fn readers_mode(mode: u32) -> u32 {
     enters | enters << 2
 }
 
-fn temporary(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
+fn temporary_attr(mount: &MountContext, base: Attr, branch: BranchId, number: u64) -> Result<Attr, Failure> {
     let state = mount.states.get(branch).ok_or(Errno::ENOENT)?;
-    let stat = state.temporaries.numbered(number).ok_or(Errno::ENOENT)?.stat();
+    let stat = state.temporaries.get_by_number(number).ok_or(Errno::ENOENT)?.stat();
     let base = base.with_size(stat.length_bytes).with_mtime(stat.modified);
     Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::fs::control::ControlDirectory;
-use crate::fs::ctl::{check_no_uncommitted, keep_in_ctl};
+use crate::fs::ctl::{check_no_uncommitted, set_ctl_answer};
 use crate::fs::errno::Failure;
 use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::FsNode;
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::memory::{BranchId, BranchInfo, MergeKind, MergeOptions, View};
 use crate::sync::Deadline;
 
@@ -28,7 +28,7 @@ pub(super) fn discard(
 ) -> Result<(), Failure> {
     let info = mount.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
-        return Err(ShapeRefusal::MainStays.into());
+        return Err(LayoutRefusal::MainStays.into());
     }
     mount.check_writable()?;
     check_no_uncommitted(handles, &info)?;
@@ -36,7 +36,7 @@ pub(super) fn discard(
     if let Some(parent) = info.parent {
         let undo = format!("fork {0} from discarded {0}", info.name);
         let line = serde_json::json!({ "status": "discarded", "branch": &*info.path, "undo": undo });
-        keep_in_ctl(mount, parent, caller, format!("{line}\n"));
+        set_ctl_answer(mount, parent, caller, format!("{line}\n"));
     }
     mount.states.forget(branch);
     Ok(())
@@ -68,7 +68,7 @@ pub(super) fn rename(
             let line = merged.as_ref().map_or_else(Failure::to_line, |result| format!("{result}\n"));
             // A merge that gave up is repeated by a thread that may wait, which then reports the outcome.
             if !merged.as_ref().is_err_and(Failure::is_would_wait) {
-                keep_in_ctl(mount, parent, caller, line);
+                set_ctl_answer(mount, parent, caller, line);
             }
             merged.map(drop)
         }
@@ -87,5 +87,5 @@ fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &B
 
 /// Returns why a branch can't be moved where nothing is meant by that.
 pub(super) fn rename_refusal(info: &BranchInfo) -> Failure {
-    ShapeRefusal::Rename { path: info.path.to_string(), is_root: info.parent.is_none() }.into()
+    LayoutRefusal::Rename { path: info.path.to_string(), is_root: info.parent.is_none() }.into()
 }

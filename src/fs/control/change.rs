@@ -7,8 +7,8 @@ use crate::fs::control::ControlDirectory;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{Caller, check_changeable};
 use crate::fs::node::FsNode;
-use crate::fs::operations::{NodeOperations, ParentAndName, fixed};
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::operations::{NodeOperations, ParentAndName, fixed_node_refusal};
+use crate::fs::refusal::LayoutRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::memory::View;
 
@@ -35,12 +35,12 @@ impl ControlNodeOps<'_> {
                 self.fs.mount.memory.checkpoint(&who, *branch, text(name)?, None)?;
                 self.find(name)
             }
-            _ => Err(ShapeRefusal::NoDirectoryHere.into()),
+            _ => Err(LayoutRefusal::NoDirectoryHere.into()),
         }
     }
 
     /// Discards a branch or deletes a checkpoint. ENOTDIR for a file; a fixed directory and what is not the present
-    /// view are refused by the shape of the tree.
+    /// view are refused by the layout of the tree.
     pub(super) fn remove(&self, caller: Caller, node: &FsNode) -> Result<(), Failure> {
         if let Some(view) = self.node.view() {
             check_changeable(&view)?;
@@ -48,19 +48,19 @@ impl ControlNodeOps<'_> {
         match node {
             FsNode::Branch(branch) => {
                 let discarded = branches::discard(&self.fs.mount, &self.fs.handles, caller, *branch);
-                discarded.inspect_err(|failure| self.record_for_branch(caller, node, failure))
+                discarded.inspect_err(|failure| self.log_refusal_for_branch(caller, node, failure))
             }
             FsNode::Checkpoint { branch, label, .. } => {
                 self.fs.mount.check_writable()?;
                 Ok(self.fs.mount.memory.delete_checkpoint(&self.fs.mount.actor(caller), *branch, label)?)
             }
-            node if node.is_directory() => Err(fixed(node)),
+            node if node.is_directory() => Err(fixed_node_refusal(node)),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
     /// Moves what has a name here within the tree. EXDEV for a record that goes to another branch; an exchange, and
-    /// what has a fixed place, are refused by the shape of the tree.
+    /// what has a fixed place, are refused by the layout of the tree.
     pub(super) fn rename_node(
         &self,
         caller: Caller,
@@ -70,7 +70,7 @@ impl ControlNodeOps<'_> {
     ) -> Result<(), Failure> {
         let parent = self.node;
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(ShapeRefusal::Exchange.into());
+            return Err(LayoutRefusal::Exchange.into());
         }
         for view in [parent.view(), new_parent.view()].into_iter().flatten() {
             check_changeable(&view)?;
@@ -100,14 +100,14 @@ impl ControlNodeOps<'_> {
             (FsNode::Branch(branch), _) => {
                 branches::rename(&self.fs.mount, &self.fs.handles, caller, *branch, (new_parent, text(new_name)?))?;
             }
-            _ => return Err(fixed(node)),
+            _ => return Err(fixed_node_refusal(node)),
         }
         Ok(())
     }
 
     /// Who merges or discards a branch may look for the reason in the branch as well as in its
     /// parent.
-    pub(super) fn record_for_branch(&self, caller: Caller, node: &FsNode, failure: &Failure) {
+    pub(super) fn log_refusal_for_branch(&self, caller: Caller, node: &FsNode, failure: &Failure) {
         if let (FsNode::Branch(_), Failure::Refused(error)) = (node, failure) {
             self.fs.record(Some(caller), node.view().as_ref(), ".", error);
         }
@@ -115,5 +115,5 @@ impl ControlNodeOps<'_> {
 }
 
 fn text(name: &OsStr) -> Result<&str, Failure> {
-    name.to_str().ok_or_else(|| ShapeRefusal::NameNotUtf8.into())
+    name.to_str().ok_or_else(|| LayoutRefusal::NameNotUtf8.into())
 }

@@ -15,7 +15,7 @@ use crate::fs::mount_context::{MountContext, OpenContext, check_changeable};
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::query::QueryFile;
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::fs::static_file::StaticFile;
 use crate::memory::{BranchInfo, Document, HistoryFile, LiveStatus, View};
@@ -211,7 +211,7 @@ impl ControlFile {
             ControlFile::History(HistoryFile::Events) => return Ok(Box::new(EventsFile::open(context.clone())?)),
             ControlFile::History(HistoryFile::Lineage) => return Ok(Box::new(LineageFile::open(context.clone())?)),
             ControlFile::Plan => context.memory().plan_page(context.branch())?,
-            ControlFile::Errors => context.state.errors.text(context.reader()?),
+            ControlFile::Errors => context.state.errors.text(context.error_reader()?),
             ControlFile::BranchList => branches_below(context)?,
             ControlFile::Document(Document::Status) => status(context)?,
             ControlFile::Document(document) => document_bytes(context, document)?,
@@ -247,7 +247,7 @@ fn status(context: &OpenContext) -> Result<Vec<u8>, Failure> {
     let is_live = matches!(context.view, View::Branch(_));
     let live = LiveStatus {
         temporaries: if is_live { context.state.temporaries.count() } else { 0 },
-        last_error: context.state.errors.last(context.reader()?),
+        last_error: context.state.errors.last(context.error_reader()?),
     };
     Ok(context.memory().status_with(&context.view, live)?)
 }
@@ -272,7 +272,7 @@ fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
 /// can be written.
 pub(super) fn refuse_writing(context: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
-    context.check_writable().err().unwrap_or_else(|| ShapeRefusal::Generated { hint }.into())
+    context.check_writable().err().unwrap_or_else(|| LayoutRefusal::Generated { hint }.into())
 }
 
 #[cfg(test)]

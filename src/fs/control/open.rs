@@ -28,7 +28,7 @@ impl ControlNodeOps<'_> {
     pub(super) fn open_at(&self, caller: Caller, number: u64, path: String, flags: OpenFlags) -> Result<u64, Failure> {
         let node = self.node;
         let context = self.open_context(caller)?.ok_or(Errno::EISDIR)?;
-        context.check_entered()?;
+        context.check_enter()?;
         let file = self.file(&context, flags)?;
         if flags.truncate {
             file.truncate(0)?;
@@ -62,7 +62,7 @@ impl ControlNodeOps<'_> {
             FsNode::Record(_, id) if flags.write => Box::new(RecordFile::open(context.clone(), id, flags)?),
             FsNode::Record(view, id) => frozen(memory.snapshot(view)?.get(id)?.ok_or(Errno::ENOENT)?.to_document())?,
             FsNode::Temporary(_, number) => {
-                let file = context.state.temporaries.numbered(*number).ok_or(Errno::ENOENT)?;
+                let file = context.state.temporaries.get_by_number(*number).ok_or(Errno::ENOENT)?;
                 if flags.write {
                     context.check_writable()?;
                 }

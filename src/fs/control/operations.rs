@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attr::{attr, listed_attr, name_lifetime, uncommitted_record_attr};
 use super::{ControlNodeOps, branches, signals, tree, vectors};
-use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NEVER, StatFs};
+use crate::fs::attr::{Attr, AttrChanges, EntryAttr, NOT_CACHED, StatFs};
 use crate::fs::control::{ControlDirectory, ControlFile};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::handle::{Handle, Open};
@@ -14,8 +14,8 @@ use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::{Caller, OpenContext, check_changeable};
 use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, ParentAndName, fixed};
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::operations::{NodeOperations, ParentAndName, fixed_node_refusal};
+use crate::fs::refusal::LayoutRefusal;
 use crate::memory::{FileKind, SignalId, XattrMode};
 use crate::sync::{Mutex, Rank};
 
@@ -93,7 +93,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     }
 
     fn statfs(&self) -> Result<StatFs, Failure> {
-        self.fs.mount.store_room(self.node.view())
+        self.fs.mount.store_statfs(self.node.view())
     }
 
     fn sync(&self) -> Result<(), Failure> {
@@ -113,7 +113,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             FsNode::Shared(view, SharedNode::Signals) => {
                 signals::create(&self.fs.mount.open_context(view, caller)?, name, mode, flags)?
             }
-            _ => return Err(ShapeRefusal::NoFileHere.into()),
+            _ => return Err(LayoutRefusal::NoFileHere.into()),
         };
         let made = ControlNodeOps { fs: self.fs, node: &node };
         let handle = made.open_at(caller, 0, join_path(&self.node.path(), name), flags)?;
@@ -125,20 +125,20 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure> {
         let (fs, node) = (self.fs, self.node.clone());
         let context = self.open_context(caller)?;
-        context.as_ref().map_or(Ok(()), OpenContext::check_entered)?;
+        context.as_ref().map_or(Ok(()), OpenContext::check_enter)?;
         let open = Open::Directory(Box::new(Mutex::with_rank(Rank::Handle, tree::list(&fs.mount, &node)?)));
         let path = node.path();
         Ok(fs.handles.add(Handle { node, number: ino, path, caller, context, open }))
     }
 
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {
-        self.fs.give_names(handle, offset, sink, |node| {
+        self.fs.emit_names(handle, offset, sink, |node| {
             Some(if node.is_directory() { FileKind::Directory } else { FileKind::File })
         })
     }
 
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
-        self.fs.give_entries(handle, offset, sink, |node, _| match node.is_directory() {
+        self.fs.emit_entries(handle, offset, sink, |node, _| match node.is_directory() {
             true => self.fs.operations(node).entry().ok(),
             false => self.listing_entry(node).ok(),
         })
@@ -161,7 +161,7 @@ impl NodeOperations for ControlNodeOps<'_> {
             FsNode::Shared(view, SharedNode::Signals) => {
                 signals::unlink(&self.fs.mount.open_context(view, caller)?, name)
             }
-            _ => Err(fixed(&self.find(name)?)),
+            _ => Err(fixed_node_refusal(&self.find(name)?)),
         }
     }
 
@@ -171,27 +171,27 @@ impl NodeOperations for ControlNodeOps<'_> {
         }
         let node = self.find(name)?;
         let renamed = self.rename_node(caller, (name, &node), to, flags);
-        renamed.inspect_err(|failure| self.record_for_branch(caller, &node, failure))
+        renamed.inspect_err(|failure| self.log_refusal_for_branch(caller, &node, failure))
     }
 
     fn link(&self, _caller: Caller, (parent, _): ParentAndName<'_>) -> Result<EntryAttr, Failure> {
         Err(match parent.file() {
             Some(_) => Errno::EXDEV.into(),
-            None => ShapeRefusal::OneName.into(),
+            None => LayoutRefusal::OneName.into(),
         })
     }
 
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure> {
         match self.node {
-            FsNode::Branch(_) => Err(ShapeRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
+            FsNode::Branch(_) => Err(LayoutRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
             FsNode::Directory(..)
             | FsNode::Control(..)
             | FsNode::Setting(..)
             | FsNode::Shared(..)
             | FsNode::Export(..)
             | FsNode::Checkpoint { .. }
-            | FsNode::At { .. } => Err(fixed(self.node)),
+            | FsNode::At { .. } => Err(fixed_node_refusal(self.node)),
             _ => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         Ok(match self.node {
             FsNode::Branch(branch) => branches::rename_refusal(&self.fs.mount.memory.info(*branch)?),
             FsNode::Record(..) | FsNode::Temporary(..) | FsNode::Signal(..) => Errno::EXDEV.into(),
-            other => fixed(other),
+            other => fixed_node_refusal(other),
         })
     }
 
@@ -257,6 +257,6 @@ impl ControlNodeOps<'_> {
         let attr = listed_attr(&self.fs.mount, self.fs.nodes.number(node), node)?;
         let ino = self.fs.nodes.remember(node);
         let attr = Attr { ino, ..attr.with_size(self.fs.nodes.reported_length(ino)) };
-        Ok(EntryAttr { attr, generation: 0, lifetime: NEVER })
+        Ok(EntryAttr { attr, generation: 0, lifetime: NOT_CACHED })
     }
 }

@@ -9,7 +9,7 @@ use crate::fs::attr::AttrChanges;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
 use crate::fs::node::{FsNode, SharedNode};
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::fs::temporary::Temporary;
 use crate::memory::{BranchId, SignalId, View};
 
@@ -22,12 +22,12 @@ impl ControlNodeOps<'_> {
         }
         match self.node {
             FsNode::Temporary(branch, number) => {
-                self.temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
+                self.find_temporary(*branch, *number)?.resize(length, self.fs.mount.memory.now())
             }
             FsNode::Control(_, file) if file.is_writable() => Ok(()),
             FsNode::Setting(..) | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
-            FsNode::Record(..) | FsNode::Signal(..) => Err(ShapeRefusal::Truncate.into()),
-            _ => Err(ShapeRefusal::Generated { hint: "it changes with the branch" }.into()),
+            FsNode::Record(..) | FsNode::Signal(..) => Err(LayoutRefusal::Truncate.into()),
+            _ => Err(LayoutRefusal::Generated { hint: "it changes with the branch" }.into()),
         }
     }
 
@@ -44,7 +44,7 @@ impl ControlNodeOps<'_> {
                 changes,
             ),
             FsNode::Temporary(branch, number) => {
-                let file = self.temporary(*branch, *number)?;
+                let file = self.find_temporary(*branch, *number)?;
                 changes.mode.inspect(|mode| file.set_mode(*mode));
                 file.set_owner(changes.uid, changes.gid);
                 Ok(())
@@ -58,7 +58,7 @@ impl ControlNodeOps<'_> {
             },
             // cp -a, tar and shutil end by giving a directory what it has already.
             _ if self.changes_no_rights(changes)? => Ok(()),
-            _ => Err(ShapeRefusal::FixedAttributes.into()),
+            _ => Err(LayoutRefusal::FixedAttributes.into()),
         }
     }
 
@@ -67,7 +67,7 @@ impl ControlNodeOps<'_> {
         let mount = &self.fs.mount;
         let uid = changes.uid.filter(|uid| changes.gid.is_none_or(|gid| gid == mount.user(*uid).gid));
         let Some(uid) = uid.filter(|_| caller.uid == 0 && changes.mode.is_none()) else {
-            return Err(ShapeRefusal::BranchOwner.into());
+            return Err(LayoutRefusal::BranchOwner.into());
         };
         let files = || mount.memory.files(&View::Branch(branch));
         let before = files()?;
@@ -85,8 +85,8 @@ impl ControlNodeOps<'_> {
             && !differs(changes.mode.map(|mode| mode & 0o7777), now.mode))
     }
 
-    fn temporary(&self, branch: BranchId, number: u64) -> Result<Arc<Temporary>, Failure> {
-        let file = self.fs.mount.states.get(branch).and_then(|state| state.temporaries.numbered(number));
+    fn find_temporary(&self, branch: BranchId, number: u64) -> Result<Arc<Temporary>, Failure> {
+        let file = self.fs.mount.states.get(branch).and_then(|state| state.temporaries.get_by_number(number));
         Ok(file.ok_or(Errno::ENOENT)?)
     }
 }

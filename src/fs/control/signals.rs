@@ -8,7 +8,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::{MountContext, OpenContext};
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::memory::{Error, Signal, SignalError, SignalId, Time, View, XattrMode};
 
 /// What all its extended attributes begin with.
@@ -19,7 +19,7 @@ const SESSION: &str = "session";
 const TTL: &str = "ttl";
 
 fn parse_key(name: &OsStr) -> Result<Arc<str>, Failure> {
-    Ok(name.to_str().ok_or(ShapeRefusal::NameNotUtf8)?.into())
+    Ok(name.to_str().ok_or(LayoutRefusal::NameNotUtf8)?.into())
 }
 
 /// What any file system answers has no reason beside its number.
@@ -49,7 +49,7 @@ impl OpenContext {
 /// the one that is there may not be open to the caller: the kernel then looks it up, and decides by its mode.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
-    context.check_entered()?;
+    context.check_enter()?;
     let key = parse_key(name)?;
     loop {
         match context.memory().claim_signal(&context.actor(), context.branch(), &key, mode) {
@@ -60,7 +60,7 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
         // The other signal may have expired in between; then the key is claimed again.
         if let Some(signal) = context.memory().signal(context.branch(), &key)? {
             // The kernel takes what is opened for new, and checks nothing.
-            if !context.mount.permits_by(context.caller, (signal.owner, signal.mode), flags.rights()) {
+            if !context.mount.permits_mode(context.caller, (signal.owner, signal.mode), flags.rights()) {
                 return Err(Errno::ESTALE.into());
             }
             return Ok(FsNode::Signal(context.view.clone(), key, signal.created));
@@ -101,7 +101,7 @@ pub(super) fn set_rights(context: &OpenContext, id: SignalId<'_>, changes: AttrC
     let signal = find(&context.mount, &context.view, id)?;
     let gid = context.mount.user(signal.owner).gid;
     if changes.uid.is_some_and(|uid| uid != signal.owner) || changes.gid.is_some_and(|wanted| wanted != gid) {
-        return Err(ShapeRefusal::FixedAttributes.into());
+        return Err(LayoutRefusal::FixedAttributes.into());
     }
     match changes.mode.filter(|mode| mode & 0o777 != signal.mode) {
         Some(mode) => Ok(context.memory().set_signal_mode(&context.actor(), context.branch(), id, mode)?),

@@ -16,7 +16,7 @@ pub(super) fn find(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Resul
         return Err(Errno::ENAMETOOLONG.into());
     }
     // A temporary's name may be any bytes.
-    if let Some(node) = temporary(mount, parent, name) {
+    if let Some(node) = find_temporary(mount, parent, name) {
         return Ok(node);
     }
     let name = name.to_str().ok_or(Errno::ENOENT)?;
@@ -58,10 +58,10 @@ fn find_inside(
     name: &str,
 ) -> Result<Option<FsNode>, Failure> {
     let found = match (directory, view) {
-        (ControlDirectory::Vectors, _) => record(mount, view, name)?,
+        (ControlDirectory::Vectors, _) => find_record(mount, view, name)?,
         (ControlDirectory::Branches, View::Branch(branch)) => mount.memory.child(*branch, name).map(FsNode::Branch),
-        (ControlDirectory::Checkpoints, View::Branch(branch)) => checkpoint(mount, *branch, name)?,
-        (ControlDirectory::At, View::Branch(branch)) => lookup_earlier_state(mount, *branch, name)?,
+        (ControlDirectory::Checkpoints, View::Branch(branch)) => find_checkpoint(mount, *branch, name)?,
+        (ControlDirectory::At, View::Branch(branch)) => find_earlier_state(mount, *branch, name)?,
         (ControlDirectory::Proposals, View::Branch(branch)) => {
             mount.memory.proposal(*branch, name)?.map(|(branch, entry)| FsNode::Proposal { branch, entry })
         }
@@ -112,7 +112,7 @@ fn find_in_shared(
 }
 
 fn list_shared(mount: &MountContext, view: &View, directory: &SharedNode) -> Result<Vec<ListName>, Failure> {
-    let node = |label: &str, node: SharedNode| name(label, FsNode::Shared(view.clone(), node));
+    let node = |label: &str, node: SharedNode| list_name(label, FsNode::Shared(view.clone(), node));
     Ok(match directory {
         SharedNode::Log => SharedNode::log_files().map(|(label, shared)| node(label, shared)).collect(),
         SharedNode::ClosedDirectory => {
@@ -141,7 +141,7 @@ fn parent_in_shared(view: &View, node: &SharedNode) -> FsNode {
     FsNode::Shared(view.clone(), directory)
 }
 
-fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {
+fn find_temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNode> {
     let FsNode::Directory(View::Branch(branch), ControlDirectory::Vectors) = parent else {
         return None;
     };
@@ -149,7 +149,7 @@ fn temporary(mount: &MountContext, parent: &FsNode, name: &OsStr) -> Option<FsNo
     Some(FsNode::Temporary(*branch, file.number))
 }
 
-fn record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode>, Failure> {
+fn find_record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode>, Failure> {
     let Some(id) = name.strip_suffix(".json").filter(|_| !name.starts_with('.')) else {
         return Ok(None);
     };
@@ -157,7 +157,7 @@ fn record(mount: &MountContext, view: &View, name: &str) -> Result<Option<FsNode
     Ok(there.then(|| FsNode::Record(view.clone(), id.into())))
 }
 
-fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Option<FsNode>, Failure> {
+fn find_checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Option<FsNode>, Failure> {
     match mount.memory.checkpoint_time(branch, label) {
         Ok(taken) => Ok(Some(FsNode::Checkpoint { branch, label: label.into(), taken })),
         Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Invalid) => Ok(None),
@@ -166,7 +166,7 @@ fn checkpoint(mount: &MountContext, branch: BranchId, label: &str) -> Result<Opt
 }
 
 /// Returns what a branch was behind an entry, or at a time.
-fn lookup_earlier_state(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
+fn find_earlier_state(mount: &MountContext, branch: BranchId, name: &str) -> Result<Option<FsNode>, Failure> {
     let Ok(revision) = Revision::parse(name) else { return Ok(None) };
     match mount.memory.view_at(branch, &revision) {
         Ok(view) => Ok(Some(view_node(mount, &view))),
@@ -212,16 +212,16 @@ fn view_node(mount: &MountContext, view: &View) -> FsNode {
 /// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails where
 /// the view is not there any more.
 pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
-    let mut names = vec![name(".", directory.clone()), name("..", parent_node(mount, directory))];
+    let mut names = vec![list_name(".", directory.clone()), list_name("..", parent_node(mount, directory))];
     let mut more = ListingTail::Nothing;
     match directory {
-        FsNode::Mount => {
-            names.extend(mount.memory.roots().into_iter().map(|(label, branch)| name(&label, FsNode::Branch(branch))))
-        }
+        FsNode::Mount => names
+            .extend(mount.memory.roots().into_iter().map(|(label, branch)| list_name(&label, FsNode::Branch(branch)))),
         FsNode::Branch(_) | FsNode::Checkpoint { .. } | FsNode::At { .. } | FsNode::Proposal { .. } => {
             let view = directory.view().ok_or(Errno::ENOTDIR)?;
-            names.extend(fixed::all_nodes(&view).map(|(label, node)| name(label, node)));
-            let area = |area: Area| Some(name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
+            names.extend(fixed::all_nodes(&view).map(|(label, node)| list_name(label, node)));
+            let area =
+                |area: Area| Some(list_name(area.name(), FsNode::File(mount.files_in(directory, area)?, FILES_ROOT)));
             names.extend(Area::ALL.into_iter().filter_map(area));
         }
         FsNode::Directory(view, ControlDirectory::Vectors) => {
@@ -240,7 +240,7 @@ pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, 
             let signals = mount.memory.signals(view.branch())?;
             names.extend(signals.into_iter().map(|(key, created)| {
                 let node = FsNode::Signal(view.clone(), key.clone(), created);
-                name(&key, node)
+                list_name(&key, node)
             }));
         }
         FsNode::Shared(view, shared) => names.extend(list_shared(mount, view, shared)?),
@@ -264,28 +264,28 @@ fn list_inside(mount: &MountContext, view: &View, directory: ControlDirectory) -
             .memory
             .children(*branch)?
             .into_iter()
-            .map(|(label, child)| name(&label, FsNode::Branch(child)))
+            .map(|(label, child)| list_name(&label, FsNode::Branch(child)))
             .collect(),
         (ControlDirectory::Checkpoints, View::Branch(branch)) => {
             let labels = mount.memory.checkpoints(*branch)?;
-            let node = |label: &str| checkpoint(mount, *branch, label).ok().flatten();
-            labels.iter().filter_map(|label| Some(name(label, node(label)?))).collect()
+            let node = |label: &str| find_checkpoint(mount, *branch, label).ok().flatten();
+            labels.iter().filter_map(|label| Some(list_name(label, node(label)?))).collect()
         }
         (ControlDirectory::Proposals, View::Branch(branch)) => {
             let node = |(label, branch, entry): (std::sync::Arc<str>, BranchId, u64)| {
-                name(&label, FsNode::Proposal { branch, entry })
+                list_name(&label, FsNode::Proposal { branch, entry })
             };
             mount.memory.proposals(*branch)?.into_iter().map(node).collect()
         }
         (ControlDirectory::Shared, _) => {
-            SharedNode::all().map(|(label, node)| name(label, FsNode::Shared(view.clone(), node))).collect()
+            SharedNode::all().map(|(label, node)| list_name(label, FsNode::Shared(view.clone(), node))).collect()
         }
         (ControlDirectory::Exports, _) => {
-            exports().map(|(label, export)| name(label, FsNode::Export(view.clone(), export))).collect()
+            exports().map(|(label, export)| list_name(label, FsNode::Export(view.clone(), export))).collect()
         }
         (ControlDirectory::Config, _) => Setting::ALL
             .into_iter()
-            .map(|setting| name(setting.name(), FsNode::Setting(view.clone(), setting)))
+            .map(|setting| list_name(setting.name(), FsNode::Setting(view.clone(), setting)))
             .collect(),
         // Only the present has branches and the like; searches and earlier states are opened by names that no listing
         // has.
@@ -294,6 +294,6 @@ fn list_inside(mount: &MountContext, view: &View, directory: ControlDirectory) -
     })
 }
 
-fn name(label: &str, node: FsNode) -> ListName {
+fn list_name(label: &str, node: FsNode) -> ListName {
     ListName { name: label.into(), node }
 }

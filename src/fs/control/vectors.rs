@@ -7,7 +7,7 @@ use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::OpenContext;
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::fs::vectors_name::VectorsName;
 use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, check_record_id};
 
@@ -16,14 +16,14 @@ const ATTEMPTS_MAX: usize = 10;
 
 /// Returns the id of the record that a name means; EINVAL where that can't be one.
 fn record_id(name: &OsStr) -> Result<Arc<str>, Failure> {
-    let text = name.to_str().ok_or(ShapeRefusal::RecordNotUtf8)?;
+    let text = name.to_str().ok_or(LayoutRefusal::RecordNotUtf8)?;
     let id = text.strip_suffix(".json").unwrap_or(text);
     check_record_id(id).map_err(Error::from)?;
     Ok(id.into())
 }
 
 fn no_record(name: &OsStr) -> Failure {
-    ShapeRefusal::NotARecordsName(name.to_string_lossy().into_owned()).into()
+    LayoutRefusal::NotARecordsName(name.to_string_lossy().into_owned()).into()
 }
 
 /// Makes a temporary, or the node of a record to come. EEXIST where the name is taken and the open is exclusive, EROFS
@@ -103,21 +103,21 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
         }
         (Record, Backup) => move_to_backup(context, &record_id(from)?, to),
         (Record, VectorsName::Temporary) => Err(no_record(to)),
-        (_, Record) => save(context, from, record_id(to)?, no_replace),
+        (_, Record) => commit_temporary(context, from, record_id(to)?, no_replace),
         (_, _) if temporaries.rename(from, to) => Ok(()),
         (_, _) => Err(Errno::ENOENT.into()),
     }
 }
 
 /// An atomic saver's last step: the temporary becomes the record.
-fn save(context: &OpenContext, from: &OsStr, id: Arc<str>, no_replace: bool) -> Result<(), Failure> {
+fn commit_temporary(context: &OpenContext, from: &OsStr, id: Arc<str>, no_replace: bool) -> Result<(), Failure> {
     let file = context.state.temporaries.get(from).ok_or(Errno::ENOENT)?;
-    let bytes = file.retire()?;
+    let bytes = file.begin_commit()?;
     let become_record = || -> Result<(), Failure> {
         let patch = RecordPatch::parse(&id, &bytes)?.ok_or(RecordError::Empty)?;
         context.commit_record(RecordEdit::Correct { id: id.clone(), patch, line: 0 }, no_replace.then_some(&id))
     };
-    become_record().inspect_err(|_| file.unretire())?;
+    become_record().inspect_err(|_| file.undo_commit())?;
     context.state.temporaries.remove(from);
     Ok(())
 }

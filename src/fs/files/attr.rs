@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::FileTreeId;
-use crate::fs::attr::{Attr, NEVER};
+use crate::fs::attr::{Attr, NOT_CACHED};
 use crate::fs::errno::Failure;
 use crate::fs::mount_context::MountContext;
 use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
@@ -52,7 +52,7 @@ pub(super) fn file_attr(
 
 /// Returns how long a name that leads to one of some files may be kept.
 pub(super) fn name_lifetime(files: &FileTreeId) -> Duration {
-    if let View::Proposal(..) = files.view { NEVER } else { ATTR_LIFETIME }
+    if let View::Proposal(..) = files.view { NOT_CACHED } else { ATTR_LIFETIME }
 }
 
 fn created_time(mount: &MountContext, files: &FileTreeId) -> Time {

@@ -54,7 +54,7 @@ impl FileOps<'_> {
     /// Returns a file that appeared after the kernel had found nothing of its name: it takes what is opened for new, and checks
     /// nothing. ESTALE where it has gone again, is no file, or may not be open to the caller: the kernel then looks the
     /// name up once more, and decides by what is there.
-    pub(super) fn open_appeared(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
+    pub(super) fn find_appeared_file(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
         let tree = self.tree()?;
         let inode = tree.lookup(self.inode, name.as_encoded_bytes()).map_err(|_| Errno::ESTALE)?;
         let (node, reader) = (tree.node(inode)?, self.fs.mount.file_reader(caller));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::attr::{file_attr, name_lifetime};
 use super::open::{OpenInode, parent_node};
-use super::range::{Allocation, COPY_BYTES_MAX, copied_at_once};
+use super::range::{Allocation, COPY_BYTES_MAX, single_copy_bytes};
 use super::set::mode_after;
-use super::xattr::{TRUSTED, supported};
+use super::xattr::{TRUSTED, check_supported};
 use super::{Area, FileNames, FileOps, parse_name};
 use crate::fs::attr::{Attr, AttrChanges, EntryAttr, StatFs, TimeSet};
 use crate::fs::directory::{ListName, Listing, ListingTail};
@@ -17,7 +17,7 @@ use crate::fs::listing::{EntrySink, NameSink};
 use crate::fs::mount_context::Caller;
 use crate::fs::node::{FsNode, NAME_BYTES_MAX};
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::operations::{NodeOperations, ParentAndName, check_whiteout, fixed};
+use crate::fs::operations::{NodeOperations, ParentAndName, check_whiteout, fixed_node_refusal};
 use crate::fs::refusal::InputRefusal;
 use crate::memory::{Attrs, FILES_ROOT, FileKind, FileOp, Make, RangeOp, View, XattrMode};
 use crate::sync::{Mutex, Rank};
@@ -102,8 +102,8 @@ impl NodeOperations for FileOps<'_> {
 
     fn statfs(&self) -> Result<StatFs, Failure> {
         match self.files.area {
-            Area::Files => self.fs.mount.store_room(Some(self.files.view.clone())),
-            Area::Scratch => self.fs.mount.scratch_room(self.files),
+            Area::Files => self.fs.mount.store_statfs(Some(self.files.view.clone())),
+            Area::Scratch => self.fs.mount.scratch_statfs(self.files),
         }
     }
 
@@ -126,7 +126,9 @@ impl NodeOperations for FileOps<'_> {
         let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) };
         let (inode, is_new) = match self.make_inode(caller, name, Make::File, mode) {
             Ok(inode) => (inode, true),
-            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => (self.open_appeared(caller, name, flags)?, false),
+            Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => {
+                (self.find_appeared_file(caller, name, flags)?, false)
+            }
             Err(failure) => return Err(failure),
         };
         // A new file is empty already, so emptying it would only be one more operation.
@@ -159,7 +161,7 @@ impl NodeOperations for FileOps<'_> {
 
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure> {
         let tree = self.tree()?;
-        self.fs.give_names(handle, offset, sink, |node| match node.file() {
+        self.fs.emit_names(handle, offset, sink, |node| match node.file() {
             Some((_, inode)) => tree.node(inode).map(|node| node.kind()).ok(),
             None => Some(FileKind::Directory),
         })
@@ -169,7 +171,7 @@ impl NodeOperations for FileOps<'_> {
     /// more.
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure> {
         let tree = self.tree()?;
-        self.fs.give_entries(handle, offset, sink, |node, name| {
+        self.fs.emit_entries(handle, offset, sink, |node, name| {
             let (_, inode) = node.file()?;
             // The listing is of an earlier tree than the entries that the kernel is told of.
             let there = tree.lookup(self.inode, name.as_encoded_bytes()).ok()? == inode;
@@ -211,11 +213,11 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn check_replaceable(&self, _name: &OsStr) -> Result<(), Failure> {
-        if self.inode == FILES_ROOT { Err(fixed(&self.node())) } else { Ok(()) }
+        if self.inode == FILES_ROOT { Err(fixed_node_refusal(&self.node())) } else { Ok(()) }
     }
 
     fn cross_tree_refusal(&self) -> Result<Failure, Failure> {
-        Ok(if self.inode == FILES_ROOT { fixed(&self.node()) } else { Errno::EXDEV.into() })
+        Ok(if self.inode == FILES_ROOT { fixed_node_refusal(&self.node()) } else { Errno::EXDEV.into() })
     }
 
     fn seek(&self, _ino: u64, _handle: u64, offset: u64, whence: i32) -> Result<u64, Failure> {
@@ -240,7 +242,7 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn xattr(&self, name: &OsStr) -> Result<Vec<u8>, Failure> {
-        let name = supported(name)?;
+        let name = check_supported(name)?;
         let value = self.tree()?.node(self.inode)?.xattr(name).map(<[u8]>::to_vec);
         Ok(value.ok_or(Errno::ENODATA)?)
     }
@@ -253,12 +255,12 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrMode) -> Result<(), Failure> {
-        let (inode, name) = (self.inode, supported(name)?.to_vec());
+        let (inode, name) = (self.inode, check_supported(name)?.to_vec());
         self.edit(caller, FileOp::SetXattr { inode, name, value: value.to_vec(), how }).map(drop)
     }
 
     fn remove_xattr(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
-        let (inode, name) = (self.inode, supported(name)?.to_vec());
+        let (inode, name) = (self.inode, check_supported(name)?.to_vec());
         self.edit(caller, FileOp::RemoveXattr { inode, name }).map(drop)
     }
 
@@ -280,7 +282,7 @@ impl NodeOperations for FileOps<'_> {
         }
         let size = self.tree()?.node(inode)?.size();
         // A short count is no error: copy_file_range(2) is called again for the rest.
-        let length = copied_at_once(from_offset, to_offset, length.min(size.saturating_sub(from_offset)));
+        let length = single_copy_bytes(from_offset, to_offset, length.min(size.saturating_sub(from_offset)));
         if length == 0 {
             return Ok(0);
         }

@@ -2,7 +2,7 @@
 
 use super::FileOps;
 use crate::fs::errno::{Errno, Failure};
-use crate::fs::refusal::RoomRefusal;
+use crate::fs::refusal::SpaceRefusal;
 use crate::memory::{RangeOp, unshared_bytes};
 
 /// Most bytes that one copy takes: the reply's count has 32 bits. Copying goes on after it.
@@ -12,7 +12,7 @@ pub(super) const COPY_BYTES_MAX: u32 = 1 << 31;
 const UNSHARED_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns how much of a copied range is copied at once; a caller goes on behind it.
-pub(super) fn copied_at_once(from: u64, to: u64, length: u64) -> u64 {
+pub(super) fn single_copy_bytes(from: u64, to: u64, length: u64) -> u64 {
     let length = length.min(COPY_BYTES_MAX.into());
     // Ranges that lie alike in their chunks share all but their ends, whatever their length.
     if unshared_bytes(from, to, length) > UNSHARED_BYTES_MAX { UNSHARED_BYTES_MAX } else { length }
@@ -50,6 +50,6 @@ impl FileOps<'_> {
         if length <= available {
             return Ok(());
         }
-        Err(RoomRefusal::Disk { length, available }.into())
+        Err(SpaceRefusal::Disk { length, available }.into())
     }
 }

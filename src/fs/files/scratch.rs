@@ -11,7 +11,7 @@ use super::{Area, FileTreeId};
 use crate::fs::attr::StatFs;
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::MountContext;
-use crate::fs::refusal::RoomRefusal;
+use crate::fs::refusal::SpaceRefusal;
 use crate::memory::{BranchId, Error, FileNode, FileOp, FileOutcome, Setting, Time, Tree, View};
 use crate::sync::{Mutex, Rank, Reservation};
 
@@ -125,7 +125,7 @@ impl MountContext {
         let used = content.reservation.bytes() - lost + gained;
         // What shrinks is allowed even beyond the limit, which may have been lowered since.
         if gained > lost && used > limit {
-            return Err(RoomRefusal::Scratch(limit).into());
+            return Err(SpaceRefusal::Scratch(limit).into());
         }
         // Before the tree is put in place: what the owner may not hold is refused and has changed nothing.
         content.reservation.resize(used).map_err(Error::from)?;
@@ -135,7 +135,7 @@ impl MountContext {
 
     /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
     /// branch has gone.
-    pub(super) fn scratch_room(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
+    pub(super) fn scratch_statfs(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
         let (total_bytes, used_bytes) = (self.scratch_size(tree_id)?, self.scratch.tree_and_bytes(tree_id)?.1);
         let totals = self.tree(tree_id)?.totals();
         let free_bytes = total_bytes.saturating_sub(used_bytes);

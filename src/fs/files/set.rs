@@ -4,7 +4,7 @@ use super::FileOps;
 use crate::fs::attr::AttrChanges;
 use crate::fs::errno::Failure;
 use crate::fs::mount_context::Caller;
-use crate::fs::refusal::ShapeRefusal;
+use crate::fs::refusal::LayoutRefusal;
 use crate::memory::{FileKind, FileNode};
 
 const SETUID: u32 = libc::S_ISUID;
@@ -21,7 +21,7 @@ impl FileOps<'_> {
         if uid.is_none_or(|uid| uid == owner) && gid.is_none_or(|gid| gid == group) {
             return Ok(());
         }
-        Err(ShapeRefusal::FilesOwner.into())
+        Err(LayoutRefusal::FilesOwner.into())
     }
 }
 

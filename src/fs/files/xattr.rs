@@ -12,7 +12,7 @@ const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
 
 /// Whether a name can be one at all comes before whether an attribute has it. EOPNOTSUPP for one outside of the known
 /// namespaces, EINVAL for a namespace alone.
-pub(super) fn supported(name: &OsStr) -> Result<&[u8], Errno> {
+pub(super) fn check_supported(name: &OsStr) -> Result<&[u8], Errno> {
     let name = name.as_encoded_bytes();
     match NAMESPACES.iter().find_map(|space| name.strip_prefix(*space)) {
         None => Err(Errno::EOPNOTSUPP),
