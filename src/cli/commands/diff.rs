@@ -66,7 +66,7 @@ fn state(target: &Target, text: &str) -> Result<String, CommandError> {
         return Ok(text.to_owned());
     }
     let other: Target = text.parse()?;
-    if !other.is_beside(target) {
+    if !other.is_in_same_store(target) {
         let hint = "name a branch of the same store, by the same mount where TARGET is one";
         return Err(CommandError::usage(format!("{text} is no branch beside {target}"), hint));
     }

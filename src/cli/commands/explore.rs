@@ -151,7 +151,7 @@ fn mounted(target: &Path) -> Result<PathBuf, CommandError> {
             let message = format!("the path {} is not UTF-8", directory.display());
             Err(CommandError::usage(message, "mount the store at another directory"))
         }
-        Target::Closed { store, name_path } => {
+        Target::Unmounted { store, name_path } => {
             let message = format!("{}:{name_path} has to be mounted: candidates work in directories", store.display());
             Err(CommandError::usage(
                 message,

@@ -167,7 +167,7 @@ fn run_line(branch: &dyn BranchAccess, line: &str) -> Result<(), CommandError> {
 fn run_command(target: &Target, command: &[OsString]) -> io::Result<(ExitStatus, bool)> {
     let branch = match target {
         Target::Mounted(directory) => directory.clone().into_os_string(),
-        Target::Closed { .. } => target.to_string().into(),
+        Target::Unmounted { .. } => target.to_string().into(),
     };
     let mut child = Command::new(&command[0]).args(&command[1..]).env("ENGRAMFS_BRANCH", branch).spawn()?;
     let interrupted = Arc::new(AtomicBool::new(false));

@@ -18,7 +18,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::cli::sandbox::{Sandbox, SandboxUser};
-use crate::cli::target::{Mounted, Target};
+use crate::cli::target::{MountedBranch, Target};
 use crate::cli::unique;
 
 /// How long a branch stays whose command failed, unless its `config/ttl` says so.
@@ -88,7 +88,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let place = RunTarget::find(&args.target)?;
     let sandbox = Sandbox::new(&place.directory, user, args.net)?;
     let inherits_ttl = place.fork_where_missing(user)?;
-    let branch = Mounted::new(&place.directory);
+    let branch = MountedBranch::new(&place.directory);
     let has_own_ttl = prepare(args, &branch, &place.name, inherits_ttl)?;
     // Whoever kills this process ends the sandbox and the lease with it; from then on the ttl counts.
     let lease = branch.lease()?;
@@ -157,7 +157,7 @@ impl RunTarget {
             (Some((Target::Mounted(parent), name)), Target::Mounted(directory)) => {
                 Ok(RunTarget { directory, parent, name })
             }
-            (_, Target::Closed { .. }) => Err(not_mounted(target)),
+            (_, Target::Unmounted { .. }) => Err(not_mounted(target)),
             _ => {
                 let message = format!("{} is not below another branch", target.display());
                 Err(CommandError::usage(message, format!("name one that is: {}/branches/NAME", target.display())))
@@ -168,7 +168,7 @@ impl RunTarget {
     /// Forks the branch as the user's, where there is none, with a `ttl` from the beginning; returns whether that one is inherited, and
     /// none where the branch was there.
     fn fork_where_missing(&self, user: SandboxUser) -> Result<Option<bool>, CommandError> {
-        let parent = Mounted::new(&self.parent);
+        let parent = MountedBranch::new(&self.parent);
         match fs::metadata(&self.directory) {
             Ok(found) if found.uid() == user.uid => Ok(None),
             Ok(found) => {
@@ -197,7 +197,12 @@ fn not_mounted(target: &Path) -> CommandError {
 
 /// Sets what stands in all that the command writes, and has the branch end some time if nobody comes back to it; returns whether
 /// that was seen to already.
-fn prepare(args: &Args, branch: &Mounted<'_>, name: &str, inherits_ttl: Option<bool>) -> Result<bool, CommandError> {
+fn prepare(
+    args: &Args,
+    branch: &MountedBranch<'_>,
+    name: &str,
+    inherits_ttl: Option<bool>,
+) -> Result<bool, CommandError> {
     let is_new = inherits_ttl.is_some();
     match &args.agent {
         Some(agent) => branch.set("agent", agent)?,
@@ -234,7 +239,7 @@ fn run_command(sandbox: &Sandbox, command: &[OsString]) -> Result<(ExitStatus, b
 }
 
 /// Does what is to be done after a success; returns the word for it, and what the mount answered.
-fn act_on_success(act: OnSuccess, branch: &Mounted<'_>) -> Result<(&'static str, Value), CommandError> {
+fn act_on_success(act: OnSuccess, branch: &MountedBranch<'_>) -> Result<(&'static str, Value), CommandError> {
     Ok(match act {
         OnSuccess::Merge => ("merged", branch.ask("merge")?),
         OnSuccess::Promote => ("promoted", branch.ask("promote")?),
@@ -245,7 +250,7 @@ fn act_on_success(act: OnSuccess, branch: &Mounted<'_>) -> Result<(&'static str,
 
 fn act_on_failure(
     act: OnFailure,
-    branch: &Mounted<'_>,
+    branch: &MountedBranch<'_>,
     status: ExitStatus,
     directory: &Path,
     as_json: bool,

@@ -11,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::progress::Waiting;
-use crate::cli::target::find_store_unasked;
+use crate::cli::target::find_store_without_sync;
 use crate::fuse;
 
 /// How long the serving process may take to write what is left and let the store go.
@@ -35,7 +35,7 @@ pub struct Args {
 /// there, where it is in use, unless `--lazy` is given, and where its store stays locked.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A mount that hangs is to go, too, and would not answer.
-    let store = find_store_unasked(&args.mnt).ok().flatten();
+    let store = find_store_without_sync(&args.mnt).ok().flatten();
     // A read-only mount holds no lock: if the store is locked, another mount has it and keeps it.
     let held = store.as_deref().zip(store.as_deref().and_then(|store| holder_at(store, &args.mnt)));
     let waiting = Waiting::new(format!("{} writes what is left to its store", args.mnt.display()), out.is_json());

@@ -4,7 +4,7 @@ use super::{CandidateBranch, CandidateResult, Exploration, Outcome, TTL};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::supervision::{CommandEnd, Supervised, SupervisedCommand, SupervisedEnd, SupervisorPool};
-use crate::cli::target::Mounted;
+use crate::cli::target::MountedBranch;
 use crate::cli::unique;
 
 /// How often another name is chosen because somebody has that one.
@@ -26,7 +26,7 @@ impl Exploration<'_> {
         let directory = self.directory(&name);
         explored.branch = Some(CandidateBranch { name: name.clone(), end_seq: 0, head: String::new() });
         // So its ttl counts from our end, however long a command takes that writes nothing.
-        let lease = Mounted::new(&directory).lease()?;
+        let lease = MountedBranch::new(&directory).lease()?;
         let mut supervisor = pool.start().map_err(|error| {
             CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
         })?;
@@ -38,7 +38,7 @@ impl Exploration<'_> {
         let frozen = self.freeze(&name, None)?;
         explored.branch = Some(frozen);
         drop(lease);
-        let _lease = Mounted::new(&directory).lease()?;
+        let _lease = MountedBranch::new(&directory).lease()?;
         let ended = self.supervise(&mut supervisor, &name, explored.number, self.score);
         (explored.outcome, explored.detail) = match command_failure(ended.as_ref(), Outcome::NoScore) {
             Some(out) => out,
@@ -62,7 +62,7 @@ impl Exploration<'_> {
         loop {
             let name = format!("explore-{}-{}", unique::tag(6), number + 1);
             // Fork and ttl in one call: if this process dies between two, a branch without a ttl would stay for ever.
-            match Mounted::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
+            match MountedBranch::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
                 Ok(_) => return Ok(name),
                 Err(error) if error.code == "exists" && tries < NAMES_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
@@ -91,9 +91,9 @@ impl Exploration<'_> {
     pub(super) fn freeze(&self, name: &str, end_seq: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
         let from = end_seq.map_or_else(|| name.to_owned(), |seq| seq.to_string());
-        let answer = Mounted::new(self.target).ask(&format!("fork {name} from discarded {from}"))?;
+        let answer = MountedBranch::new(self.target).ask(&format!("fork {name} from discarded {from}"))?;
         let end_seq = answer["from"]["entry"].as_u64().unwrap_or_default();
-        let status = Mounted::new(&self.directory(name)).status()?;
+        let status = MountedBranch::new(&self.directory(name)).status()?;
         Ok(CandidateBranch {
             name: name.to_owned(),
             end_seq,
@@ -101,9 +101,9 @@ impl Exploration<'_> {
         })
     }
 
-    /// Discards the branch of a candidate with what it forked itself. Fails as `Mounted::discard_when_closed` does.
+    /// Discards the branch of a candidate with what it forked itself. Fails as `MountedBranch::discard_when_closed` does.
     pub(super) fn discard(&self, name: &str) -> Result<(), CommandError> {
-        Mounted::new(&self.directory(name)).discard_when_closed()
+        MountedBranch::new(&self.directory(name)).discard_when_closed()
     }
 }
 

@@ -17,7 +17,7 @@ pub use ranking::{Outcome, Ranking};
 use super::failure::CommandError;
 use super::output::remark;
 use super::supervision::SupervisorPool;
-use super::target::Mounted;
+use super::target::MountedBranch;
 
 /// How long a branch stays that was left behind, as by kill -9.
 const TTL: &str = "24h";
@@ -97,7 +97,7 @@ impl Exploration<'_> {
             let Some(branch) = &candidate.branch else { continue };
             let stays = keep && candidate.outcome != Outcome::Promoted;
             let directory = self.directory(&branch.name);
-            let done = if stays { Mounted::new(&directory).set("ttl", "") } else { self.discard(&branch.name) };
+            let done = if stays { MountedBranch::new(&directory).set("ttl", "") } else { self.discard(&branch.name) };
             if let Err(error) = done {
                 remark(error.render(false));
             }
@@ -108,12 +108,12 @@ impl Exploration<'_> {
     /// own. Fails as the first of the two does where no candidate has a branch, else as the second does.
     pub fn log(&self, ranking: &Ranking<'_>, explored: &[CandidateResult]) -> Result<(), CommandError> {
         let entry = ranking.log_entry(self);
-        let refused = match Mounted::new(self.target).append_to_log(&entry) {
+        let refused = match MountedBranch::new(self.target).append_to_log(&entry) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
         let own = explored.iter().find_map(|candidate| candidate.branch.as_ref()).ok_or(refused)?;
-        Mounted::new(&self.directory(&own.name)).append_to_log(&entry)
+        MountedBranch::new(&self.directory(&own.name)).append_to_log(&entry)
     }
 
     fn directory(&self, name: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{CandidateBranch, Exploration};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::target::Mounted;
+use crate::cli::target::MountedBranch;
 
 /// How often the plan is made anew because the parent moved on.
 const PLANS_MAX: usize = 10;
@@ -18,7 +18,7 @@ impl Exploration<'_> {
     /// what was looked at, whoever writes meanwhile.
     pub fn promote(&self, branch: &mut CandidateBranch, note: &str) -> Result<(), CommandError> {
         let directory = self.directory(&branch.name);
-        let mounted = Mounted::new(&directory);
+        let mounted = MountedBranch::new(&directory);
         for _ in 0..PLANS_MAX {
             let planned = mounted.ask("promote --dry-run")?;
             if mounted.status()?["head"] != *branch.head {

@@ -15,23 +15,23 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// The refusal of a control file: the errno alone, or with what its handle says of it.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ExchangeError {
     /// The error of open(2), write(2) or read(2), with its errno.
     pub error: io::Error,
     /// What the handle answers to the refused line, where it does.
     pub answer: Option<Value>,
 }
 
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Refused {
-        Refused { error, answer: None }
+impl From<io::Error> for ExchangeError {
+    fn from(error: io::Error) -> ExchangeError {
+        ExchangeError { error, answer: None }
     }
 }
 
 /// Writes to a control file and reads what comes of it; the read is what commits, so that its errors are seen.
-pub fn exchange(path: &Path, text: &[u8]) -> Result<String, Refused> {
+pub fn exchange(path: &Path, text: &[u8]) -> Result<String, ExchangeError> {
     let mut file = open(path)?;
-    file.write_all(text).map_err(|error| Refused { error, answer: refusal(&file) })?;
+    file.write_all(text).map_err(|error| ExchangeError { error, answer: refusal(&file) })?;
     Ok(read_answer(&file)?)
 }
 

@@ -1,11 +1,11 @@
 //! What the verbs act on: a branch, through its directory under a mount or straight in its store.
 
-mod closed;
+mod attempt;
 mod control;
+mod find_store;
 mod lineage;
 mod mounted;
-mod place;
-mod reason;
+mod unmounted;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use closed::open_store;
-pub use mounted::Mounted;
-pub use place::{find_mounted_store, find_store_unasked};
+pub use find_store::{find_mounted_store, find_store_without_sync};
+pub use mounted::MountedBranch;
+pub use unmounted::open_store;
 
 use super::actor;
 use super::exit::Exit;
@@ -24,8 +24,8 @@ use super::failure::CommandError;
 use super::formats::InputRow;
 use crate::memory::{Document, Export, OpenMode, Revision};
 use crate::verb::{Verb, VerbAnswer};
-use closed::Closed;
 use lineage::Lineage;
+use unmounted::UnmountedBranch;
 
 /// The root branch that every store has.
 const MAIN: &str = "main";
@@ -36,7 +36,7 @@ pub enum Target {
     /// The branch's directory under a mount, absolute and without links.
     Mounted(PathBuf),
     /// A branch of a store that is not mounted.
-    Closed {
+    Unmounted {
         /// The store's directory.
         store: PathBuf,
         /// The branch's names from the root, as in `main/agent-7`.
@@ -128,18 +128,18 @@ impl Target {
         {
             return Target::in_mount(path);
         }
-        match place::split_at_store(text) {
+        match find_store::split_at_store(text) {
             Some((_, name_path)) if name_path.is_empty() => {
                 let message = format!("{} names no branch", text.display());
                 Err(CommandError::usage(message, format!("write {}main", text.display())))
             }
-            Some((store, name_path)) => Ok(Target::Closed { store, name_path }),
+            Some((store, name_path)) => Ok(Target::Unmounted { store, name_path }),
             None => Err(access_error(text).unwrap_or_else(|| no_target(text))),
         }
     }
 
     fn in_mount(path: PathBuf) -> Result<Target, CommandError> {
-        if place::shows_a_branch(&path) {
+        if find_store::is_branch_directory(&path) {
             return Ok(Target::Mounted(path));
         }
         let message = format!("{} is on a mount of engramfs but is no branch", path.display());
@@ -149,9 +149,9 @@ impl Target {
     /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
     pub fn for_store(store: &Path) -> Target {
         match find_mounted_store(store) {
-            Ok(Some(_)) if place::shows_a_branch(store) => Target::Mounted(store.to_owned()),
+            Ok(Some(_)) if find_store::is_branch_directory(store) => Target::Mounted(store.to_owned()),
             Ok(Some(_)) => Target::Mounted(store.join(MAIN)),
-            _ => Target::Closed { store: store.to_owned(), name_path: MAIN.to_owned() },
+            _ => Target::Unmounted { store: store.to_owned(), name_path: MAIN.to_owned() },
         }
     }
 
@@ -163,9 +163,9 @@ impl Target {
         act: impl FnOnce(&dyn BranchAccess) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
         match self {
-            Target::Mounted(directory) => act(&Mounted::new(directory)),
-            Target::Closed { store, name_path } => {
-                let branch = Closed::open(store, name_path, access)?;
+            Target::Mounted(directory) => act(&MountedBranch::new(directory)),
+            Target::Unmounted { store, name_path } => {
+                let branch = UnmountedBranch::open(store, name_path, access)?;
                 let result = act(&branch);
                 let closed = branch.close();
                 let value = result?;
@@ -179,10 +179,10 @@ impl Target {
     /// more, or its status can't be read.
     pub fn store_and_path(&self) -> Result<(PathBuf, String), CommandError> {
         match self {
-            Target::Closed { store, name_path } => Ok((store.clone(), name_path.clone())),
+            Target::Unmounted { store, name_path } => Ok((store.clone(), name_path.clone())),
             Target::Mounted(directory) => {
                 let store = find_mounted_store(directory).ok().flatten().ok_or_else(|| no_target(directory))?;
-                let status = Mounted::new(directory).document(Document::Status)?;
+                let status = MountedBranch::new(directory).document(Document::Status)?;
                 let status: Value = serde_json::from_str(&status).unwrap_or_default();
                 Ok((store, status["path"].as_str().unwrap_or_default().to_owned()))
             }
@@ -190,13 +190,13 @@ impl Target {
     }
 
     /// Tells whether another target is reached the same way: in the same mount, or in the same store.
-    pub fn is_beside(&self, other: &Target) -> bool {
+    pub fn is_in_same_store(&self, other: &Target) -> bool {
         match (self, other) {
             (Target::Mounted(one), Target::Mounted(other)) => {
                 let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
                 device(one).is_some() && device(one) == device(other)
             }
-            (Target::Closed { store: one, .. }, Target::Closed { store: other, .. }) => one == other,
+            (Target::Unmounted { store: one, .. }, Target::Unmounted { store: other, .. }) => one == other,
             _ => false,
         }
     }
@@ -209,9 +209,9 @@ impl Target {
                 let parent = directory.parent().filter(|folder| folder.ends_with("branches"))?.parent()?;
                 Some((Target::Mounted(parent.to_owned()), name))
             }
-            Target::Closed { store, name_path } => {
+            Target::Unmounted { store, name_path } => {
                 let (parent, name) = name_path.rsplit_once('/')?;
-                Some((Target::Closed { store: store.clone(), name_path: parent.to_owned() }, name.to_owned()))
+                Some((Target::Unmounted { store: store.clone(), name_path: parent.to_owned() }, name.to_owned()))
             }
         }
     }
@@ -220,8 +220,8 @@ impl Target {
     pub fn child(&self, name: &str) -> Target {
         match self {
             Target::Mounted(directory) => Target::Mounted(directory.join("branches").join(name)),
-            Target::Closed { store, name_path } => {
-                Target::Closed { store: store.clone(), name_path: format!("{name_path}/{name}") }
+            Target::Unmounted { store, name_path } => {
+                Target::Unmounted { store: store.clone(), name_path: format!("{name_path}/{name}") }
             }
         }
     }
@@ -231,7 +231,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Mounted(directory) => write!(f, "{}", directory.display()),
-            Target::Closed { store, name_path } => write!(f, "{}:{name_path}", store.display()),
+            Target::Unmounted { store, name_path } => write!(f, "{}:{name_path}", store.display()),
         }
     }
 }
@@ -262,7 +262,7 @@ fn no_target(text: &Path) -> CommandError {
 
 /// Makes a new store and returns its tip. Fails where there is a store already.
 pub fn make_store(store: &Path) -> Result<String, CommandError> {
-    let memory = closed::open_store(store, OpenMode::CreateNew)?;
+    let memory = unmounted::open_store(store, OpenMode::CreateNew)?;
     let tip = memory.tip().to_string();
     memory.close()?;
     Ok(tip)
@@ -270,11 +270,11 @@ pub fn make_store(store: &Path) -> Result<String, CommandError> {
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`
 /// the store is only read. Fails as opening the store does; with `reset` also where another process has it.
-pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
+pub fn check_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
-        return Ok(closed::open_store(store, OpenMode::ReadOnly)?.clock());
+        return Ok(unmounted::open_store(store, OpenMode::ReadOnly)?.clock());
     }
-    let memory = closed::open_store(store, OpenMode::Existing)?;
+    let memory = unmounted::open_store(store, OpenMode::Existing)?;
     let report = memory.reset_clock(&actor::current());
     let closed = memory.close();
     let report = report?;
@@ -286,7 +286,7 @@ pub fn look_at_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
 /// Fails where another process has the store, unless `dry_run` is given, and as `Memory::archive_lineage` does.
 pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, CommandError> {
     let mode = if dry_run { OpenMode::ReadOnly } else { OpenMode::Existing };
-    let memory = closed::open_store(store, mode)?;
+    let memory = unmounted::open_store(store, mode)?;
     let report = memory.archive_lineage(&actor::current(), before, dry_run);
     let closed = memory.close();
     let report = report?;
@@ -297,7 +297,7 @@ pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, 
 /// Calls `each` with the line of every entry of a store that was moved out; returns the ranges of numbers that no file
 /// has. Fails where a file of the folder `archive` is damaged; `each` was called for entries before it.
 pub fn archived_lines(store: &Path, each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, CommandError> {
-    Ok(closed::open_store(store, OpenMode::ReadOnly)?.archived_lines(each)?)
+    Ok(unmounted::open_store(store, OpenMode::ReadOnly)?.archived_lines(each)?)
 }
 
 #[cfg(test)]
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_store_and_a_name_path_make_a_target() {
         let target: Target = "/no/such:main/x".parse().unwrap();
-        assert_eq!(target, Target::Closed { store: "/no/such".into(), name_path: "main/x".into() });
+        assert_eq!(target, Target::Unmounted { store: "/no/such".into(), name_path: "main/x".into() });
         assert_eq!(target.to_string(), "/no/such:main/x");
         assert_eq!(target.child("y").to_string(), "/no/such:main/x/y");
     }

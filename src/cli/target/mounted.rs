@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::closed::Closed;
+use super::attempt::Attempt;
 use super::control;
+use super::find_store::{find_mounted_store, is_branch_directory};
 use super::lineage::Lineage;
-use super::place::{find_mounted_store, shows_a_branch};
-use super::reason::Attempt;
+use super::unmounted::UnmountedBranch;
 use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -35,14 +35,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 const VERSIONS: &str = "check that mount and program are of one version";
 
 /// A branch as the files of its mount show it; nothing of the store is opened.
-pub struct Mounted<'a> {
+pub struct MountedBranch<'a> {
     directory: &'a Path,
 }
 
-impl<'a> Mounted<'a> {
+impl<'a> MountedBranch<'a> {
     /// Takes the directory of a branch and looks at nothing yet.
-    pub fn new(directory: &'a Path) -> Mounted<'a> {
-        Mounted { directory }
+    pub fn new(directory: &'a Path) -> MountedBranch<'a> {
+        MountedBranch { directory }
     }
 
     fn attempt(&self, file: &str, what: &str) -> Attempt<'a> {
@@ -59,7 +59,7 @@ impl<'a> Mounted<'a> {
         verb.arguments().check_names(verb.spec().arguments)?;
         let attempt = self.attempt("ctl", &format!("the verb {} on", verb.spec().name));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{}\n", verb.to_line()).as_bytes())
-            .map_err(|refused| attempt.refusal_error(&refused))?;
+            .map_err(|refused| attempt.exchange_failed(&refused))?;
         for line in answer.lines() {
             serde_json::from_str::<IgnoredAny>(line).map_err(|e| not_json("ctl", &e))?;
         }
@@ -91,7 +91,7 @@ impl<'a> Mounted<'a> {
         let path = self.directory.join("shared/log/append");
         control::exchange(&path, format!("{entry}\n").as_bytes())
             .map(drop)
-            .map_err(|refused| attempt.refusal_error(&refused))
+            .map_err(|refused| attempt.exchange_failed(&refused))
     }
 
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
@@ -108,7 +108,7 @@ impl<'a> Mounted<'a> {
 
     fn discard_all(&self) -> Result<(), CommandError> {
         for child in fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten() {
-            Mounted::new(&child.path()).discard_all()?;
+            MountedBranch::new(&child.path()).discard_all()?;
         }
         self.discard()
     }
@@ -127,7 +127,7 @@ impl<'a> Mounted<'a> {
         let word = line.split(' ').next().unwrap_or(line);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{line}\n").as_bytes())
-            .map_err(|refused| attempt.refusal_error(&refused))?;
+            .map_err(|refused| attempt.exchange_failed(&refused))?;
         serde_json::from_str(&answer).map_err(|e| not_json("ctl", &e))
     }
 
@@ -143,7 +143,7 @@ impl<'a> Mounted<'a> {
     /// Returns the directory of the parent, which a merge renames into.
     fn parent(&self) -> Result<&'a Path, CommandError> {
         let siblings = self.directory.parent().filter(|above| above.ends_with("branches"));
-        siblings.and_then(Path::parent).filter(|parent| shows_a_branch(parent)).ok_or_else(|| {
+        siblings.and_then(Path::parent).filter(|parent| is_branch_directory(parent)).ok_or_else(|| {
             let message = format!("{} has no parent that can be reached from here", self.directory.display());
             CommandError::new(
                 Exit::Failed,
@@ -155,11 +155,11 @@ impl<'a> Mounted<'a> {
     }
 
     /// Opens the store beside the process that serves the mount, to look at what no file of the mount shows.
-    fn open_store(&self) -> Result<Closed, CommandError> {
+    fn open_store(&self) -> Result<UnmountedBranch, CommandError> {
         let attempt = self.attempt(".", "finding the store of");
         let store = find_mounted_store(self.directory).map_err(|e| attempt.failed(&e))?;
         let store = store.ok_or_else(|| attempt.failed(&io::ErrorKind::NotFound.into()))?;
-        Closed::open(&store, &self.name_path()?, Access::Read)
+        UnmountedBranch::open(&store, &self.name_path()?, Access::Read)
     }
 
     /// Adds the lines that `lineage` shows here and in the branches below, by their numbers.
@@ -171,7 +171,7 @@ impl<'a> Mounted<'a> {
         let children = fs::read_dir(self.directory.join("branches")).into_iter().flatten().flatten();
         for child in children {
             // A branch that goes away meanwhile, or is not ours to read, is not a reason to show nothing.
-            let _ = Mounted::new(&child.path()).collect_lineage(found);
+            let _ = MountedBranch::new(&child.path()).collect_lineage(found);
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl<'a> Mounted<'a> {
     }
 }
 
-impl BranchAccess for Mounted<'_> {
+impl BranchAccess for MountedBranch<'_> {
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
         match verb.spec().channel {
             Channel::Rmdir => self.discard().map(|()| VerbAnswer::Line(String::new())),
@@ -194,7 +194,7 @@ impl BranchAccess for Mounted<'_> {
             Channel::Ctl => {
                 // A checkpoint takes no verb, and its branch knows all that is in it.
                 let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
-                Mounted::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory)).ask_ctl(verb)
+                MountedBranch::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory)).ask_ctl(verb)
             }
         }
     }
@@ -261,7 +261,7 @@ impl BranchAccess for Mounted<'_> {
         let attempt = self.attempt("ingest", "importing into");
         let lines: Vec<u8> = rows.into_iter().flat_map(InputRow::into_line).collect();
         let text = control::exchange(&self.directory.join("ingest"), &lines)
-            .map_err(|refused| attempt.refusal_error(&refused))?;
+            .map_err(|refused| attempt.exchange_failed(&refused))?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
     }
 
@@ -273,7 +273,7 @@ impl BranchAccess for Mounted<'_> {
 /// Returns what became of a branch that was at a path: its parent's events tell.
 pub fn how_branch_ended(path: &Path) -> Option<String> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);
-    if !path.parent()?.ends_with("branches") || !shows_a_branch(parent) {
+    if !path.parent()?.ends_with("branches") || !is_branch_directory(parent) {
         return None;
     }
     let events = fs::read_to_string(parent.join("events.jsonl")).ok()?;
@@ -287,7 +287,7 @@ pub fn how_branch_ended(path: &Path) -> Option<String> {
 }
 
 struct MountedSession<'a> {
-    branch: &'a Mounted<'a>,
+    branch: &'a MountedBranch<'a>,
     file: File,
 }
 

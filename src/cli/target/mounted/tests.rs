@@ -26,7 +26,7 @@ fn branch() -> tempfile::TempDir {
 fn an_answer_that_is_no_result_is_told_as_such() {
     let dir = branch();
     // An ordinary file answers with what was written to it.
-    let failure = Mounted::new(dir.path()).run(&Verb::parse("merge").unwrap()).unwrap_err();
+    let failure = MountedBranch::new(dir.path()).run(&Verb::parse("merge").unwrap()).unwrap_err();
     assert_eq!(failure.code, "not_json");
     assert_eq!(fs::read_to_string(dir.path().join("ctl")).unwrap(), "merge\n");
 }
@@ -35,7 +35,7 @@ fn an_answer_that_is_no_result_is_told_as_such() {
 fn entries_of_a_subtree_are_gathered_in_order_without_repeats() {
     let dir = branch();
     let mut found = BTreeMap::new();
-    Mounted::new(dir.path()).collect_lineage(&mut found).unwrap();
+    MountedBranch::new(dir.path()).collect_lineage(&mut found).unwrap();
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
 }
 
@@ -44,7 +44,7 @@ fn exports_of_a_quiet_branch_open_at_once() {
     let dir = branch();
     fs::create_dir(dir.path().join("export")).unwrap();
     fs::write(dir.path().join("export/ids.txt"), "a\n").unwrap();
-    let mut exports = Mounted::new(dir.path()).exports(&[Export::Ids]).unwrap();
+    let mut exports = MountedBranch::new(dir.path()).exports(&[Export::Ids]).unwrap();
     let mut text = String::new();
     exports.readers[0].read_to_string(&mut text).unwrap();
     assert_eq!(text, "a\n");

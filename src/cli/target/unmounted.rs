@@ -22,7 +22,7 @@ use crate::verb::{Verb, VerbAnswer, VerbContext};
 const BATCH_BYTES: usize = 64 << 20;
 
 /// A branch of a store that this process has opened by itself.
-pub struct Closed {
+pub struct UnmountedBranch {
     memory: Arc<Memory>,
     branch: BranchId,
     who: Actor,
@@ -44,10 +44,10 @@ pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandErr
     Ok(memory)
 }
 
-impl Closed {
+impl UnmountedBranch {
     /// Opens the store and looks the branch up. Fails as [`open_store`] does, and where there is no branch of that name
     /// path; the store is closed again then.
-    pub fn open(store: &Path, name_path: &str, access: Access) -> Result<Closed, CommandError> {
+    pub fn open(store: &Path, name_path: &str, access: Access) -> Result<UnmountedBranch, CommandError> {
         let mode = match access {
             Access::Read => OpenMode::ReadOnly,
             Access::Write => OpenMode::Existing,
@@ -56,7 +56,7 @@ impl Closed {
         let memory = open_store(store, mode)?;
         let writes = access != Access::Read;
         match memory.resolve(name_path) {
-            Ok(branch) => Ok(Closed { memory, branch, who: actor::current(), writes }),
+            Ok(branch) => Ok(UnmountedBranch { memory, branch, who: actor::current(), writes }),
             Err(error) => {
                 if writes {
                     memory.close()?;
@@ -76,7 +76,7 @@ impl Closed {
     }
 }
 
-impl BranchAccess for Closed {
+impl BranchAccess for UnmountedBranch {
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
         let (actor, branch, viewer) = (&self.who, self.branch, Viewer::UNRESTRICTED);
         Ok(verb.run(&VerbContext { memory: &self.memory, actor, branch, viewer })?)
@@ -144,7 +144,7 @@ fn parse(json: &str) -> Result<Value, CommandError> {
 }
 
 struct ClosedSession<'a> {
-    branch: &'a Closed,
+    branch: &'a UnmountedBranch,
     query_count: usize,
 }
 

@@ -21,7 +21,7 @@ pub fn find_mounted_store(path: &Path) -> io::Result<Option<PathBuf>> {
 
 /// Returns the store that is mounted at `mountpoint`, which a mount that hangs or is dead does not keep from being
 /// told: the file system is asked nothing. Fails where the path or the table of mounts can't be read.
-pub fn find_store_unasked(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
+pub fn find_store_without_sync(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
     let found = statx(CWD, mountpoint, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)?;
     store_of_device(found.stx_dev_major, found.stx_dev_minor)
 }
@@ -67,7 +67,7 @@ fn unescape(text: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
 }
 
 /// Returns whether `directory` shows a branch: it has what every branch has.
-pub fn shows_a_branch(directory: &Path) -> bool {
+pub fn is_branch_directory(directory: &Path) -> bool {
     directory.join("status").is_file() && directory.join("ctl").exists()
 }
 
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn nothing_outside_a_mount_has_a_store() {
         assert_eq!(find_mounted_store(Path::new("/proc")).unwrap(), None);
-        assert_eq!(find_store_unasked(Path::new("/proc")).unwrap(), None);
-        assert!(!shows_a_branch(Path::new("/proc")));
+        assert_eq!(find_store_without_sync(Path::new("/proc")).unwrap(), None);
+        assert!(!is_branch_directory(Path::new("/proc")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::failure::{CommandError, exit_for_errno};
-use crate::cli::target::control::Refused;
+use crate::cli::target::control::ExchangeError;
 
 /// Times of two processes may be cut to different digits.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns the failure of an exchange with a control file: what its handle answered, if it did.
-    pub fn refusal_error(&self, refused: &Refused) -> CommandError {
+    pub fn exchange_failed(&self, refused: &ExchangeError) -> CommandError {
         match &refused.answer {
             Some(line) => parse_failure(refused.error.raw_os_error().unwrap_or(0), line),
             None => self.failed(&refused.error),
