@@ -131,7 +131,7 @@ fn exit_for_kind(kind: Kind) -> Exit {
 }
 
 /// The codes that tell kinds with one errno apart, as far as their exit codes differ.
-const TOLD: [(i32, &str, Kind); 5] = [
+const KINDS_BY_CODE: [(i32, &str, Kind); 5] = [
     (libc::EBUSY, "conflicts", Kind::Conflict),
     (libc::EBUSY, PLAN_CHANGED, Kind::Refused),
     (libc::EPERM, "gate_pending", Kind::Refused),
@@ -144,7 +144,7 @@ pub fn exit_for_errno(errno: i32, code: &str) -> Exit {
     let kind = match errno {
         libc::ENOENT => Some(Kind::NotFound),
         libc::ESTALE => Some(Kind::Gone),
-        _ => TOLD.iter().find(|told| (told.0, told.1) == (errno, code)).map(|told| told.2),
+        _ => KINDS_BY_CODE.iter().find(|row| (row.0, row.1) == (errno, code)).map(|row| row.2),
     };
     kind.map_or(Exit::Failed, exit_for_kind)
 }

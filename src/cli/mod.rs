@@ -17,11 +17,11 @@ mod failure;
 mod formats;
 mod output;
 mod progress;
+mod random_tag;
 mod render;
 mod sandbox;
 mod supervision;
 mod target;
-mod unique;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -97,12 +97,12 @@ enum Verb {
 /// Runs the command line `arguments`, the program's name first, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if supervision::is_asked_for(&arguments) {
+    if supervision::is_supervisor_call(&arguments) {
         return supervision::supervise();
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error, arguments.iter().any(|argument| argument == "--json")).into(),
+        Err(error) => return report_usage_error(&error, arguments.iter().any(|argument| argument == "--json")).into(),
     };
     start_log();
     crate::memory::name_bus_errors();
@@ -151,7 +151,7 @@ fn dispatch(verb: &Verb, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 /// Answers a command line that is a call for help, or none at all.
-fn refuse(error: &clap::Error, as_json: bool) -> Exit {
+fn report_usage_error(error: &clap::Error, as_json: bool) -> Exit {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if as_json && !asked {
         let text = error.render().to_string();

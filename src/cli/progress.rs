@@ -49,15 +49,15 @@ impl Drop for TerminalLine {
 }
 
 /// Says what is waited for and for how long, once that takes more than a second.
-pub struct Waiting {
+pub struct WaitingLine {
     label: String,
     line: TerminalLine,
 }
 
-impl Waiting {
+impl WaitingLine {
     /// Begins to wait, and shows nothing yet.
-    pub fn new(label: String, hidden: bool) -> Waiting {
-        Waiting { label, line: TerminalLine::new(hidden) }
+    pub fn new(label: String, hidden: bool) -> WaitingLine {
+        WaitingLine { label, line: TerminalLine::new(hidden) }
     }
 
     /// Shows the seconds so far, unless the line was drawn a moment ago: to be called as often as one likes.

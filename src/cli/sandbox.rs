@@ -26,7 +26,7 @@ const SYSTEM: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What another user gets of the environment.
-const PASSED_ON: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR"];
+const PASSED_VARIABLES: [&str; 6] = ["TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR"];
 
 /// Whose rights a sandboxed command has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,9 @@ impl Sandbox {
         let mut bwrap = Command::new(&self.bwrap);
         if self.user.is_other {
             // The environment of one user may hold keys, which another is not to get.
-            bwrap.env_clear().envs(std::env::vars_os().filter(|(name, _)| PASSED_ON.iter().any(|known| name == known)));
+            bwrap
+                .env_clear()
+                .envs(std::env::vars_os().filter(|(name, _)| PASSED_VARIABLES.iter().any(|known| name == known)));
         }
         bwrap.args(["--unshare-all", "--die-with-parent", "--new-session"]);
         if self.net {

@@ -30,7 +30,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     }
     // One that was found to hang would keep the findings from being told.
     let answers = findings.iter().all(|finding| finding.ok || finding.name != "mountpoint");
-    findings.extend(args.mnt.as_deref().filter(|_| answers).into_iter().flat_map(told_by_the_mount));
+    findings.extend(args.mnt.as_deref().filter(|_| answers).into_iter().flat_map(mount_findings));
     for finding in &findings {
         if out.is_json() {
             let Finding { name, ok, detail, advice } = finding;
@@ -44,7 +44,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 /// Returns what the status at `mnt` says of the whole store; nothing where it shows no branch that can be read.
-fn told_by_the_mount(mnt: &Path) -> Vec<Finding> {
+fn mount_findings(mnt: &Path) -> Vec<Finding> {
     let status = || -> Option<Value> {
         find_mounted_store(mnt).ok().flatten()?;
         let status = ["status", "main/status"].iter().find_map(|name| std::fs::read(mnt.join(name)).ok())?;

@@ -57,7 +57,7 @@ pub struct Args {
 /// Tries each candidate in a branch of its own, promotes the best and prints the ranking. [`Exit::Interrupted`] after
 /// SIGINT, where none was promoted yet.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target = mounted(&args.target)?;
+    let target = mounted_directory(&args.target)?;
     let candidates = candidates(args)?;
     let jobs =
         args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |jobs| jobs as usize);
@@ -89,7 +89,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     } else {
         out.text(&ranking.table(&exploration))?;
     }
-    verdict(&target, &explored, &refusals)
+    final_exit(&target, &explored, &refusals)
 }
 
 /// Promotes the best candidate that can be; returns why those before it could not.
@@ -120,7 +120,7 @@ fn promote_best(
     refusals
 }
 
-fn verdict(target: &Path, explored: &[CandidateResult], refusals: &[CommandError]) -> Result<Exit, CommandError> {
+fn final_exit(target: &Path, explored: &[CandidateResult], refusals: &[CommandError]) -> Result<Exit, CommandError> {
     if explored.iter().any(|candidate| candidate.outcome == Outcome::Promoted) {
         return Ok(Exit::Done);
     }
@@ -144,7 +144,7 @@ fn interrupted(target: &Path) -> CommandError {
 }
 
 /// Candidates work in the directories of their branches.
-fn mounted(target: &Path) -> Result<PathBuf, CommandError> {
+fn mounted_directory(target: &Path) -> Result<PathBuf, CommandError> {
     match Target::parse(target)? {
         Target::Mounted(directory) if directory.to_str().is_some() => Ok(directory),
         Target::Mounted(directory) => {

@@ -102,14 +102,14 @@ fn run_all(target: &Target, folder: &Path, out: &mut Output) -> Result<Exit, Com
             report["states"],
             folder.display()
         ));
-        say_left_out(&report["left_out"]);
+        print_left_out(&report["left_out"]);
     }
     out.json_only(&report)?;
     Ok(Exit::Done)
 }
 
 /// Says what a dump can't hold.
-fn say_left_out(left_out: &Value) {
+fn print_left_out(left_out: &Value) {
     let count = |key: &str| left_out[key].as_u64().filter(|count| *count > 0);
     if let Some(count) = count("lease_signals") {
         remark(format_args!(

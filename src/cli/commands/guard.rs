@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
+use crate::cli::random_tag::random_tag;
 use crate::cli::target::{Access, BranchAccess, Target};
-use crate::cli::unique;
 use crate::fuse::Watcher;
 use crate::memory::GUARD_PREFIX;
 use crate::verb::Verb;
@@ -135,7 +135,7 @@ fn begin(target: &Target) -> Result<String, CommandError> {
     target.with_branch(Access::Write, |branch| {
         let mut tries = 0;
         loop {
-            let label = format!("{GUARD_PREFIX}{}", unique::tag(8));
+            let label = format!("{GUARD_PREFIX}{}", random_tag(8));
             match run_line(branch, &format!("checkpoint {label}")) {
                 Ok(()) => return Ok(label),
                 Err(error) if error.code == "exists" && tries < LABELS_TRIED_MAX => tries += 1,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
-use crate::cli::render::lanes::Lanes;
+use crate::cli::render::entry_graph::EntryGraph;
 use crate::cli::render::{graph, log_line};
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Document;
@@ -68,8 +68,8 @@ fn parse_entry(line: &str) -> Value {
 }
 
 fn print_graph(entries: &[Value], name_path: &str, out: &mut Output) -> Result<(), CommandError> {
-    let lanes = Lanes::from_entries(entries);
-    for drawn in graph::draw(&lanes.parents, lanes.tip(name_path)) {
+    let entry_graph = EntryGraph::from_entries(entries);
+    for drawn in graph::draw(&entry_graph.parents, entry_graph.tip(name_path)) {
         if let Some(before) = drawn.row_above {
             out.line(before)?;
         }

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::site::Site;
+use super::mount_paths::MountPaths;
 use crate::cli::actor;
 use crate::cli::embedders::EmbedOption;
 use crate::cli::exit::Exit;
@@ -71,14 +71,14 @@ fn default_memory(available: u64) -> u64 {
 /// mount answers or its start failed.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
-    let site = Site::new(&args.store, &args.mnt)?;
+    let paths = MountPaths::new(&args.store, &args.mnt)?;
     let embedders = EmbedOption::parse_all(&args.embed)?;
     if args.fuse_fd.is_none() {
-        fuse::clear_stale(&site.mnt, &site.source())?;
-        site.check_mountpoint()?;
+        fuse::clear_stale(&paths.mnt, &paths.source())?;
+        paths.check_mountpoint()?;
     }
     if args.foreground {
-        return serve(args, &site, &embedders, || site.announce(out));
+        return serve(args, &paths, &embedders, || paths.announce(out));
     }
     // Before the first thread exists: the child of a fork has none but the one that forked.
     let background = fuse::into_background(args.log.as_deref());
@@ -94,8 +94,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // Nobody's directory shall be in use because a mount was started there.
     let result =
         std::env::set_current_dir("/").map_err(|e| CommandError::file("entered", Path::new("/"), &e)).and_then(|()| {
-            serve(args, &site, &embedders, || {
-                site.announce(out);
+            serve(args, &paths, &embedders, || {
+                paths.announce(out);
                 let told = parent.take().map_or(Ok(()), Background::report_ready);
                 told.unwrap_or_else(|e| log::error!("the waiting parent can't be told: {e}"));
             })
@@ -128,10 +128,15 @@ fn report_to(
     Ok(failure.exit)
 }
 
-fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce()) -> Result<Exit, CommandError> {
+fn serve(
+    args: &Args,
+    paths: &MountPaths,
+    embedders: &[EmbedOption],
+    ready: impl FnOnce(),
+) -> Result<Exit, CommandError> {
     // Before the store is opened: a model that can't be read leaves it alone.
     let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
-    let memory = site.open(args.read_only)?;
+    let memory = paths.open(args.read_only)?;
     let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory()));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::memory_meter()) {
         remark(format_args!("engramfs: warning: {reason}"));
@@ -139,7 +144,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
     for (option, embedder) in embedders.iter().zip(opened) {
         memory.set_embedder(option.root(), embedder);
     }
-    let ended = serve_store(args, site, &memory, ready);
+    let ended = serve_store(args, paths, &memory, ready);
     // Closed whatever ended the session: after a clean close damage at the journal's end can't pass for a torn tail.
     let closed = memory.close();
     let exit = match ended? {
@@ -152,7 +157,7 @@ fn serve(args: &Args, site: &Site, embedders: &[EmbedOption], ready: impl FnOnce
 
 fn serve_store(
     args: &Args,
-    site: &Site,
+    paths: &MountPaths,
     memory: &Arc<Memory>,
     ready: impl FnOnce(),
 ) -> Result<SessionEnd, CommandError> {
@@ -165,8 +170,8 @@ fn serve_store(
     };
     let filesystem = Arc::new(Filesystem::new(Arc::clone(memory), options));
     let options = MountOptions {
-        fsname: site.source(),
-        mountpoint: site.mnt.clone(),
+        fsname: paths.source(),
+        mountpoint: paths.mnt.clone(),
         allow_other: args.allow_other,
         fuse_fd: args.fuse_fd,
     };

@@ -17,9 +17,9 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
+use crate::cli::random_tag::random_tag;
 use crate::cli::sandbox::{Sandbox, SandboxUser};
 use crate::cli::target::{MountedBranch, Target};
-use crate::cli::unique;
 
 /// How long a branch stays whose command failed, unless its `config/ttl` says so.
 const TTL: &str = "24h";
@@ -87,7 +87,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let user = user(args.uid)?;
     let place = RunTarget::find(&args.target)?;
     let sandbox = Sandbox::new(&place.directory, user, args.net)?;
-    let inherits_ttl = place.fork_where_missing(user)?;
+    let inherits_ttl = place.fork_if_missing(user)?;
     let branch = MountedBranch::new(&place.directory);
     let has_own_ttl = prepare(args, &branch, &place.name, inherits_ttl)?;
     // Whoever kills this process ends the sandbox and the lease with it; from then on the ttl counts.
@@ -167,7 +167,7 @@ impl RunTarget {
 
     /// Forks the branch as the user's, where there is none, with a `ttl` from the beginning; returns whether that one is inherited, and
     /// none where the branch was there.
-    fn fork_where_missing(&self, user: SandboxUser) -> Result<Option<bool>, CommandError> {
+    fn fork_if_missing(&self, user: SandboxUser) -> Result<Option<bool>, CommandError> {
         let parent = MountedBranch::new(&self.parent);
         match fs::metadata(&self.directory) {
             Ok(found) if found.uid() == user.uid => Ok(None),
@@ -210,7 +210,7 @@ fn prepare(
         None if is_new => drop(branch.set("agent", name)),
         None => {}
     }
-    let session = args.session.clone().unwrap_or_else(|| format!("run-{}", unique::tag(10)));
+    let session = args.session.clone().unwrap_or_else(|| format!("run-{}", random_tag(10)));
     branch.set("session", &session)?;
     if !(is_new && args.task.is_empty()) {
         branch.set("task", &args.task)?;

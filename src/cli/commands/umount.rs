@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
-use crate::cli::progress::Waiting;
+use crate::cli::progress::WaitingLine;
 use crate::cli::target::find_store_without_sync;
 use crate::fuse;
 
@@ -38,7 +38,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let store = find_store_without_sync(&args.mnt).ok().flatten();
     // A read-only mount holds no lock: if the store is locked, another mount has it and keeps it.
     let held = store.as_deref().zip(store.as_deref().and_then(|store| holder_at(store, &args.mnt)));
-    let waiting = Waiting::new(format!("{} writes what is left to its store", args.mnt.display()), out.is_json());
+    let waiting = WaitingLine::new(format!("{} writes what is left to its store", args.mnt.display()), out.is_json());
     fuse::unmount(&args.mnt, args.lazy, || waiting.tick())?;
     if let Some((store, holder)) = held.filter(|_| !args.lazy) {
         wait_for_release(store, &holder, || waiting.tick())?;

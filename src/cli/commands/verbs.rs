@@ -147,7 +147,7 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
             if out.is_json() {
                 out.line(&result)?
             } else {
-                out.text(&outcome::rolled_back(&result, &target.to_string()))?
+                out.text(&outcome::render_rollback(&result, &target.to_string()))?
             }
         }
         Report::Facts | Report::Object => print_facts(line, out)?,

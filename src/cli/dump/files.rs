@@ -155,13 +155,13 @@ pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), C
 }
 
 fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder: &Path) -> Result<(), CommandError> {
-    let place = place(folder, &entry.path)?;
+    let place = content_path(folder, &entry.path)?;
     let failed = |error: std::io::Error| CommandError::file("written", &place, &error);
     let kind = entry.kind.as_str();
     // Pipes, sockets and devices are lines of the index and have no file in the dump, under none of their names.
     let has_place = matches!(kind, "directory" | "symlink" | "file");
     if let Some(other) = entry.link_to.as_ref().filter(|_| has_place) {
-        return fs::hard_link(self::place(folder, other)?, &place).map_err(failed);
+        return fs::hard_link(content_path(folder, other)?, &place).map_err(failed);
     }
     match kind {
         "directory" => fs::create_dir(&place).map_err(failed),
@@ -188,7 +188,7 @@ fn write_one(memory: &Memory, tree: &Tree, entry: &PathEntry, inode: u64, folder
     }
 }
 
-fn place(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
+fn content_path(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError> {
     Ok(folder.join(FILES).join(OsStr::from_bytes(&path.bytes()?)))
 }
 
@@ -215,23 +215,23 @@ pub(super) fn restore(memory: &Memory, who: &Actor, branch: BranchId, folder: &P
     if is_there(&before)? {
         return Ok(());
     }
-    let maker = FileMaker { memory, who, branch, folder };
-    maker.clear(&before)?;
-    maker.make(&wanted)?;
+    let restorer = FileRestorer { memory, who, branch, folder };
+    restorer.clear(&before)?;
+    restorer.make(&wanted)?;
     if is_there(&memory.files(&View::Branch(branch))?)? {
         return Ok(());
     }
     Err(damaged(format!("the files that {} lists are not those that came of it", folder.join(INDEX).display())))
 }
 
-struct FileMaker<'a> {
+struct FileRestorer<'a> {
     memory: &'a Memory,
     who: &'a Actor,
     branch: BranchId,
     folder: &'a Path,
 }
 
-impl FileMaker<'_> {
+impl FileRestorer<'_> {
     fn edit(&self, op: FileOp<'_>) -> Result<u64, CommandError> {
         match self.memory.edit(self.who, self.branch, op) {
             Ok(outcome) => Ok(outcome.inode),
@@ -315,7 +315,7 @@ impl FileMaker<'_> {
 
     /// Writes the content of a file; what is zeros becomes a hole.
     fn fill(&self, entry: &PathEntry, inode: u64) -> Result<(), CommandError> {
-        let place = place(self.folder, &entry.path)?;
+        let place = content_path(self.folder, &entry.path)?;
         let failed = |error: std::io::Error| CommandError::file("read", &place, &error);
         // A dump may be anybody's: no symbolic link is followed, and no FIFO blocks.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;

@@ -64,8 +64,8 @@ impl DumpReader<'_> {
         self.restore_settings()?;
         self.restore_agents()?;
         self.restore_logs()?;
-        let signals_ended = self.signals()?;
-        self.check()?;
+        let signals_ended = self.restore_signals()?;
+        self.check_heads()?;
         Ok(signals_ended)
     }
 
@@ -81,12 +81,12 @@ impl DumpReader<'_> {
     /// children one after the other, then their checkpoints, and in the end their present state.
     fn restore_branches(&self) -> Result<(), CommandError> {
         let Some(top) = self.manifest.branches.first() else { return Err(damaged("it has no branch")) };
-        let branch = self.make_top(top)?;
-        self.grow(top, branch)
+        let branch = self.create_top(top)?;
+        self.restore_branch(top, branch)
     }
 
     /// Makes the branch that was dumped. Where that is a child branch, those above it have its base.
-    fn make_top(&self, top: &DumpedBranch) -> Result<BranchId, CommandError> {
+    fn create_top(&self, top: &DumpedBranch) -> Result<BranchId, CommandError> {
         let names: Vec<&str> = top.path.split('/').collect();
         let mut branch = match self.memory.root(names[0]) {
             Some(root) => root,
@@ -102,25 +102,25 @@ impl DumpReader<'_> {
         for name in &names[1..names.len() - 1] {
             branch = self.memory.fork_from(&self.who, branch, name, None, None)?;
         }
-        let forks = self.forks(branch, [top])?;
+        let forks = self.fork_children(branch, [top])?;
         forks.first().map(|(_, branch)| *branch).ok_or_else(|| damaged("it has no branch"))
     }
 
-    fn grow(&self, dumped: &DumpedBranch, branch: BranchId) -> Result<(), CommandError> {
+    fn restore_branch(&self, dumped: &DumpedBranch, branch: BranchId) -> Result<(), CommandError> {
         // Before the forks: the setting can't change once there are branches below.
         self.set(branch, dumped, Setting::Log)?;
-        let children = self.forks(branch, self.children(&dumped.path))?;
+        let children = self.fork_children(branch, self.children(&dumped.path))?;
         for checkpoint in &dumped.checkpoints {
             self.restore_state(branch, self.manifest.state(&checkpoint.head)?)?;
             let text = Some(&*checkpoint.text).filter(|text| !text.is_empty());
             self.memory.import_checkpoint(&self.who, branch, &checkpoint.label, text)?;
         }
         self.restore_state(branch, &dumped.folder)?;
-        children.into_iter().try_for_each(|(child, branch)| self.grow(child, branch))
+        children.into_iter().try_for_each(|(child, branch)| self.restore_branch(child, branch))
     }
 
     /// Forks branches off one that takes on their bases, and has them propose what they propose.
-    fn forks<'b>(
+    fn fork_children<'b>(
         &self,
         parent: BranchId,
         children: impl IntoIterator<Item = &'b DumpedBranch>,
@@ -231,12 +231,12 @@ impl DumpReader<'_> {
             for DumpedClosedLog { name, log } in &dumped.closed_logs {
                 let what = format!("the closed log {name} of {}", dumped.path);
                 check_closed_name(name).map_err(|error| refused(format!("{MANIFEST}, {}", dumped.path), error))?;
-                let import = self.log(branch, &folder.join(CLOSED_LOGS).join(format!("{name}.jsonl")))?;
+                let import = self.import_log(branch, &folder.join(CLOSED_LOGS).join(format!("{name}.jsonl")))?;
                 let head = import.finish_closed(log.archived, name).map_err(|error| refused(&what, error))?;
                 check_head(what, head.to_string(), &log.head)?;
             }
             if let Some(log) = &dumped.log {
-                let head = self.log(branch, &folder.join(LOG))?.finish(log.archived)?.to_string();
+                let head = self.import_log(branch, &folder.join(LOG))?.finish(log.archived)?.to_string();
                 check_head(format!("the log of {}", dumped.path), head, &log.head)?;
             }
         }
@@ -264,14 +264,14 @@ impl DumpReader<'_> {
     }
 
     /// Begins to give a branch the log of a file.
-    fn log(&self, branch: BranchId, path: &Path) -> Result<SharedLogImport<'_>, CommandError> {
+    fn import_log(&self, branch: BranchId, path: &Path) -> Result<SharedLogImport<'_>, CommandError> {
         let mut import = self.memory.import_log(&self.who, branch)?;
         self.for_each_record(path, |record| Ok(import.push(record)?))?;
         Ok(import)
     }
 
     /// Gives branches that have a log of their own its signals; returns how many had ended.
-    fn signals(&self) -> Result<u64, CommandError> {
+    fn restore_signals(&self) -> Result<u64, CommandError> {
         let mut all_ended = 0;
         for dumped in self.manifest.branches.iter().filter(|dumped| dumped.signals > 0) {
             let branch = self.log_owner(dumped)?;
@@ -315,7 +315,7 @@ impl DumpReader<'_> {
     }
 
     /// Refuses a store that is not what the manifest says.
-    fn check(&self) -> Result<(), CommandError> {
+    fn check_heads(&self) -> Result<(), CommandError> {
         for dumped in &self.manifest.branches {
             let (path, branch) = (&dumped.path, self.memory.resolve(&dumped.path)?);
             let head = |view| -> Result<String, CommandError> { Ok(self.memory.snapshot(&view)?.head().to_string()) };

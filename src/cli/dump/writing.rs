@@ -195,7 +195,7 @@ fn export(snapshot: &Snapshot, path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -
     let failed = |error: std::io::Error| CommandError::file("written", path, &error);
     let mut lines = BufWriter::new(File::create(path).map_err(failed)?);
     let (mut offset, mut piece) = (0, vec![0; PIECE_BYTES]);
-    let mut wanted = WantedLines { is_wanted, beginning: Vec::new(), is_written: None };
+    let mut wanted = LineFilter { is_wanted, beginning: Vec::new(), is_written: None };
     loop {
         let read = snapshot.export_read(Export::Records, offset, &mut piece)?;
         if read == 0 {
@@ -209,7 +209,7 @@ fn export(snapshot: &Snapshot, path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -
 }
 
 /// Passes on those lines of what comes in pieces that are wanted, by as many bytes of their beginning as [`EVENT_BEGINS`] has.
-struct WantedLines<F> {
+struct LineFilter<F> {
     is_wanted: F,
     /// What has come of a line of which too little is known yet.
     beginning: Vec<u8>,
@@ -217,7 +217,7 @@ struct WantedLines<F> {
     is_written: Option<bool>,
 }
 
-impl<F: Fn(&[u8]) -> bool> WantedLines<F> {
+impl<F: Fn(&[u8]) -> bool> LineFilter<F> {
     /// Takes the next piece, which may begin and end anywhere in a line.
     fn write(&mut self, piece: &[u8], out: &mut impl Write) -> io::Result<()> {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
@@ -269,7 +269,7 @@ mod tests {
         let text = b"{\"id\":\"1\"}\n{\"id\":\"@1\",\"n\":1}\n{}\n{\"id\":\"@2\"}\n{\"id\":\"2\"}\n";
         for end in 0..=text.len() {
             let is_wanted = |line: &[u8]| !line.starts_with(EVENT_BEGINS);
-            let mut wanted = WantedLines { is_wanted, beginning: Vec::new(), is_written: None };
+            let mut wanted = LineFilter { is_wanted, beginning: Vec::new(), is_written: None };
             let mut out = Vec::new();
             wanted.write(&text[..end], &mut out).unwrap();
             wanted.write(&text[end..], &mut out).unwrap();

@@ -3,9 +3,9 @@
 use super::{CandidateBranch, CandidateResult, Exploration, Outcome, TTL};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::supervision::{CommandEnd, Supervised, SupervisedCommand, SupervisedEnd, SupervisorPool};
+use crate::cli::random_tag::random_tag;
+use crate::cli::supervision::{CommandEnd, CommandResult, SupervisedCommand, SupervisorHandle, SupervisorPool};
 use crate::cli::target::MountedBranch;
-use crate::cli::unique;
 
 /// How often another name is chosen because somebody has that one.
 const NAMES_TRIED_MAX: usize = 8;
@@ -60,7 +60,7 @@ impl Exploration<'_> {
     fn fork(&self, number: usize) -> Result<String, CommandError> {
         let mut tries = 0;
         loop {
-            let name = format!("explore-{}-{}", unique::tag(6), number + 1);
+            let name = format!("explore-{}-{}", random_tag(6), number + 1);
             // Fork and ttl in one call: if this process dies between two, a branch without a ttl would stay for ever.
             match MountedBranch::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
                 Ok(_) => return Ok(name),
@@ -72,11 +72,11 @@ impl Exploration<'_> {
 
     fn supervise(
         &self,
-        supervisor: &mut Supervised<'_>,
+        supervisor: &mut SupervisorHandle<'_>,
         name: &str,
         number: usize,
         command: &str,
-    ) -> Option<SupervisedEnd> {
+    ) -> Option<CommandResult> {
         supervisor.run(&SupervisedCommand {
             command: command.to_owned(),
             directory: self.directory(name),
@@ -108,7 +108,7 @@ impl Exploration<'_> {
 }
 
 /// Returns why a command did not succeed; `failed` is what it is called where it failed by itself.
-fn command_failure(ended: Option<&SupervisedEnd>, failed: Outcome) -> Option<(Outcome, String)> {
+fn command_failure(ended: Option<&CommandResult>, failed: Outcome) -> Option<(Outcome, String)> {
     let Some(ended) = ended else { return Some((Outcome::Failed, "its supervisor was killed".to_owned())) };
     Some(match ended.end {
         CommandEnd::Exit(0) => return None,

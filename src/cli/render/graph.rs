@@ -13,7 +13,7 @@
 
 /// The rows that one entry takes in the drawing, from top to bottom.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct EntryRows {
     /// Its index in `parents`.
     pub entry: usize,
     /// A row above its own, where columns run together.
@@ -25,7 +25,7 @@ pub struct Drawn {
 }
 
 /// Draws the graph that `parents` describes (for each entry the older ones it follows); `first` gets the leftmost column.
-pub fn draw(parents: &[Vec<usize>], first: Option<usize>) -> Vec<Drawn> {
+pub fn draw(parents: &[Vec<usize>], first: Option<usize>) -> Vec<EntryRows> {
     let mut columns = GraphColumns { awaited: Vec::new(), reserved: first };
     (0..parents.len()).rev().map(|entry| columns.place(entry, &parents[entry])).collect()
 }
@@ -38,7 +38,7 @@ struct GraphColumns {
 }
 
 impl GraphColumns {
-    fn place(&mut self, entry: usize, parents: &[usize]) -> Drawn {
+    fn place(&mut self, entry: usize, parents: &[usize]) -> EntryRows {
         let ends: Vec<usize> = (0..self.awaited.len()).filter(|&c| self.awaited[c] == Some(entry)).collect();
         let column = self.column_for(entry, &ends);
         let ends: Vec<usize> = ends.into_iter().filter(|&c| c != column).collect();
@@ -53,7 +53,7 @@ impl GraphColumns {
         while self.awaited.last() == Some(&None) {
             self.awaited.pop();
         }
-        Drawn { entry, row_above, row, row_below }
+        EntryRows { entry, row_above, row, row_below }
     }
 
     fn column_for(&mut self, entry: usize, ends: &[usize]) -> usize {

@@ -10,7 +10,7 @@ const TEXT_CHARS_MAX: usize = 80;
 
 /// An answer for people: its hits go to standard output, remarks do not.
 #[derive(Debug, PartialEq, Eq)]
-pub struct RenderedHit {
+pub struct RenderedHits {
     /// One line a hit: rank, score, id, entry, or path and line, the first words.
     pub hits: String,
     /// What the header has to say beyond the hits; for standard error.
@@ -18,7 +18,7 @@ pub struct RenderedHit {
 }
 
 /// Renders the lines of an answer: a header and the hits.
-pub fn render(answer: &str, coloured: bool) -> RenderedHit {
+pub fn render(answer: &str, coloured: bool) -> RenderedHits {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next().unwrap_or_default();
     let hits: Vec<Value> = lines.collect();
@@ -37,7 +37,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHit {
         let line = format!("{rank:>3}  {score:>8.4}  {id}  {}", first_words(text(hit, "text"), TEXT_CHARS_MAX));
         format!("{}\n", line.trim_end())
     };
-    RenderedHit { hits: hits.iter().map(line).collect(), remarks }
+    RenderedHits { hits: hits.iter().map(line).collect(), remarks }
 }
 
 /// Returns a record's id, an entry's number, or where the passage of a file is, in the form that editors open.

@@ -2,11 +2,11 @@
 
 pub mod branches;
 pub mod diff;
+pub mod entry_graph;
 pub mod evaluation;
 pub mod facts;
 pub mod graph;
 pub mod hits;
-pub mod lanes;
 pub mod log_line;
 pub mod outcome;
 

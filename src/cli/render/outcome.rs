@@ -52,7 +52,7 @@ pub fn render(outcome: &Value, receiver: &str) -> String {
 }
 
 /// Returns what a rollback of `target` came to in one line, and how to take that back.
-pub fn rolled_back(result: &Value, target: &str) -> String {
+pub fn render_rollback(result: &Value, target: &str) -> String {
     let from = &result["from"];
     let state = match from["checkpoint"].as_str() {
         Some(label) => format!("checkpoint {label}"),
@@ -95,9 +95,11 @@ mod tests {
     fn a_rollback_names_the_state() {
         let entry = json!({"checkpoint": null, "entry": 2, "time": "2026-11-25T18:04:08Z"});
         let expected = "rolled back /m/main to entry 2 of 2026-11-25T18:04:08Z: 1 put, 0 deleted; `engramfs undo /m/main` takes it back\n";
-        assert_eq!(rolled_back(&json!({"put": 1, "deleted": 0, "from": entry}), "/m/main"), expected);
+        assert_eq!(render_rollback(&json!({"put": 1, "deleted": 0, "from": entry}), "/m/main"), expected);
         let label = json!({"put": 0, "deleted": 3, "from": {"checkpoint": "v1", "entry": 2}});
-        assert!(rolled_back(&label, "/m/main").starts_with("rolled back /m/main to checkpoint v1: 0 put, 3 deleted;"));
+        assert!(
+            render_rollback(&label, "/m/main").starts_with("rolled back /m/main to checkpoint v1: 0 put, 3 deleted;")
+        );
     }
 
     #[test]

@@ -10,15 +10,15 @@
 //! ```
 
 mod descendants;
-mod handle;
 mod supervisor;
+mod supervisor_pool;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use handle::{Supervised, SupervisorPool};
-pub use supervisor::{is_asked_for, supervise};
+pub use supervisor::{is_supervisor_call, supervise};
+pub use supervisor_pool::{SupervisorHandle, SupervisorPool};
 
 /// The hidden command that makes this program a supervisor. No page has it: it is of use to nobody but ourselves.
 const SUPERVISE: &str = "supervise-candidate";
@@ -55,7 +55,7 @@ pub enum CommandEnd {
 
 /// What a supervisor answers to a job, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct SupervisedEnd {
+pub struct CommandResult {
     /// How the command of the job ended.
     pub end: CommandEnd,
     /// The last 64 KiB of its standard output; empty where that was not wanted.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper, 
 use rustix::stdio::stdin;
 
 use super::descendants::end_all;
-use super::{CommandEnd, SUPERVISE, SupervisedCommand, SupervisedEnd};
+use super::{CommandEnd, CommandResult, SUPERVISE, SupervisedCommand};
 
 /// How long dying processes are waited for. All that can be killed are gone in some milliseconds.
 const KILL_WAIT: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const KILL_WAIT: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES: usize = 64 << 10;
 
 /// Tells whether the command line makes this process a supervisor.
-pub fn is_asked_for(arguments: &[OsString]) -> bool {
+pub fn is_supervisor_call(arguments: &[OsString]) -> bool {
     arguments.len() == 2 && arguments[1] == SUPERVISE
 }
 
@@ -52,11 +52,11 @@ fn read_line(input: &mut impl io::BufRead) -> Option<Vec<u8>> {
 }
 
 /// Runs a command and ends all that it leaves running; none where the one who asked is gone.
-fn run(job: &SupervisedCommand) -> Option<SupervisedEnd> {
+fn run(job: &SupervisedCommand) -> Option<CommandResult> {
     let limit = job.limit_ms.map(|limit| Instant::now() + Duration::from_millis(limit));
     let failed = |error: io::Error| {
         let end = CommandEnd::NotStarted(error.raw_os_error().unwrap_or(libc::EIO));
-        SupervisedEnd { end, output: String::new() }
+        CommandResult { end, output: String::new() }
     };
     let (mut child, mut output) = match start(job) {
         Ok(started) => started,
@@ -77,7 +77,7 @@ fn run(job: &SupervisedCommand) -> Option<SupervisedEnd> {
         while output.read_some().is_ok_and(|count| count > 0) {}
     }
     let output = output.map(|output| String::from_utf8_lossy(&output.tail).into_owned()).unwrap_or_default();
-    Some(SupervisedEnd { end: if all_ended { end } else { CommandEnd::Lingers }, output })
+    Some(CommandResult { end: if all_ended { end } else { CommandEnd::Lingers }, output })
 }
 
 fn start(job: &SupervisedCommand) -> io::Result<(Child, Option<OutputTail>)> {

@@ -113,7 +113,7 @@ impl BranchAccess for UnmountedBranch {
     }
 
     fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError> {
-        Ok(Box::new(ClosedSession { branch: self, query_count: 0 }))
+        Ok(Box::new(UnmountedSession { branch: self, query_count: 0 }))
     }
 
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError> {
@@ -143,12 +143,12 @@ fn parse(json: &str) -> Result<Value, CommandError> {
     })
 }
 
-struct ClosedSession<'a> {
+struct UnmountedSession<'a> {
     branch: &'a UnmountedBranch,
     query_count: usize,
 }
 
-impl QuerySession for ClosedSession<'_> {
+impl QuerySession for UnmountedSession<'_> {
     fn ask(&mut self, query: &str) -> Result<String, CommandError> {
         let query = Query::parse(query).map_err(Error::from)?;
         let answer = self.branch.memory.ask(&self.branch.view(), &query)?;

@@ -15,18 +15,18 @@ use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Environment, Memory, OpenMode};
 
 /// What is mounted where; both absolute, so that they stay true wherever the process goes.
-pub struct Site {
+pub struct MountPaths {
     /// The store's directory, which need not be there yet.
     pub store: PathBuf,
     /// The mountpoint.
     pub mnt: PathBuf,
 }
 
-impl Site {
+impl MountPaths {
     /// Takes the paths as they were given. Fails where one is empty, or relative and the working directory is not
     /// known.
-    pub fn new(store: &Path, mnt: &Path) -> Result<Site, CommandError> {
-        Ok(Site { store: absolute(store)?, mnt: absolute(mnt)? })
+    pub fn new(store: &Path, mnt: &Path) -> Result<MountPaths, CommandError> {
+        Ok(MountPaths { store: absolute(store)?, mnt: absolute(mnt)? })
     }
 
     /// Refuses what nothing can be mounted on, and a mount that would hide its own store or lie in it.
@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_also_where_nothing_is_yet() {
-        let site = Site::new(Path::new("none/store"), Path::new("/tmp/..")).unwrap();
-        assert!(site.store.is_absolute() && site.source().starts_with("engramfs:/"));
-        assert_eq!(site.mnt, Path::new("/"));
+        let paths = MountPaths::new(Path::new("none/store"), Path::new("/tmp/..")).unwrap();
+        assert!(paths.store.is_absolute() && paths.source().starts_with("engramfs:/"));
+        assert_eq!(paths.mnt, Path::new("/"));
     }
 
     #[test]
     fn a_mountpoint_that_is_missing_says_how_to_make_it() {
-        let check = |mnt: &str| Site::new(Path::new("/s"), Path::new(mnt)).unwrap().check_mountpoint();
+        let check = |mnt: &str| MountPaths::new(Path::new("/s"), Path::new(mnt)).unwrap().check_mountpoint();
         assert!(check("/no/such/place").unwrap_err().hint.starts_with("make it with mkdir"));
         assert!(check("/proc/version").unwrap_err().message.contains("no directory"));
         assert_eq!(check("/proc"), Ok(()));
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_store_of_another_user_gets_a_warning() {
         let dir = tempfile::tempdir().unwrap();
-        let doubts = |store: &Path| Site::new(store, Path::new("/proc")).unwrap().warnings().collect::<Vec<_>>();
+        let doubts = |store: &Path| MountPaths::new(store, Path::new("/proc")).unwrap().warnings().collect::<Vec<_>>();
         assert_eq!(doubts(dir.path()), Vec::<String>::new());
         if actor::current().uid == 0 {
             std::os::unix::fs::chown(dir.path(), Some(1001), None).unwrap();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_mount_never_hides_its_store() {
-        let check = |store: &str| Site::new(Path::new(store), Path::new("/proc")).unwrap().check_mountpoint();
+        let check = |store: &str| MountPaths::new(Path::new(store), Path::new("/proc")).unwrap().check_mountpoint();
         assert!(["/proc", "/proc/none", "/"].into_iter().all(|store| check(store).is_err()));
         assert_eq!(check("/procession"), Ok(()));
     }

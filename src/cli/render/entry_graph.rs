@@ -8,22 +8,22 @@ use super::text;
 
 /// Which entry follows which, over branches: what the columns of a drawing are made of.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Lanes {
+pub struct EntryGraph {
     /// For each entry the entries it follows, the one on its own branch first.
     pub parents: Vec<Vec<usize>>,
     /// For each living branch, by name path, its newest entry.
     tips: HashMap<String, usize>,
 }
 
-impl Lanes {
+impl EntryGraph {
     /// Reads `entries`, oldest first. Branches whose beginning is not among them begin where they are first seen.
-    pub fn from_entries(entries: &[Value]) -> Lanes {
-        let mut lanes = Lanes::default();
+    pub fn from_entries(entries: &[Value]) -> EntryGraph {
+        let mut graph = EntryGraph::default();
         for (index, entry) in entries.iter().enumerate() {
-            let parents = lanes.add(index, entry);
-            lanes.parents.push(parents);
+            let parents = graph.add(index, entry);
+            graph.parents.push(parents);
         }
-        lanes
+        graph
     }
 
     /// Returns the index of a living branch's newest entry; none for any other name path.
@@ -95,9 +95,9 @@ mod tests {
             entry("commit", "main", ""),
             entry("merge", "main/x", "main"),
         ];
-        let lanes = Lanes::from_entries(&entries);
-        assert_eq!(lanes.parents, [vec![], vec![0], vec![1], vec![0], vec![3, 2]]);
-        assert_eq!((lanes.tip("main"), lanes.tip("main/x")), (Some(4), None));
+        let graph = EntryGraph::from_entries(&entries);
+        assert_eq!(graph.parents, [vec![], vec![0], vec![1], vec![0], vec![3, 2]]);
+        assert_eq!((graph.tip("main"), graph.tip("main/x")), (Some(4), None));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
             entry("commit", "main/x", "main"),
             entry("pull", "main/x", "main"),
         ];
-        assert_eq!(Lanes::from_entries(&entries).parents, [vec![], vec![0], vec![0, 1], vec![2], vec![3, 2]]);
+        assert_eq!(EntryGraph::from_entries(&entries).parents, [vec![], vec![0], vec![0, 1], vec![2], vec![3, 2]]);
     }
 
     #[test]
@@ -123,15 +123,15 @@ mod tests {
             rename,
             entry("commit", "main/y/c", "main/y"),
         ];
-        let lanes = Lanes::from_entries(&entries);
-        assert_eq!(lanes.parents[3..], [vec![0], vec![1]]);
-        assert_eq!((lanes.tip("main/xx"), lanes.tip("main/x")), (Some(2), None));
+        let graph = EntryGraph::from_entries(&entries);
+        assert_eq!(graph.parents[3..], [vec![0], vec![1]]);
+        assert_eq!((graph.tip("main/xx"), graph.tip("main/x")), (Some(2), None));
     }
 
     #[test]
     fn a_discarded_name_begins_anew() {
         let entries =
             [entry("fork", "main/x", "main"), entry("discard", "main/x", "main"), entry("fork", "main/x", "main")];
-        assert_eq!(Lanes::from_entries(&entries).parents, [vec![], vec![0], vec![]]);
+        assert_eq!(EntryGraph::from_entries(&entries).parents, [vec![], vec![0], vec![]]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, getpid, set_child_subreaper};
 
 use super::descendants::end_orphans;
-use super::{SUPERVISE, SupervisedCommand, SupervisedEnd};
+use super::{CommandResult, SUPERVISE, SupervisedCommand};
 
 /// How long orphans are killed for, where a supervisor was.
 const KILL_WAIT: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ struct PoolMembers {
 }
 
 /// A supervisor that runs, for as long as this is not dropped.
-pub struct Supervised<'a> {
+pub struct SupervisorHandle<'a> {
     pool: &'a SupervisorPool,
     pid: Pid,
     child: Child,
@@ -48,7 +48,7 @@ impl SupervisorPool {
     }
 
     /// Starts a supervisor. `Interrupted` once the pool is; else the error of starting a process.
-    pub fn start(&self) -> io::Result<Supervised<'_>> {
+    pub fn start(&self) -> io::Result<SupervisorHandle<'_>> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("engramfs").arg(SUPERVISE).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Under the lock, so that whoever looks for orphans knows each child.
@@ -62,7 +62,7 @@ impl SupervisorPool {
         let (Some(input), Some(answers)) = (input, answers) else { return Err(io::ErrorKind::BrokenPipe.into()) };
         members.pids.insert(pid);
         members.inputs.insert(pid, input);
-        Ok(Supervised { pool: self, pid, child, answers: BufReader::new(answers) })
+        Ok(SupervisorHandle { pool: self, pid, child, answers: BufReader::new(answers) })
     }
 
     /// Ends all supervisors and what they run, now; no other one starts.
@@ -81,9 +81,9 @@ impl SupervisorPool {
     }
 }
 
-impl Supervised<'_> {
+impl SupervisorHandle<'_> {
     /// Runs a command to its end; none where the supervisor was killed, by an interruption or by what it ran.
-    pub fn run(&mut self, job: &SupervisedCommand) -> Option<SupervisedEnd> {
+    pub fn run(&mut self, job: &SupervisedCommand) -> Option<CommandResult> {
         let line = serde_json::to_string(job).ok()? + "\n";
         // Taken out meanwhile: a full pipe must not keep others from their own, nor an interruption from ending us.
         let mut input = self.pool.members().inputs.remove(&self.pid)?;
@@ -101,7 +101,7 @@ impl Supervised<'_> {
     }
 }
 
-impl Drop for Supervised<'_> {
+impl Drop for SupervisorHandle<'_> {
     /// Ends it and all that it runs, and waits for that.
     fn drop(&mut self) {
         drop(self.pool.members().inputs.remove(&self.pid));
