@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::Disk;
-use engramfs::journal::{FrameKind, Journal, JournalError, JournalFiles, Replayed};
+use engramfs::journal::{FrameKind, Journal, JournalError, JournalFiles, ReplayedFiles};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (first, second) = engramfs_fuzz::split(bytes);
@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert!(told(frames) == told(again));
 });
 
-fn replay(disk: &Arc<dyn Disk>) -> Result<(Vec<(FrameKind, Vec<u8>)>, Replayed), JournalError> {
+fn replay(disk: &Arc<dyn Disk>) -> Result<(Vec<(FrameKind, Vec<u8>)>, ReplayedFiles), JournalError> {
     let mut frames = Vec::new();
     let replayed = JournalFiles::list(disk, 1)?.replay::<JournalError>(true, |frame| {
         frames.push((frame.kind, frame.payload.to_vec()));

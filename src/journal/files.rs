@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::file_header::FILE_HEADER_BYTES;
-use super::{Frame, Journal, JournalError, Replay, Torn};
+use super::{Frame, Journal, JournalError, Replay, TornTail};
 use crate::disk::Disk;
 
 const FOLDER: &str = "journal";
@@ -23,12 +23,12 @@ pub struct JournalFiles<'a> {
 }
 
 /// Journal files that were read, with what has to be cut and removed before more is appended.
-pub struct Replayed {
+pub struct ReplayedFiles {
     /// The last file that counts, and those before it of which no frame tells that they were flushed.
     last: Replay,
-    unproven: Vec<Replay>,
+    unflushed: Vec<Replay>,
     /// None where the last file ends with a whole frame.
-    torn: Option<Torn>,
+    torn: Option<TornTail>,
     /// Later files, which hold nothing that counts.
     dropped: Vec<u64>,
 }
@@ -72,9 +72,9 @@ impl<'a> JournalFiles<'a> {
         &self,
         writing: bool,
         mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,
-    ) -> Result<Replayed, E> {
+    ) -> Result<ReplayedFiles, E> {
         let open = if writing { Replay::open_to_continue } else { Replay::open };
-        let (mut read, mut torn): (Vec<Replay>, Option<Torn>) = (Vec::new(), None);
+        let (mut read, mut torn): (Vec<Replay>, Option<TornTail>) = (Vec::new(), None);
         for number in &self.numbers {
             let mut replay = open(self.disk, *number)?;
             torn = replay.run(0, &mut each)?;
@@ -87,7 +87,7 @@ impl<'a> JournalFiles<'a> {
             if torn.is_none() {
                 // A file that ends cleanly may still have lost whole frames; only the length that the next one begins
                 // with tells.
-                torn = self.missing(number + 1, end)?;
+                torn = self.missing_tail(number + 1, end)?;
             }
             if torn.is_some() {
                 break;
@@ -103,16 +103,16 @@ impl<'a> JournalFiles<'a> {
             }
         }
         let dropped = later.chain(self.unfinished).collect();
-        Ok(Replayed { last, unproven: read, torn, dropped })
+        Ok(ReplayedFiles { last, unflushed: read, torn, dropped })
     }
 
     /// Returns the tail that is missing of a file of that length, where the next one says that it was longer.
-    fn missing(&self, next: u64, length: u64) -> Result<Option<Torn>, JournalError> {
+    fn missing_tail(&self, next: u64, length: u64) -> Result<Option<TornTail>, JournalError> {
         if !self.numbers.contains(&next) {
             return Ok(None);
         }
         match Replay::open(self.disk, next)?.length_before()? {
-            Some(told) if told > length => Ok(Some(Torn { offset: length, bytes: 0, cut_short: true })),
+            Some(told) if told > length => Ok(Some(TornTail { offset: length, bytes: 0, cut_short: true })),
             Some(told) if told < length => Err(damaged(next, "it does not begin where the file before it ends")),
             _ => Ok(None),
         }
@@ -132,10 +132,10 @@ impl<'a> JournalFiles<'a> {
     }
 }
 
-impl Replayed {
+impl ReplayedFiles {
     /// Returns the bytes behind the last whole frame; they were never acknowledged as synced. None where it ends
     /// the file.
-    pub fn torn(&self) -> Option<&Torn> {
+    pub fn torn_tail(&self) -> Option<&TornTail> {
         self.torn.as_ref()
     }
 
@@ -159,7 +159,7 @@ impl Replayed {
             disk.sync_dir(FOLDER).map_err(io(FOLDER.to_owned()))?;
         }
         // The older files are on the device before the last one is written to: its frames vouch for all before it.
-        self.unproven.into_iter().try_for_each(Replay::secure)?;
+        self.unflushed.into_iter().try_for_each(Replay::rewrite_and_flush)?;
         self.last.resume(self.torn.as_ref())
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::super::file_header::FileHeader;
-    use super::super::frame::{FRAME_BYTES, FrameChecksum};
+    use super::super::frame::{FRAME_HEADER_BYTES, FrameChecksum};
     use super::super::{FrameKind, Salt};
     use super::*;
     use crate::disk::{DiskCall, DiskFile, Fault, FaultyDisk, ForgetfulDisk, Mapped};
@@ -206,7 +206,7 @@ mod tests {
         (old, new)
     }
 
-    fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, Replayed), JournalError> {
+    fn read(disk: &Arc<dyn Disk>) -> Result<(Vec<String>, ReplayedFiles), JournalError> {
         let mut texts = Vec::new();
         let replayed = JournalFiles::list(disk, 1)?.replay::<JournalError>(true, |frame| {
             if frame.kind == FrameKind::Command {
@@ -249,7 +249,7 @@ mod tests {
         let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
         let (texts, replayed) = read(&after).unwrap();
         assert_eq!(texts, ["one"]);
-        assert!(replayed.torn().unwrap().bytes > 0);
+        assert!(replayed.torn_tail().unwrap().bytes > 0);
         append(&replayed.resume(&after).unwrap(), "four");
         assert_eq!(after.list(FOLDER).unwrap().len(), 1);
         assert_eq!(read(&after).unwrap().0, ["one", "four"]);
@@ -273,7 +273,7 @@ mod tests {
             append(&journal, "two");
             match read(&disk) {
                 Ok((texts, replayed)) => {
-                    assert!(is_skipped && replayed.torn().is_none(), "{code:#x}");
+                    assert!(is_skipped && replayed.torn_tail().is_none(), "{code:#x}");
                     assert_eq!(texts, ["one", "two"]);
                 }
                 Err(error) => {
@@ -419,7 +419,7 @@ mod tests {
             // The sector with the frame's header did not reach the device, those with its payload did.
             forgetful.flip(&path, offset + 1, 1).unwrap();
             let (texts, replayed) = read(&disk).unwrap();
-            assert_eq!((texts, replayed.torn().unwrap().offset), (vec!["one".to_owned()], offset));
+            assert_eq!((texts, replayed.torn_tail().unwrap().offset), (vec!["one".to_owned()], offset));
         }
     }
 
@@ -460,7 +460,9 @@ mod tests {
     /// A tail as long as a frame's header can't be a frame that breaks off; one byte less may be.
     #[test]
     fn a_tail_is_cut_short_where_it_is_shorter_than_a_header() {
-        for (length, cut_short) in [(FRAME_BYTES - 1, true), (FRAME_BYTES, false), (FRAME_BYTES + 1, false)] {
+        for (length, cut_short) in
+            [(FRAME_HEADER_BYTES - 1, true), (FRAME_HEADER_BYTES, false), (FRAME_HEADER_BYTES + 1, false)]
+        {
             let (forgetful, disk) = disk();
             let journal = Journal::create(&disk, &SALT).unwrap();
             append(&journal, "one");
@@ -469,7 +471,7 @@ mod tests {
             forgetful.replace(&path, bytes).unwrap();
             let (texts, replayed) = read(&disk).unwrap();
             assert_eq!(texts, ["one"]);
-            let torn = replayed.torn().unwrap();
+            let torn = replayed.torn_tail().unwrap();
             assert_eq!((torn.bytes, torn.cut_short), (length as u64, cut_short));
         }
     }

@@ -27,7 +27,7 @@ const HEADER_CHECK: usize = FLUSHED + 8;
 const CHECK: usize = HEADER_CHECK + 4;
 
 /// Bytes of a frame before its payload: header, the header's check and the payload's.
-pub const FRAME_BYTES: usize = CHECK + 8;
+pub const FRAME_HEADER_BYTES: usize = CHECK + 8;
 
 /// Bytes of the length, a little-endian u32, that the payload of content has in front of its head.
 pub(super) const HEAD_LENGTH_BYTES: usize = 4;
@@ -135,9 +135,9 @@ impl FrameChecksum {
         flushed: u64,
         parts: &[&[u8]],
         rest: usize,
-    ) -> [u8; FRAME_BYTES] {
+    ) -> [u8; FRAME_HEADER_BYTES] {
         let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
-        let mut bytes = [0; FRAME_BYTES];
+        let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[KIND] = kind.code();
         bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
         bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
@@ -150,9 +150,9 @@ impl FrameChecksum {
         bytes
     }
 
-    /// Returns the header in the first [`FRAME_BYTES`] bytes, which stand at `offset`, if its own check holds.
+    /// Returns the header in the first [`FRAME_HEADER_BYTES`] bytes, which stand at `offset`, if its own check holds.
     pub fn decode(&self, offset: u64, bytes: &[u8]) -> Option<FrameHeader> {
-        let bytes: &[u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
+        let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.get(..FRAME_HEADER_BYTES)?.try_into().ok()?;
         // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
         if !cfg!(fuzzing) && bytes[HEADER_CHECK..CHECK] != self.header_check(offset, bytes) {
             return None;
@@ -169,7 +169,7 @@ impl FrameChecksum {
     /// Returns whether a frame's header and payload are what was written; of content only its head is looked at.
     pub fn is_whole(&self, header: &FrameHeader, header_bytes: &[u8], payload: &[u8]) -> bool {
         let covered = match header.kind {
-            FrameKind::Content => content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
+            FrameKind::Content => split_content(payload).map(|(head, _)| &payload[..HEAD_LENGTH_BYTES + head.len()]),
             _ => Some(payload),
         };
         covered.is_some_and(|covered| {
@@ -180,7 +180,7 @@ impl FrameChecksum {
 
     /// Returns the check of the fields in front of it. It is computed at each byte of a torn tail, so the bytes are hashed in
     /// one piece, for which no hasher with its stack of chunks is made.
-    fn header_check(&self, offset: u64, bytes: &[u8; FRAME_BYTES]) -> [u8; 4] {
+    fn header_check(&self, offset: u64, bytes: &[u8; FRAME_HEADER_BYTES]) -> [u8; 4] {
         const OFFSET_BYTES: usize = 8;
         let fields = &bytes[..HEADER_CHECK];
         let hash = match self {
@@ -217,7 +217,7 @@ impl FrameChecksum {
 
 /// Returns the head of a frame of content, and what is behind it. None where the payload is shorter than the length of
 /// the head says.
-pub fn content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn split_content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     // The length is of untrusted bytes at this point; both splits fail where it says more than there is.
     let (length, rest) = payload.split_first_chunk::<HEAD_LENGTH_BYTES>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
@@ -247,7 +247,7 @@ mod tests {
         let bytes = encode(FrameKind::Command, 99, &[b"ab", b"c"]);
         let header = CHECKSUM.decode(OFFSET, &bytes).unwrap();
         assert_eq!((header.kind, header.length_bytes, header.flushed_to), (FrameKind::Command, 3, 99));
-        assert!(CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_BYTES..]));
+        assert!(CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_HEADER_BYTES..]));
     }
 
     #[test]
@@ -277,7 +277,9 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let found = match CHECKSUM.decode(OFFSET, &bytes) {
                 None => true,
-                Some(header) => header.length_bytes != 7 || !CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_BYTES..]),
+                Some(header) => {
+                    header.length_bytes != 7 || !CHECKSUM.is_whole(&header, &bytes, &bytes[FRAME_HEADER_BYTES..])
+                }
             };
             assert!(found, "bit {bit}");
         }
@@ -289,7 +291,7 @@ mod tests {
         let header_bytes = CHECKSUM.encode_header(OFFSET, FrameKind::Content, 7, &[&length, head], rest.len());
         let good = [&length[..], head, rest].concat();
         let header = CHECKSUM.decode(OFFSET, &header_bytes).unwrap();
-        assert_eq!((header.length_bytes, content(&good)), (good.len(), Some((&head[..], &rest[..]))));
+        assert_eq!((header.length_bytes, split_content(&good)), (good.len(), Some((&head[..], &rest[..]))));
         for byte in 0..good.len() {
             let mut bytes = good.clone();
             bytes[byte] ^= 1;

@@ -108,7 +108,7 @@ impl Journal {
     /// Both files may be appended to until then; where it fails the new one is removed.
     pub fn create_after(disk: &Arc<dyn Disk>, before: &Arc<Journal>, salt: &Salt) -> Result<Journal, JournalError> {
         let mut next = Journal::create_numbered(disk, before.number + 1, salt)?;
-        // What is before it may not be on the device yet; `secure_before` raises this.
+        // What is before it may not be on the device yet; `flush_previous` raises this.
         next.flush.get_mut().flushed_to = 0;
         next.previous = Mutex::new(Some(before.clone()));
         Ok(next)
@@ -208,7 +208,7 @@ impl Journal {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
         // Worked out with the lock held, since where the content lies is where the frame goes.
-        let at = tail.length + (frame::FRAME_BYTES + length.len() + head.len()) as u64;
+        let at = tail.length + (frame::FRAME_HEADER_BYTES + length.len() + head.len()) as u64;
         self.write(&mut tail, FrameKind::Content, &[&length, head], &[content, chunk_hashes])?;
         tail.data_end = tail.length;
         Ok(at)
@@ -297,12 +297,12 @@ impl Journal {
     /// Does nothing for the first file. Fails as [`Journal::append`] does.
     pub fn begin(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
-        // `end` has that file take no more marks: one behind the length that is told here would pass for damage.
-        self.append(FrameKind::Begin, &[&before.end().to_le_bytes()]).map(drop)
+        // `stop_marks` has that file take no more marks: one behind the length that is told here would pass for damage.
+        self.append(FrameKind::Begin, &[&before.stop_marks().to_le_bytes()]).map(drop)
     }
 
     /// Takes no more marks, and returns the length. Frames may still be appended if no file follows after all.
-    fn end(&self) -> u64 {
+    fn stop_marks(&self) -> u64 {
         let mut tail = self.tail();
         tail.is_finished = true;
         tail.length
@@ -312,14 +312,14 @@ impl Journal {
     ///
     /// Fails as [`Journal::sync`] does.
     pub fn finish(&self) -> Result<(), JournalError> {
-        let length = self.end();
+        let length = self.stop_marks();
         self.flush_up_to(length).map(|_| ())
     }
 
     /// Returns once the file before this one is on the device, and notes it in this one.
     ///
     /// Where the flush of that one fails, this one takes no more writes either.
-    pub fn secure_before(&self) -> Result<(), JournalError> {
+    pub fn flush_previous(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         if let Err(error) = before.finish() {
             self.fail(&mut self.flush(), format!("a flush of the file before it failed: {error}"));
@@ -347,7 +347,7 @@ impl Journal {
     /// `end`, and one such waiter leads the next flush. Under load each sync thus carries all commits that arrived
     /// during the one before it, without a timer.
     fn flush_up_to(&self, end: u64) -> Result<bool, JournalError> {
-        self.secure_before()?;
+        self.flush_previous()?;
         let mut flush = self.flush();
         loop {
             if let Some(reason) = &flush.flush_error {

@@ -55,10 +55,10 @@ use std::io;
 use thiserror::Error;
 
 pub use file_header::{FILE_HEADER_BYTES, Salt};
-pub use files::{JournalFiles, Replayed};
-pub use frame::{FRAME_BYTES, FrameKind, content};
+pub use files::{JournalFiles, ReplayedFiles};
+pub use frame::{FRAME_HEADER_BYTES, FrameKind, split_content};
 pub use log::Journal;
-pub use replay::{Frame, Replay, Torn};
+pub use replay::{Frame, Replay, TornTail};
 
 /// Says why the journal can't be read or written.
 #[derive(Debug, Error)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::file_header::{FILE_HEADER_BYTES, FileHeader};
-use super::frame::{FRAME_BYTES, FrameHeader, FrameKind};
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use super::{Journal, JournalError};
 use crate::disk::{Disk, DiskFile};
 
@@ -43,13 +43,13 @@ pub struct Frame<'a> {
 impl Frame<'_> {
     /// Returns where in the file something in the payload begins.
     pub fn position(&self, at: usize) -> u64 {
-        self.offset + (FRAME_BYTES + at) as u64
+        self.offset + (FRAME_HEADER_BYTES + at) as u64
     }
 }
 
 /// What was found behind the last whole frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Torn {
+pub struct TornTail {
     /// Where the last whole frame ends.
     pub offset: u64,
     /// How many bytes follow it.
@@ -123,11 +123,11 @@ impl Replay {
         let Some(header) = self.frame_header(start)?.filter(|header| header.kind == FrameKind::Begin) else {
             return Ok(None);
         };
-        let total = FRAME_BYTES + header.length_bytes;
+        let total = FRAME_HEADER_BYTES + header.length_bytes;
         if start + total as u64 > self.length {
             return Ok(None);
         }
-        let (head, payload) = self.bytes(start, total)?.split_at(FRAME_BYTES);
+        let (head, payload) = self.bytes(start, total)?.split_at(FRAME_HEADER_BYTES);
         let length = payload.try_into().map(u64::from_le_bytes).ok();
         Ok(length.filter(|_| checksum.is_whole(&header, head, payload)))
     }
@@ -148,7 +148,7 @@ impl Replay {
     }
 
     /// Writes again what no frame tells to be flushed, and flushes it. Fails with `JournalError::Io`.
-    pub(super) fn secure(mut self) -> Result<(), JournalError> {
+    pub(super) fn rewrite_and_flush(mut self) -> Result<(), JournalError> {
         self.rewrite_unflushed()?;
         let Replay { path, file, .. } = self;
         file.sync().map_err(|source| JournalError::Io { path, what: "flushed", source })
@@ -169,12 +169,12 @@ impl Replay {
         &mut self,
         synced: u64,
         mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,
-    ) -> Result<Option<Torn>, E> {
+    ) -> Result<Option<TornTail>, E> {
         let FileHeader { frames_start, checksum } = self.header;
         let mut offset = frames_start;
         while offset < self.length {
             let Some(header) = self.frame_header(offset)? else {
-                return Ok(Some(self.torn(offset, synced)?));
+                return Ok(Some(self.classify_bad_frame(offset, synced)?));
             };
             if let FrameKind::Unknown(code) = header.kind
                 && !header.kind.is_skipped()
@@ -187,18 +187,18 @@ impl Replay {
             if !is_possible(&header, offset, frames_start) {
                 return Err(self.damaged(offset, "a frame is none that the store writes there").into());
             }
-            let total = FRAME_BYTES + header.length_bytes;
+            let total = FRAME_HEADER_BYTES + header.length_bytes;
             if offset + total as u64 > self.length {
-                return Ok(Some(self.torn(offset, synced)?));
+                return Ok(Some(self.classify_bad_frame(offset, synced)?));
             }
             // Cloned before the bytes are borrowed, as `each` may keep the file to read content from it later.
             let file = self.file.clone();
             let bytes = self.bytes(offset, total)?;
-            let (head, payload) = bytes.split_at(FRAME_BYTES);
+            let (head, payload) = bytes.split_at(FRAME_HEADER_BYTES);
             let frame = Frame { kind: header.kind, offset, payload, file: &file };
             let is_whole = checksum.is_whole(&header, head, payload);
             if !is_whole || !(header.kind.is_skipped() || each(frame)?) {
-                return Ok(Some(self.torn(offset, synced)?));
+                return Ok(Some(self.classify_bad_frame(offset, synced)?));
             }
             // Only of a whole frame: what a torn one tells may be anything.
             self.flushed_to = self.flushed_to.max(header.flushed_to);
@@ -215,7 +215,7 @@ impl Replay {
     ///
     /// What no frame tells to be flushed is written again: after a failed flush of an earlier process
     /// the bytes may be readable and yet never reach the device, whatever later flushes say.
-    pub fn resume(mut self, torn: Option<&Torn>) -> Result<Journal, JournalError> {
+    pub fn resume(mut self, torn: Option<&TornTail>) -> Result<Journal, JournalError> {
         if let Some(torn) = torn {
             // Flushed before anything is appended: a power cut could else bring back the end of the tail behind a new
             // frame.
@@ -247,17 +247,17 @@ impl Replay {
     }
 
     /// Judges the bad bytes at `offset`: a torn tail, or damage to what was safe.
-    fn torn(&mut self, offset: u64, synced: u64) -> Result<Torn, JournalError> {
+    fn classify_bad_frame(&mut self, offset: u64, synced: u64) -> Result<TornTail, JournalError> {
         // A whole frame behind the bad bytes is proof that they were flushed, where it tells so: then it is damage.
         let known = synced.max(self.flushed_behind(offset)?);
         if offset < known {
             return Err(self.damaged(offset, "a frame that was acknowledged as synced does not match its check"));
         }
         let cut_short = match self.frame_header(offset)? {
-            Some(header) => offset + (FRAME_BYTES + header.length_bytes) as u64 > self.length,
-            None => self.length - offset < FRAME_BYTES as u64,
+            Some(header) => offset + (FRAME_HEADER_BYTES + header.length_bytes) as u64 > self.length,
+            None => self.length - offset < FRAME_HEADER_BYTES as u64,
         };
-        Ok(Torn { offset, bytes: self.length - offset, cut_short })
+        Ok(TornTail { offset, bytes: self.length - offset, cut_short })
     }
 
     /// Returns the largest flushed offset that any whole frame behind `offset` tells of. A clean
@@ -267,17 +267,18 @@ impl Replay {
         let mut known = 0;
         // Bytes inside a payload may look like a frame: where the bad frame's length is known, the
         // search begins behind it.
-        let mut at =
-            self.frame_header(offset)?.map_or(offset + 1, |header| offset + (FRAME_BYTES + header.length_bytes) as u64);
-        while at + (FRAME_BYTES as u64) <= self.length {
+        let mut at = self
+            .frame_header(offset)?
+            .map_or(offset + 1, |header| offset + (FRAME_HEADER_BYTES + header.length_bytes) as u64);
+        while at + (FRAME_HEADER_BYTES as u64) <= self.length {
             let Some(header) = self.frame_header(at)? else {
                 at += 1;
                 continue;
             };
-            let total = FRAME_BYTES + header.length_bytes;
+            let total = FRAME_HEADER_BYTES + header.length_bytes;
             let whole = at + total as u64 <= self.length && {
                 let bytes = self.bytes(at, total)?;
-                checksum.is_whole(&header, &bytes[..FRAME_BYTES], &bytes[FRAME_BYTES..])
+                checksum.is_whole(&header, &bytes[..FRAME_HEADER_BYTES], &bytes[FRAME_HEADER_BYTES..])
             };
             if !whole {
                 at += 1;
@@ -290,11 +291,11 @@ impl Replay {
     }
 
     fn frame_header(&mut self, offset: u64) -> Result<Option<FrameHeader>, JournalError> {
-        if offset + FRAME_BYTES as u64 > self.length {
+        if offset + FRAME_HEADER_BYTES as u64 > self.length {
             return Ok(None);
         }
         let checksum = self.header.checksum;
-        Ok(checksum.decode(offset, self.bytes(offset, FRAME_BYTES)?))
+        Ok(checksum.decode(offset, self.bytes(offset, FRAME_HEADER_BYTES)?))
     }
 
     /// Returns `count` bytes at `offset`, through a window that moves forward.

@@ -184,7 +184,7 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
         let files =
             JournalFiles::list(&disk, first)?.replay::<JournalError>(true, |frame| Ok(has_whole_content(&frame)))?;
         // Whatever else is there, the check of the copy says what is wrong with it.
-        if files.torn().is_none_or(|torn| torn.cut_short) { files.resume(&disk).map(drop) } else { Ok(()) }
+        if files.torn_tail().is_none_or(|torn| torn.cut_short) { files.resume(&disk).map(drop) } else { Ok(()) }
     };
     cut().map_err(io::Error::other)
 }

@@ -16,7 +16,7 @@ use super::transaction::clock::ClockReading;
 use super::transaction::transact::{LogTail, split_signature};
 use super::{Error, OpenError};
 use crate::disk::Disk;
-use crate::journal::{Frame, FrameKind, JournalFiles, Replayed};
+use crate::journal::{Frame, FrameKind, JournalFiles, ReplayedFiles};
 use crate::lineage::{Entry, MacKey, PublicKey, SIGNATURE_BYTES, SignedEntry};
 use crate::object::Hash;
 use crate::segment::FOLDER;
@@ -46,7 +46,7 @@ pub(super) struct LoadedStore {
     /// The end of the chain, without a journal to go on with.
     pub log_tail: LogTail,
     /// The journal files that were replayed, and what is torn at their end: `resume` cuts that.
-    pub journal: Replayed,
+    pub journal: ReplayedFiles,
     /// Number of the first journal file in use; a crash may have left older ones.
     pub first_journal: u64,
     /// Segments that commands in the journal name, which no manifest names before the next seal.

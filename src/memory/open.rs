@@ -27,7 +27,7 @@ use super::transaction::writer::WriterLock;
 use super::views::file_search::FileViews;
 use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
-use crate::journal::{FILE_HEADER_BYTES, Journal, Torn};
+use crate::journal::{FILE_HEADER_BYTES, Journal, TornTail};
 use crate::lineage::{Key, PublicKey};
 use crate::object::{BlobStore, Context, Hash, Time};
 use crate::segment;
@@ -185,10 +185,10 @@ impl Memory {
 fn warnings(loaded: &LoadedStore, now: Time) -> Vec<String> {
     let clock = clock::ahead_warning(loaded.log_tail.time, now);
     let unsigned = Some(loaded.log_tail.pending_operations()).filter(|count| *count > 0).map(unsigned_warning);
-    loaded.journal.torn().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
+    loaded.journal.torn_tail().map(torn_warning).into_iter().chain(unsigned).chain(clock).collect()
 }
 
-fn torn_warning(torn: &Torn) -> String {
+fn torn_warning(torn: &TornTail) -> String {
     format!(
         "{} bytes behind byte {} of the journal were written when the last process or machine died, and were not \
          acknowledged as synced; they were cut away",

@@ -80,7 +80,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     };
     // In a thorough store each segment and pack is hashed as a whole when it is opened, so loading checks most of it.
     let loaded = load(&source)?;
-    if let Some(torn) = loaded.journal.torn().filter(|torn| !torn.cut_short) {
+    if let Some(torn) = loaded.journal.torn_tail().filter(|torn| !torn.cut_short) {
         let message =
             format!("{} is damaged at byte {}: a frame does not match its check", loaded.journal.path(), torn.offset);
         return Err(Error::damaged(message));

@@ -13,7 +13,7 @@ use crate::support::{Chance, close_unsealed, delete, environment, main_of, open,
 
 /// Bytes of a frame without payload: what stands behind the last frame and is shorter may always be
 /// the beginning of a frame whose writer was killed.
-const FRAME_BYTES: u64 = engramfs::journal::FRAME_BYTES as u64;
+const FRAME_HEADER_BYTES: u64 = engramfs::journal::FRAME_HEADER_BYTES as u64;
 
 /// A small store with everything in it, closed, with log records in its journal; and its tip.
 fn store() -> (ForgetfulDisk, Hash) {
@@ -175,7 +175,7 @@ fn last_command_end(disk: &ForgetfulDisk) -> (String, u64) {
     let mut end = 0;
     let each = |frame: engramfs::journal::Frame<'_>| -> Result<bool, engramfs::journal::JournalError> {
         if frame.kind == engramfs::journal::FrameKind::Command {
-            end = frame.offset + FRAME_BYTES + frame.payload.len() as u64;
+            end = frame.offset + FRAME_HEADER_BYTES + frame.payload.len() as u64;
         }
         Ok(true)
     };
@@ -249,7 +249,7 @@ fn every_extension_of_a_file_is_found() {
         for more in [vec![0; 1], vec![b'\n'], vec![0; 64], vec![0; 4096], vec![0xA1; 100], tail] {
             disk.replace(&path, [good.clone(), more.clone()].concat()).unwrap();
             let result = verify_tip(&disk, tip);
-            if path.starts_with("journal/") && (more.len() as u64) < FRAME_BYTES {
+            if path.starts_with("journal/") && (more.len() as u64) < FRAME_HEADER_BYTES {
                 check_reads(&disk, &right, &format!("{path} with {} bytes more", more.len()));
                 continue;
             }

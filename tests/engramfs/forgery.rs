@@ -283,7 +283,7 @@ fn frames(disk: &ForgetfulDisk) -> Vec<(FrameKind, Vec<u8>)> {
 fn with_frames(disk: &ForgetfulDisk, frames: &[(FrameKind, Vec<u8>)]) -> ForgetfulDisk {
     with_journal(disk, |journal| {
         for (kind, payload) in frames {
-            match (kind, engramfs::journal::content(payload)) {
+            match (kind, engramfs::journal::split_content(payload)) {
                 (FrameKind::Content, Some((head, rest))) => drop(journal.append_content(head, rest, &[]).unwrap()),
                 _ => drop(journal.append(*kind, &[payload]).unwrap()),
             }

@@ -315,7 +315,7 @@ impl Memory {
         let max_written_bytes = self.waiting_needs();
         let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first. Until then its log records need their segments.
-        new.secure_before().inspect_err(|_| self.storage.journal_segments.lock().extend(&journal_segments))?;
+        new.flush_previous().inspect_err(|_| self.storage.journal_segments.lock().extend(&journal_segments))?;
         Ok(RotationSnapshot { manifest, journals, journal_segments, max_written_bytes })
     }
 

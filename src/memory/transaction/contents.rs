@@ -6,7 +6,7 @@
 
 use super::files::{Author, EditError, FileOpRecord, FilesBefore, split_mac};
 use super::transact::LogTail;
-use crate::journal::{Frame, FrameKind, Journal, content};
+use crate::journal::{Frame, FrameKind, Journal, split_content};
 use crate::memory::catalog::Catalog;
 use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Error, Memory};
@@ -43,7 +43,7 @@ impl ContentHeader {
 /// Returns whether the content of a frame is the one that was written; true of all other kinds.
 pub(in crate::memory) fn has_whole_content(frame: &Frame<'_>) -> bool {
     frame.kind != FrameKind::Content
-        || content(frame.payload).is_some_and(|(head, rest)| {
+        || split_content(frame.payload).is_some_and(|(head, rest)| {
             // A head of another form is not an accident: replaying it says what is wrong.
             let head = split_mac(head).and_then(|(_, head)| ContentHeader::from_bytes(head).ok());
             head.is_none_or(|head| DirectWrite::from_verified(head.offset, rest).is_some())
@@ -105,7 +105,7 @@ impl LogTail {
         frame: &Frame<'_>,
     ) -> Result<bool, Error> {
         let damaged = |what: &str| Error::damaged(format!("a long write in the journal {what}"));
-        let (head, rest) = content(frame.payload).ok_or_else(|| damaged("has no head"))?;
+        let (head, rest) = split_content(frame.payload).ok_or_else(|| damaged("has no head"))?;
         let at = frame.position(frame.payload.len() - rest.len());
         let (code, bytes) = split_mac(head).ok_or_else(|| damaged("has no code"))?;
         let head = ContentHeader::from_bytes(bytes).map_err(|error| damaged(&format!("can't be read: {error}")))?;
