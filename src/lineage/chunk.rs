@@ -36,7 +36,7 @@ impl EntryChunkWriter {
                 self.fields.push(fields);
             }
         }
-        signed.write_rest(&mut self.out);
+        signed.write_unshared_fields(&mut self.out);
         self.count += 1;
     }
 
@@ -63,7 +63,7 @@ pub fn read_entry_chunk(bytes: &[u8], mut seq: u64) -> Result<Vec<SignedEntry>, 
             fields.push(SharedFields::read(&mut input, key)?);
         }
         let shared = fields.get(number).ok_or(CodecError::Number)?;
-        let signed = SignedEntry::read_rest(&mut input, shared, seq, prev)?;
+        let signed = SignedEntry::read_unshared_fields(&mut input, shared, seq, prev)?;
         (prev, seq) = (signed.hash, seq + 1);
         entries.push(signed);
     }

@@ -148,15 +148,15 @@ impl Decision {
         for version in [&self.base, &self.child, &self.parent] {
             out.hash(&version.unwrap_or(Hash::ZERO));
         }
-        self.write_side_as(out, form);
+        self.write_form_without_versions(out, form);
     }
 
     /// Appends the stored bytes of all but id and versions, for whoever refers to the versions in another way.
-    pub fn write_side(&self, out: &mut Writer) {
-        self.write_side_as(out, EntryForm::Stored);
+    pub fn write_without_versions(&self, out: &mut Writer) {
+        self.write_form_without_versions(out, EntryForm::Stored);
     }
 
-    fn write_side_as(&self, out: &mut Writer, form: EntryForm) {
+    fn write_form_without_versions(&self, out: &mut Writer, form: EntryForm) {
         if !self.has_details() {
             out.byte(side_code(self.decision));
             return;
@@ -178,12 +178,12 @@ impl Decision {
         let id = input.text()?.into();
         let mut version = || input.hash().map(|hash| (hash != Hash::ZERO).then_some(hash));
         let (base, child, parent) = (version()?, version()?, version()?);
-        Ok(Decision { id, base, child, parent, ..Decision::read_side(input)? })
+        Ok(Decision { id, base, child, parent, ..Decision::read_without_versions(input)? })
     }
 
-    /// Reads what [`Decision::write_side`] gave: a decision without id and versions. [`CodecError::Code`] for details
-    /// that are none: there is one form for each decision.
-    pub fn read_side(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
+    /// Reads what [`Decision::write_without_versions`] gave: a decision without id and versions. [`CodecError::Code`]
+    /// for details that are none: there is one form for each decision.
+    pub fn read_without_versions(input: &mut Reader<'_>) -> Result<Decision, CodecError> {
         let code = input.byte()?;
         let plain = Decision { decision: side_from_code(code & !WITH_DETAILS)?, ..Decision::default() };
         if code & WITH_DETAILS == 0 {

@@ -161,7 +161,7 @@ impl Entry {
     }
 
     /// Returns whether the entry belongs to a merge into its parent.
-    pub fn reaches_parent(&self) -> bool {
+    pub fn merges_into_parent(&self) -> bool {
         matches!(self.op, EntryOp::Merge | EntryOp::Promote)
     }
 }

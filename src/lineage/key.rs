@@ -96,7 +96,7 @@ pub struct MacKey([u8; 32]);
 
 impl MacKey {
     /// Returns the code of a message, which is `parts` one after the other, behind what came before it.
-    pub fn code(&self, before: &Hash, parts: &[&[u8]]) -> Hash {
+    pub fn mac(&self, before: &Hash, parts: &[&[u8]]) -> Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(&before.0);
         parts.iter().for_each(|part| _ = hasher.update(part));
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn a_code_holds_for_its_message_place_and_key_alone() {
         let (key, before) = (Key::from_seed(&[1; 32]).mac_key(), Hash([5; 32]));
-        let code = key.code(&before, &[b"a", b"b"]);
-        assert_eq!(code, key.code(&before, &[b"ab"]));
-        assert_ne!(code, key.code(&before, &[b"ba"]));
-        assert_ne!(code, key.code(&Hash::ZERO, &[b"ab"]));
-        assert_ne!(code, Key::from_seed(&[2; 32]).mac_key().code(&before, &[b"ab"]));
+        let code = key.mac(&before, &[b"a", b"b"]);
+        assert_eq!(code, key.mac(&before, &[b"ab"]));
+        assert_ne!(code, key.mac(&before, &[b"ba"]));
+        assert_ne!(code, key.mac(&Hash::ZERO, &[b"ab"]));
+        assert_ne!(code, Key::from_seed(&[2; 32]).mac_key().mac(&before, &[b"ab"]));
     }
 
     #[test]

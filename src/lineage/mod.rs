@@ -43,18 +43,18 @@
 //! ```
 
 mod chunk;
-mod compact;
 mod decision;
 mod entry;
 mod entry_op;
 mod key;
 mod line;
+mod shared_fields;
 mod strategy;
 
 pub use chunk::{EntryChunkWriter, read_entry_chunk};
-pub use compact::SharedFields;
 pub use decision::{Decision, LostPart, Side};
 pub use entry::{Counts, Detail, Entry, ITEMS_MAX, MergeDetail, SignedEntry};
 pub use entry_op::EntryOp;
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};
+pub use shared_fields::SharedFields;
 pub use strategy::{ParseStrategyError, Strategy};

@@ -165,7 +165,7 @@ impl StoredDecision {
         let codes = self.at_path.into_iter().zip(self.versions()).map(code);
         out.text(&self.decision.id).byte(codes.enumerate().fold(0, |bits, (place, code)| bits | code << (2 * place)));
         self.versions().iter().flatten().fold(&mut *out, |out, hash| out.hash(hash));
-        self.decision.write_side(out);
+        self.decision.write_without_versions(out);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<StoredDecision, CodecError> {
@@ -181,7 +181,7 @@ impl StoredDecision {
             return Err(CodecError::Code(codes));
         }
         let [base, child, parent] = versions.map(|(_, hash)| hash);
-        let decision = Decision { id, base, child, parent, ..Decision::read_side(input)? };
+        let decision = Decision { id, base, child, parent, ..Decision::read_without_versions(input)? };
         Ok(StoredDecision { decision, at_path: versions.map(|(at_path, _)| at_path) })
     }
 }

@@ -25,13 +25,13 @@ pub(super) struct TailChunk {
 
 impl TailChunk {
     /// Reads the entries, the first of which has the number `seq`. [`CodecError::Short`] where a row ends too early or
-    /// refers to shared fields that are not there; else as `SignedEntry::read_rest`.
+    /// refers to shared fields that are not there; else as `SignedEntry::read_unshared_fields`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
         let (mut input, mut entries, mut prev) =
             (Reader::new(&self.rows), Vec::with_capacity(CHUNK_ENTRIES), self.prev_hash);
         while !input.is_empty() {
             let common = self.shared_fields.get(usize::from(input.byte()?)).ok_or(CodecError::Short)?;
-            let signed = SignedEntry::read_rest(&mut input, common, seq, prev)?;
+            let signed = SignedEntry::read_unshared_fields(&mut input, common, seq, prev)?;
             prev = signed.hash;
             entries.push(signed);
             seq += 1;
@@ -48,7 +48,7 @@ impl TailChunk {
         let mut row = Writer::new();
         // A chunk has few entries, so the number of what one shares with others fits a byte.
         row.byte(number as u8);
-        signed.write_rest(&mut row);
+        signed.write_unshared_fields(&mut row);
         self.rows.reserve_exact(row.as_slice().len());
         self.rows.extend_from_slice(row.as_slice());
     }

@@ -50,7 +50,7 @@ fn expected_lineage(all: &[Arc<SignedEntry>], branch: u64) -> BTreeMap<u64, Stri
     for signed in all.iter().rev() {
         let entry = &signed.entry;
         let reaches = |id: u64| wanted.get(&id).is_some_and(|upto| entry.seq <= *upto);
-        let (own, joins) = (reaches(entry.branch_id), entry.reaches_parent() && reaches(entry.parent_id));
+        let (own, joins) = (reaches(entry.branch_id), entry.merges_into_parent() && reaches(entry.parent_id));
         if !own && !joins {
             continue;
         }

@@ -109,7 +109,7 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
         return;
     }
     parent.totals.events_bytes += lengths.events_bytes;
-    if entry.reaches_parent() {
+    if entry.merges_into_parent() {
         // Only what the parent has not got yet: a branch that was promoted lives on and merges the rest later.
         let gain = totals.own_bytes - totals.merged_bytes;
         parent.totals.own_bytes += gain;

@@ -224,7 +224,7 @@ impl<'a> StateSearch<'a> {
 
     /// Tells whether an entry is one of the branch's own, or a merge or promote of a child into it.
     fn involves_branch(&self, entry: &Entry) -> bool {
-        entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.reaches_parent())
+        entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.merges_into_parent())
     }
 
     /// Tells whether an entry gave the branch another state, by its operation: a merge does so to the parent alone.

@@ -129,7 +129,7 @@ impl LogTail {
             FrameKind::Lease => b"lease",
             _ => b"edit",
         };
-        self.mac_key.code(&self.link, &[&[kind], parts].concat())
+        self.mac_key.mac(&self.link, &[&[kind], parts].concat())
     }
 
     /// Checks the code of an operation that was read, and moves behind it. Kind `Damaged` where it is another code: the

@@ -110,7 +110,7 @@ impl Viewer<'_> {
     fn may_see_entry(&self, signed: &SignedEntry, from: BranchId) -> bool {
         let entry = &signed.entry;
         let is_told = |id: u64| id == 0 || id == from.0 || (self.may_read)(BranchId(id));
-        is_told(entry.branch_id) || (entry.reaches_parent() && is_told(entry.parent_id))
+        is_told(entry.branch_id) || (entry.merges_into_parent() && is_told(entry.parent_id))
     }
 }
 

@@ -60,7 +60,7 @@ impl SharedFields {
 
 impl SignedEntry {
     /// Appends what the entry has beside [`SharedFields`], its number, and the hash of the entry before.
-    pub fn write_rest(&self, out: &mut Writer) {
+    pub fn write_unshared_fields(&self, out: &mut Writer) {
         let entry = &self.entry;
         out.raw(&self.signature).byte(entry.op.code()).signed(entry.time.0).hash(&entry.head);
         out.number(entry.counts.put).number(entry.counts.deleted).number(entry.counts.files);
@@ -68,9 +68,9 @@ impl SignedEntry {
         out.hash(&entry.log_record);
     }
 
-    /// Reads what [`SignedEntry::write_rest`] wrote. The hash is worked out from what was read. `seq` and `prev` come
+    /// Reads what [`SignedEntry::write_unshared_fields`] wrote. The hash is worked out from what was read. `seq` and `prev` come
     /// from the entries before. [`CodecError::Code`] for an op that this version does not know.
-    pub fn read_rest(
+    pub fn read_unshared_fields(
         input: &mut Reader<'_>,
         common: &SharedFields,
         seq: u64,
