@@ -10,13 +10,13 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::ordmap::DiffItem;
 
-use super::{BranchVersion, Layer, Visible, touched_at_most};
+use super::{BranchVersion, Layer, VisibleRows, changed_ids_at_most};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::segment::{Row, Segment, SegmentError};
 use crate::workspace::TreeError;
 
 /// Records that two states may have differently for one to be moved like the other.
-const MOVED_ONE_BY_ONE: usize = 512;
+const RELOCATED_ONE_BY_ONE_MAX: usize = 512;
 
 /// Codes of what a record becomes.
 mod code {
@@ -87,7 +87,7 @@ impl NeededRows {
     /// Adds a row; one in memory is in no segment.
     pub fn add(&mut self, row: &Row) {
         if let Row::Sealed(segment, row) = row {
-            let none = || Layer { segment: segment.clone(), visible: Visible::none(segment.rows()) };
+            let none = || Layer { segment: segment.clone(), visible: VisibleRows::none(segment.rows()) };
             self.layers.entry(segment.name()).or_insert_with(none).visible.set(*row, true);
         }
     }
@@ -118,7 +118,7 @@ impl BranchVersion {
         out: &mut Writer,
     ) -> Result<Option<usize>, SegmentError> {
         // All ids are known before the first byte is written, so that nothing is appended where there are too many.
-        let Some(ids) = touched_at_most(before, self, limit)? else { return Ok(None) };
+        let Some(ids) = changed_ids_at_most(before, self, limit)? else { return Ok(None) };
         out.number(ids.len() as u64);
         for id in &ids {
             out.text(id);
@@ -210,7 +210,7 @@ impl BranchVersion {
         moved: &BranchVersion,
         place: impl Fn(&Row) -> Option<Row>,
     ) -> Result<Option<BranchVersion>, SegmentError> {
-        let Some(touched) = touched_at_most(before, self, MOVED_ONE_BY_ONE)? else { return Ok(None) };
+        let Some(touched) = changed_ids_at_most(before, self, RELOCATED_ONE_BY_ONE_MAX)? else { return Ok(None) };
         let mut next = moved.clone();
         for id in touched {
             // First the version as this state has it stored, and then the same one at its new place, where it was

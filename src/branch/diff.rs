@@ -60,7 +60,7 @@ pub fn differences_at_most(
 /// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it is
 /// stored, or when it was deleted; nothing where there are more than `limit`. [`SegmentError::Io`] or
 /// [`SegmentError::Damaged`] where an id can't be read, or its segment is damaged.
-pub fn touched_at_most(
+pub fn changed_ids_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
     limit: usize,

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use imbl::ordmap::{DiffIter, RangedIter};
 use imbl::shared_ptr::DefaultSharedPtr;
 
-use super::Visible;
+use super::VisibleRows;
 use crate::record::Version;
 
 /// The cache is never rebuilt for fewer uncached versions than this.
@@ -29,12 +29,12 @@ pub struct MemTable {
     uncached: ById,
     cache: Arc<CodeCache>,
     /// The rows of the cache that were not taken out since.
-    cached_rows: Visible,
+    cached_rows: VisibleRows,
 }
 
 impl Default for MemTable {
     fn default() -> Self {
-        MemTable { by_id: ById::new(), uncached: ById::new(), cache: Arc::default(), cached_rows: Visible::none(0) }
+        MemTable { by_id: ById::new(), uncached: ById::new(), cache: Arc::default(), cached_rows: VisibleRows::none(0) }
     }
 }
 
@@ -55,7 +55,7 @@ impl MemTable {
     }
 
     /// Returns the cache, and which of its rows are still versions of this table.
-    pub fn cached(&self) -> (&CodeCache, &Visible) {
+    pub fn cached(&self) -> (&CodeCache, &VisibleRows) {
         (&self.cache, &self.cached_rows)
     }
 
@@ -85,7 +85,7 @@ impl MemTable {
             // A new cache, never a change of the old one, which clones of this table and queries may still read.
             self.cache =
                 Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
-            self.cached_rows = Visible::all(self.by_id.len() as u32);
+            self.cached_rows = VisibleRows::all(self.by_id.len() as u32);
             self.uncached = ById::new();
         }
     }
@@ -101,7 +101,7 @@ impl MemTable {
         }
         // Nothing of the cache counts any longer, and it would keep all its versions in memory.
         if self.cached_rows.count() == 0 {
-            (self.cache, self.cached_rows) = (Arc::default(), Visible::none(0));
+            (self.cache, self.cached_rows) = (Arc::default(), VisibleRows::none(0));
         }
     }
 }

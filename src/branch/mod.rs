@@ -16,14 +16,14 @@ mod rows;
 mod state;
 mod state_file;
 mod stored;
-mod visible;
+mod visible_rows;
 
 pub use delta::{DeltaError, NeededRows, VersionIndex};
-pub use diff::{RecordDifference, differences, differences_at_most, touched_at_most};
+pub use diff::{RecordDifference, changed_ids_at_most, differences, differences_at_most};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
 pub use purge::RowFinder;
 pub use rows::RowIter;
 pub use state::{BranchVersion, Layer};
 pub use state_file::{FullState, RetainedState, StateFile, StateInfo, StateKey, WrittenStates, write_state_file};
-pub use visible::Visible;
+pub use visible_rows::VisibleRows;

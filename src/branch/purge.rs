@@ -38,9 +38,9 @@ impl BranchVersion {
         gone.dedup();
         for (id, _) in &gone {
             // The visible version of the id is the one that was found, as no id is visible in two places.
-            self.take_out(id)?;
+            self.remove_record(id)?;
         }
-        self.drop_unseen();
+        self.drop_invisible_layers();
         Ok(gone)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{MemTable, Visible};
+use super::{MemTable, VisibleRows};
 use crate::object::{Context, Hash, Hasher, SetHash, Time};
 use crate::record::Version;
 use crate::segment::{Row, RowTotals, Segment, SegmentError};
@@ -19,7 +19,7 @@ pub struct Layer {
     /// The shared, immutable rows.
     pub segment: Arc<Segment>,
     /// Which of them the branch sees.
-    pub visible: Visible,
+    pub visible: VisibleRows,
 }
 
 /// The records of a branch, which are unsealed versions and rows of segments, and its files.
@@ -157,7 +157,7 @@ impl BranchVersion {
         // Read before anything changes: a row that can't be read must leave the state as it was.
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
         // The old version goes before the new one comes, as an id is visible in one place at most.
-        self.take_out(&id)?;
+        self.remove_record(&id)?;
         self.deletions.remove(&id);
         match row {
             Row::Unsealed(version) => {
@@ -168,15 +168,15 @@ impl BranchVersion {
         self.update_content_sum(|sum| sum.add(&hash));
         self.totals.add(totals);
         // Only now: the layer that lost the old row may be the one that shows the new one.
-        self.drop_unseen();
+        self.drop_invisible_layers();
         Ok(())
     }
 
     /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
     /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version can't be read or its segment is damaged.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
-        let there = self.take_out(id)?;
-        self.drop_unseen();
+        let there = self.remove_record(id)?;
+        self.drop_invisible_layers();
         // A second delete must not move the time of the first one, which newest-wins compares.
         if there {
             self.deletions.insert(id.into(), time);
@@ -190,8 +190,8 @@ impl BranchVersion {
         if let Some(row) = other.find(id)? {
             return self.put(row);
         }
-        self.take_out(id)?;
-        self.drop_unseen();
+        self.remove_record(id)?;
+        self.drop_invisible_layers();
         match other.deletions.get(id) {
             Some(time) => self.deletions.insert(id.clone(), *time),
             None => self.deletions.remove(id),
@@ -212,21 +212,21 @@ impl BranchVersion {
             let id = segment.id(row)?;
             self.deletions.remove(id);
             // Hidden rows leave their layers in place until the end, since `hints` go by the places of the layers.
-            if let Some(old) = self.find_onwards(id, &mut hints)? {
+            if let Some(old) = self.find_from_hints(id, &mut hints)? {
                 self.hide(&old)?;
             }
         }
-        let visible = Visible::all(segment.rows());
+        let visible = VisibleRows::all(segment.rows());
         // Last: until here `hints` and the layers are parallel, and no id is found in the new one.
         self.layers.push(Layer { segment: segment.clone(), visible });
         self.update_content_sum(|sum| sum.join(segment.sum()));
         self.totals.add(segment.totals());
-        self.drop_unseen();
+        self.drop_invisible_layers();
         Ok(())
     }
 
     /// Lets go of segments of which nothing is seen any longer.
-    pub(super) fn drop_unseen(&mut self) {
+    pub(super) fn drop_invisible_layers(&mut self) {
         self.layers.retain(|layer| layer.visible.count() > 0);
     }
 
@@ -261,7 +261,7 @@ impl BranchVersion {
                     rows.into_iter().for_each(|row| visible.set(row, true));
                 }
                 // The new segment is a layer already where versions were sealed into it.
-                _ if name == segment.name() => next.layer_mut(segment).visible.join(&layer.visible),
+                _ if name == segment.name() => next.layer_mut(segment).visible.union_with(&layer.visible),
                 _ => next.layers.push(layer.clone()),
             }
         }
@@ -269,9 +269,9 @@ impl BranchVersion {
     }
 
     /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left
-    /// of which nothing is seen: [`BranchVersion::drop_unseen`] comes after it. [`SegmentError::Io`] or
+    /// of which nothing is seen: [`BranchVersion::drop_invisible_layers`] comes after it. [`SegmentError::Io`] or
     /// [`SegmentError::Damaged`] where a segment can't be read or is damaged; nothing is hidden then.
-    pub(super) fn take_out(&mut self, id: &str) -> Result<bool, SegmentError> {
+    pub(super) fn remove_record(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),
             Some(old) => self.hide(&old).map(|()| true),
@@ -293,7 +293,7 @@ impl BranchVersion {
     }
 
     /// Like [`BranchVersion::find`], for ids in ascending order: `hints` keep each layer's place.
-    fn find_onwards(&self, id: &str, hints: &mut [u32]) -> Result<Option<Row>, SegmentError> {
+    fn find_from_hints(&self, id: &str, hints: &mut [u32]) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));
         }
@@ -312,7 +312,7 @@ impl BranchVersion {
         let index = match self.layers.iter().position(|layer| layer.segment.name() == name) {
             Some(index) => index,
             None => {
-                let visible = Visible::none(segment.rows());
+                let visible = VisibleRows::none(segment.rows());
                 self.layers.push(Layer { segment: segment.clone(), visible });
                 self.layers.len() - 1
             }

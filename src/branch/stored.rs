@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
-use super::{BranchVersion, Layer, MemTable, Visible};
+use super::{BranchVersion, Layer, MemTable, VisibleRows};
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
 use crate::segment::{RowTotals, Segment};
 use crate::workspace::Tree;
@@ -37,7 +37,7 @@ impl BranchVersion {
         let mut layers = Vec::new();
         for _ in 0..input.length()? {
             let segment = segment(&input.hash()?).ok_or(CodecError::Number)?;
-            layers.push(Layer { segment, visible: Visible::read(input)? });
+            layers.push(Layer { segment, visible: VisibleRows::read(input)? });
         }
         let mut deletions = OrdMap::new();
         for _ in 0..input.length()? {

@@ -22,7 +22,7 @@ use super::storage::trees::{self, TreeStore};
 use super::transaction::batch::SPILL_PREFIX;
 use super::transaction::contents::has_whole_content;
 use super::{CopyError, Error};
-use crate::branch::{BranchVersion, StateFile, touched_at_most};
+use crate::branch::{BranchVersion, StateFile, changed_ids_at_most};
 use crate::disk::{Disk, RealDisk};
 use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
@@ -274,7 +274,7 @@ fn check_recent(loaded: &LoadedStore, seen: &mut HashSet<*const BranchVersion>) 
 /// Checks a state by what it has other than one that was checked, so that what both share is not read again.
 fn check_change(before: &BranchVersion, state: &BranchVersion) -> Result<(), Error> {
     let (mut sum, mut records, mut blocks) = (before.sum().clone(), before.totals().records, Blocks::default());
-    for id in touched_at_most(before, state, usize::MAX)?.unwrap_or_default() {
+    for id in changed_ids_at_most(before, state, usize::MAX)?.unwrap_or_default() {
         if let Some(gone) = before.find(&id)? {
             sum.remove(&gone.hash()?);
             records -= 1;

@@ -53,7 +53,7 @@ impl DerivedVectors {
         for layer in state.layers() {
             match layer.segment.derived().get(&self.embedder) {
                 Some(file) if file.counts().unembedded_rows == 0 => {}
-                Some(file) if layer.visible.all_visible() => unembedded += u64::from(file.counts().unembedded_rows),
+                Some(file) if layer.visible.are_all_visible() => unembedded += u64::from(file.counts().unembedded_rows),
                 Some(file) => {
                     let columns = file.columns()?;
                     unembedded += layer.visible.iter().filter(|row| columns.is_waiting(*row)).count() as u64;

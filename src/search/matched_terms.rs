@@ -140,7 +140,7 @@ fn count_records<'a>(
 
 /// Returns how many visible rows of a layer a list has.
 fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> Result<u64, SearchError> {
-    if layer.visible.all_visible() {
+    if layer.visible.are_all_visible() {
         return Ok(list.documents().into());
     }
     scan.timer.spend(list.documents() as usize)?;

@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 use crate::workspace::{HeldChunks, Transfers};
 
 /// Steps and states of a file that are remembered once they were read.
-const REMEMBERED: usize = 64;
+const READ_CACHE_MAX: usize = 64;
 
 /// An open file of states, with what they need that is stored elsewhere.
 pub struct StateFile {
@@ -26,7 +26,7 @@ pub struct StateFile {
     states: ReadCache<StateKey, RetainedState>,
 }
 
-/// The last [`REMEMBERED`] that were read, the oldest in front.
+/// The last [`READ_CACHE_MAX`] that were read, the oldest in front.
 struct ReadCache<K, V>(Mutex<VecDeque<(K, V)>>);
 
 impl<K: PartialEq, V: Clone> ReadCache<K, V> {
@@ -41,7 +41,7 @@ impl<K: PartialEq, V: Clone> ReadCache<K, V> {
             return;
         }
         last.push_back((key, value));
-        if last.len() > REMEMBERED {
+        if last.len() > READ_CACHE_MAX {
             last.pop_front();
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
-use crate::branch::{BranchVersion, differences, touched_at_most};
+use crate::branch::{BranchVersion, changed_ids_at_most, differences};
 use crate::memory::catalog::{Branch, BranchId, Catalog, Quota};
 use crate::memory::{Error, LimitError, Memory, Setting};
 use crate::segment::SegmentError;
@@ -258,7 +258,7 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
         return branch_usage(new);
     }
     let mut own = before;
-    for id in touched_at_most(&old.state, &new.state, usize::MAX)?.unwrap_or_default() {
+    for id in changed_ids_at_most(&old.state, &new.state, usize::MAX)?.unwrap_or_default() {
         own = own.plus(record_usage(&new.state, &new.base, &id)?).minus(record_usage(&old.state, &new.base, &id)?);
     }
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());

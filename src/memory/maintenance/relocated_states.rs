@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use super::relocations::{CompactionGroup, GroupKey, Relocations, add_layers, large_root_branch};
-use crate::branch::{BranchVersion, Visible};
+use crate::branch::{BranchVersion, VisibleRows};
 use crate::memory::catalog::{BranchId, Branches, Catalog, RecentState, RetainedStates};
 use crate::object::Hash;
 use crate::segment::Row;
@@ -26,7 +26,7 @@ pub(super) fn add_retained(
         }
         Row::Sealed(segment, row) => {
             let group = groups.entry((segment.dim(), owners.get(&segment.name()).copied().flatten())).or_default();
-            let none = || (segment.clone(), Visible::none(segment.rows()));
+            let none = || (segment.clone(), VisibleRows::none(segment.rows()));
             group.segments.entry(segment.name()).or_insert_with(none).1.set(row, true);
         }
     };

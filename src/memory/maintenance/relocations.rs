@@ -8,7 +8,7 @@ use imbl::ordmap::DiffItem;
 
 use super::compact::RewriteSet;
 use super::relocated_states::add_retained;
-use crate::branch::{BranchVersion, Visible};
+use crate::branch::{BranchVersion, VisibleRows};
 use crate::memory::catalog::{
     Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_branch_state, for_each_state,
 };
@@ -69,7 +69,7 @@ pub(super) struct CompactionGroup {
     /// Versions that are in no segment yet, by address: equal ones that were written twice are two rows.
     pub(super) unsealed: HashMap<*const Version, Arc<Version>>,
     /// Each older segment, and the rows that some state sees.
-    pub(super) segments: HashMap<Hash, (Arc<Segment>, Visible)>,
+    pub(super) segments: HashMap<Hash, (Arc<Segment>, VisibleRows)>,
 }
 
 impl CompactionGroup {
@@ -159,7 +159,7 @@ impl Memory {
             self.carry_over_vectors(&segment);
             let mut rows_of_versions = HashMap::new();
             // What stays unreferenced here was seen by no state: a layer that has such a row is not moved.
-            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, Visible))| {
+            let blank = |(name, (segment, _)): (&Hash, &(Arc<Segment>, VisibleRows))| {
                 (*name, vec![UNREFERENCED; segment.rows() as usize])
             };
             let mut row_maps: HashMap<Hash, Vec<u32>> = group.segments.iter().map(blank).collect();
@@ -261,9 +261,9 @@ pub(super) fn add_layers(
     for layer in state.layers() {
         let name = layer.segment.name();
         let group = groups.entry((layer.segment.dim(), owners.get(&name).copied().flatten())).or_default();
-        let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+        let none = || (layer.segment.clone(), VisibleRows::none(layer.segment.rows()));
         let (_, seen) = group.segments.entry(name).or_insert_with(none);
-        seen.join(&layer.visible);
+        seen.union_with(&layer.visible);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::branch::{BranchVersion, StateInfo, Visible};
+use crate::branch::{BranchVersion, StateInfo, VisibleRows};
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
@@ -74,7 +74,7 @@ impl RetainedBytes {
 #[derive(Default)]
 struct LiveSet {
     visited: HashSet<*const BranchVersion>,
-    segments: BTreeMap<Hash, (Arc<Segment>, Visible)>,
+    segments: BTreeMap<Hash, (Arc<Segment>, VisibleRows)>,
     packs: PackMarks,
 }
 
@@ -85,10 +85,10 @@ impl LiveSet {
         let mut more = 0;
         for layer in fresh.iter().flat_map(|state| state.layers()) {
             let (rows, length) = (layer.segment.rows(), layer.segment.length());
-            let none = || (layer.segment.clone(), Visible::none(rows));
+            let none = || (layer.segment.clone(), VisibleRows::none(rows));
             let (_, marked) = self.segments.entry(layer.segment.name()).or_insert_with(none);
             let before = marked.count();
-            marked.join(&layer.visible);
+            marked.union_with(&layer.visible);
             more += share(length, marked.count() - before, rows);
         }
         more + self.packs.mark(fresh.iter().map(|state| state.files()))

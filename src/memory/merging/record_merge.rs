@@ -7,7 +7,7 @@ use imbl::Vector;
 
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash;
-use crate::branch::{BranchVersion, RecordDifference, differences_at_most, touched_at_most};
+use crate::branch::{BranchVersion, RecordDifference, changed_ids_at_most, differences_at_most};
 use crate::lineage::Strategy;
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::command::merge_outcome::{RecordOutcome, RecordOutcomes};
@@ -91,7 +91,8 @@ impl RecordMerge {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
         // What the child changed stays; only records that the parent touched since can come out otherwise.
-        let touched = touched_at_most(before, sides.parent, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
+        let touched =
+            changed_ids_at_most(before, sides.parent, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
         let was_added = |id: &Arc<str>| {
             let found = self.changes.binary_search_by(|change| change.id.cmp(id));
             found.is_ok_and(|at| self.changes[at].old.is_none())

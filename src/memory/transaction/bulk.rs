@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::branch::{BranchVersion, touched_at_most};
+use crate::branch::{BranchVersion, changed_ids_at_most};
 use crate::lineage::{Counts, Detail, EntryOp, ITEMS_MAX};
 use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, CatalogChange};
@@ -120,7 +120,8 @@ impl BulkCommit {
     ) -> Result<Option<BulkCommit>, PlanError> {
         let branch = catalog.branch_ref(self.branch.id)?.clone();
         check_dimension(catalog, &branch, &self.segment)?;
-        let touched = touched_at_most(&self.branch.state, &branch.state, changes_max)?.ok_or(PlanError::Exceeded)?;
+        let touched =
+            changed_ids_at_most(&self.branch.state, &branch.state, changes_max)?.ok_or(PlanError::Exceeded)?;
         let (mut state, mut deleted) = (self.state.clone(), self.deleted);
         for id in touched {
             if relies(&id) {

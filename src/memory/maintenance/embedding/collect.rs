@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::EmbedderSlot;
-use crate::branch::{BranchVersion, Visible};
+use crate::branch::{BranchVersion, VisibleRows};
 use crate::file_index::IndexSegment;
 use crate::memory::catalog::{BranchId, Catalog, EmbedderRecord};
 use crate::memory::{Error, Memory};
@@ -47,7 +47,7 @@ impl Memory {
         if !texts.is_empty() {
             return Ok(Some(EmbeddingTask::Embed(texts, None)));
         }
-        let mut segments: Vec<(Arc<Segment>, Visible)> = seen_segments(&states).into_values().collect();
+        let mut segments: Vec<(Arc<Segment>, VisibleRows)> = seen_segments(&states).into_values().collect();
         segments.sort_by_key(|(segment, _)| segment.rows());
         for (segment, seen) in segments {
             if let Some(task) = self.segment_task(slot, goal, segment, &seen)? {
@@ -91,7 +91,7 @@ impl Memory {
         slot: &EmbedderSlot,
         goal: &EmbeddingGoal,
         segment: Arc<Segment>,
-        seen: &Visible,
+        seen: &VisibleRows,
     ) -> Result<Option<EmbeddingTask>, Error> {
         let (set, vectors) = (goal.record.derived_set(), slot.derived_vectors(&goal.record));
         let file = segment.derived().get(&set);
@@ -165,12 +165,12 @@ fn queryable_states(catalog: &Catalog, roots: &[BranchId]) -> Vec<Arc<BranchVers
     states
 }
 
-fn seen_segments(states: &[Arc<BranchVersion>]) -> BTreeMap<Hash, (Arc<Segment>, Visible)> {
+fn seen_segments(states: &[Arc<BranchVersion>]) -> BTreeMap<Hash, (Arc<Segment>, VisibleRows)> {
     let mut segments = BTreeMap::new();
     for layer in states.iter().flat_map(|state| state.layers()) {
-        let none = || (layer.segment.clone(), Visible::none(layer.segment.rows()));
+        let none = || (layer.segment.clone(), VisibleRows::none(layer.segment.rows()));
         let (_, seen) = segments.entry(layer.segment.name()).or_insert_with(none);
-        seen.join(&layer.visible);
+        seen.union_with(&layer.visible);
     }
     segments
 }

@@ -18,23 +18,23 @@ enum VisibleChunk {
 
 /// The visible rows of one segment.
 #[derive(Clone)]
-pub struct Visible {
+pub struct VisibleRows {
     rows: u32,
     count: u32,
     chunks: Arc<Vec<VisibleChunk>>,
 }
 
-impl Visible {
+impl VisibleRows {
     /// Sees none of `rows` rows; chunks of which nothing is visible have no bits.
-    pub fn none(rows: u32) -> Visible {
+    pub fn none(rows: u32) -> VisibleRows {
         let chunks = vec![VisibleChunk::None; rows.div_ceil(CHUNK_ROWS) as usize];
-        Visible { rows, count: 0, chunks: Arc::new(chunks) }
+        VisibleRows { rows, count: 0, chunks: Arc::new(chunks) }
     }
 
     /// Sees all of `rows` rows; chunks of which all is visible have no bits.
-    pub fn all(rows: u32) -> Visible {
+    pub fn all(rows: u32) -> VisibleRows {
         let chunks = vec![VisibleChunk::All; rows.div_ceil(CHUNK_ROWS) as usize];
-        Visible { rows, count: rows, chunks: Arc::new(chunks) }
+        VisibleRows { rows, count: rows, chunks: Arc::new(chunks) }
     }
 
     /// Returns how many rows are visible. It is kept up with each change, so asking costs nothing.
@@ -43,7 +43,7 @@ impl Visible {
     }
 
     /// Returns whether every row is visible.
-    pub fn all_visible(&self) -> bool {
+    pub fn are_all_visible(&self) -> bool {
         self.count == self.rows
     }
 
@@ -77,11 +77,11 @@ impl Visible {
     }
 
     /// Shows every row that another view of the same rows sees.
-    pub fn join(&mut self, other: &Visible) {
+    pub fn union_with(&mut self, other: &VisibleRows) {
         // A clone shares the chunks of the other view, where setting row by row would copy them.
         if self.count == 0 {
             *self = other.clone();
-        } else if !self.all_visible() {
+        } else if !self.are_all_visible() {
             other.iter().for_each(|row| self.set(row, true));
         }
     }
@@ -115,7 +115,7 @@ impl Visible {
         })
     }
 
-    /// Calls `each` with the visible rows of a range, in order; faster than [`Visible::iter`]. The
+    /// Calls `each` with the visible rows of a range, in order; faster than [`VisibleRows::iter`]. The
     /// range begins and ends at multiples of 64, or behind the last row.
     pub fn for_each(&self, range: Range<u32>, mut each: impl FnMut(u32)) {
         for word in range.start / 64..range.end.min(self.rows).div_ceil(64) {
@@ -141,7 +141,7 @@ impl Visible {
 
     /// Calls `each` with every row that one of the two sees and the other does not. Chunks that
     /// both share are passed over.
-    pub fn differences(&self, other: &Visible, mut each: impl FnMut(u32)) {
+    pub fn differences(&self, other: &VisibleRows, mut each: impl FnMut(u32)) {
         if Arc::ptr_eq(&self.chunks, &other.chunks) {
             return;
         }
@@ -157,7 +157,7 @@ impl Visible {
         }
     }
 
-    /// Appends the stored form, which [`Visible::read`] reads.
+    /// Appends the stored form, which [`VisibleRows::read`] reads.
     pub fn write(&self, out: &mut Writer) {
         out.number(u64::from(self.rows)).number(u64::from(self.count));
         for chunk in self.chunks.iter() {
@@ -171,7 +171,7 @@ impl Visible {
 
     /// Reads the stored form; [`CodecError::Code`] where a chunk is of no known kind. The count is not compared with
     /// the bits.
-    pub fn read(input: &mut Reader<'_>) -> Result<Visible, CodecError> {
+    pub fn read(input: &mut Reader<'_>) -> Result<VisibleRows, CodecError> {
         let number = |value: u64| u32::try_from(value).map_err(|_| CodecError::Number);
         let (rows, count) = (number(input.number()?)?, number(input.number()?)?);
         let mut chunks = Vec::new();
@@ -183,7 +183,7 @@ impl Visible {
                 code => return Err(CodecError::Code(code)),
             });
         }
-        Ok(Visible { rows, count, chunks: Arc::new(chunks) })
+        Ok(VisibleRows { rows, count, chunks: Arc::new(chunks) })
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_bitmap_agrees_with_a_plain_set_and_clones_stay_apart() {
         let rows = 10_000;
-        let (mut bits, mut plain) = (Visible::none(rows), BTreeSet::new());
+        let (mut bits, mut plain) = (VisibleRows::none(rows), BTreeSet::new());
         let mut seed = 7u64;
         for step in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -248,20 +248,20 @@ mod tests {
         assert_eq!(bits.count() as usize, plain.len());
         let mut out = Writer::new();
         bits.write(&mut out);
-        let read = Visible::read(&mut Reader::new(out.as_slice())).unwrap();
+        let read = VisibleRows::read(&mut Reader::new(out.as_slice())).unwrap();
         assert!(read.iter().eq(bits.iter()) && read.count() == bits.count());
     }
 
     #[test]
     fn all_of_a_length_that_fills_no_chunk_ends_at_the_last_row() {
         for rows in [1, 64, 4096, 4100, 4160] {
-            let bits = Visible::all(rows);
+            let bits = VisibleRows::all(rows);
             assert_eq!(bits.iter().count(), rows as usize);
             let mut each = 0;
             bits.for_each(0..u32::MAX, |_| each += 1);
             assert_eq!(each, rows);
         }
-        let mut bits = Visible::all(4100);
+        let mut bits = VisibleRows::all(4100);
         bits.set(4099, false);
         assert_eq!(bits.iter().last(), Some(4098));
         bits.set(4097, false);
