@@ -65,8 +65,8 @@ pub struct BranchVersion {
     /// Versions that are in no segment yet.
     pub(super) unsealed: MemTable,
     /// The set hash of all visible versions: one that comes is added, one that goes is taken out.
-    pub(super) sum: Arc<SetHash>,
-    /// Over all visible versions, kept up as `sum` is.
+    pub(super) record_set_hash: Arc<SetHash>,
+    /// Over all visible versions, kept up as `record_set_hash` is.
     pub(super) totals: RowTotals,
     /// When records were deleted that are not there again.
     pub(super) deletions: OrdMap<Arc<str>, Time>,
@@ -79,20 +79,20 @@ pub struct BranchVersion {
 impl BranchVersion {
     /// Returns the hash of the content: the same for equal records, whatever their history.
     pub fn head(&self) -> Hash {
-        *self.head.get_or_init(|| BranchVersion::compute_head(&self.sum, &self.files))
+        *self.head.get_or_init(|| BranchVersion::compute_head(&self.record_set_hash, &self.files))
     }
 
     /// Returns the head of a state whose records have that set hash, with those files.
-    pub fn compute_head(sum: &SetHash, files: &Tree) -> Hash {
+    pub fn compute_head(record_set_hash: &SetHash, files: &Tree) -> Hash {
         let mut hasher = Hasher::new(&HEAD_CONTEXT);
-        hasher.field(&sum.hash(&RECORDS_CONTEXT).0);
+        hasher.field(&record_set_hash.hash(&RECORDS_CONTEXT).0);
         hasher.field(&files.hash().0);
         hasher.finish()
     }
 
     /// Returns the set hash of all visible records; files are not in it.
-    pub fn sum(&self) -> &SetHash {
-        &self.sum
+    pub fn record_set_hash(&self) -> &SetHash {
+        &self.record_set_hash
     }
 
     /// Returns the tree of `files/`, which the head covers beside the records.
@@ -165,7 +165,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(&segment).visible.set(row, true),
         }
-        self.update_content_sum(|sum| sum.add(&hash));
+        self.update_record_set_hash(|hashes| hashes.add(&hash));
         self.totals.add(totals);
         // Only now: the layer that lost the old row may be the one that shows the new one.
         self.drop_invisible_layers();
@@ -219,7 +219,7 @@ impl BranchVersion {
         let visible = VisibleRows::all(segment.rows());
         // Last: until here `hints` and the layers are parallel, and no id is found in the new one.
         self.layers.push(Layer { segment: segment.clone(), visible });
-        self.update_content_sum(|sum| sum.join(segment.sum()));
+        self.update_record_set_hash(|hashes| hashes.add_all(segment.record_set_hash()));
         self.totals.add(segment.totals());
         self.drop_invisible_layers();
         Ok(())
@@ -239,7 +239,7 @@ impl BranchVersion {
         let mut next = self.clone();
         for version in self.unsealed.values() {
             if let Some(row) = row_of(version) {
-                // Sum, totals and head stay as they are: the same versions are visible, only elsewhere.
+                // Set hash, totals and head stay as they are: the same versions are visible, only elsewhere.
                 next.unsealed.remove(&version.id);
                 next.layer_mut(segment).visible.set(row, true);
             }
@@ -279,7 +279,7 @@ impl BranchVersion {
     }
 
     fn hide(&mut self, old: &Row) -> Result<(), SegmentError> {
-        // Read first, so that an error leaves the row visible and the sums right.
+        // Read first, so that an error leaves the row visible, and set hash and totals right.
         let (hash, totals) = (old.hash()?, old.totals()?);
         match old {
             Row::Unsealed(version) => {
@@ -287,7 +287,7 @@ impl BranchVersion {
             }
             Row::Sealed(segment, row) => self.layer_mut(segment).visible.set(*row, false),
         }
-        self.update_content_sum(|sum| sum.remove(&hash));
+        self.update_record_set_hash(|hashes| hashes.remove(&hash));
         self.totals.subtract(totals);
         Ok(())
     }
@@ -320,9 +320,9 @@ impl BranchVersion {
         &mut self.layers[index]
     }
 
-    /// Changes the sum over the hashes of all versions, and forgets the head that was computed from it.
-    fn update_content_sum(&mut self, change: impl FnOnce(&mut SetHash)) {
-        change(Arc::make_mut(&mut self.sum));
+    /// Changes the set hash of all versions, and forgets the head that was computed from it.
+    fn update_record_set_hash(&mut self, change: impl FnOnce(&mut SetHash)) {
+        change(Arc::make_mut(&mut self.record_set_hash));
         self.head = OnceLock::new();
     }
 }

@@ -11,7 +11,7 @@ use crate::segment::{RowTotals, Segment};
 use crate::workspace::Tree;
 
 impl BranchVersion {
-    /// Appends the stored form; unsealed versions are not in it, so there must be none, nor are files and the sum.
+    /// Appends the stored form; unsealed versions are not in it, so there must be none, nor are files and the set hash.
     pub fn write(&self, out: &mut Writer) {
         self.totals.write(out);
         out.number(self.layers.len() as u64);
@@ -25,12 +25,12 @@ impl BranchVersion {
         }
     }
 
-    /// Reads the stored form; `segment` gives the open segments by name, and sum and files are stored elsewhere.
+    /// Reads the stored form; `segment` gives the open segments by name, and set hash and files are stored elsewhere.
     /// [`CodecError::Number`] where `segment` has not got one that it names.
     pub fn read(
         input: &mut Reader<'_>,
         segment: impl Fn(&Hash) -> Option<Arc<Segment>>,
-        sum: Arc<SetHash>,
+        record_set_hash: Arc<SetHash>,
         files: Tree,
     ) -> Result<BranchVersion, CodecError> {
         let totals = RowTotals::read(input)?;
@@ -46,7 +46,7 @@ impl BranchVersion {
         Ok(BranchVersion {
             layers,
             unsealed: MemTable::default(),
-            sum,
+            record_set_hash,
             totals,
             deletions,
             files,

@@ -273,7 +273,8 @@ fn check_recent(loaded: &LoadedStore, seen: &mut HashSet<*const BranchVersion>) 
 
 /// Checks a state by what it has other than one that was checked, so that what both share is not read again.
 fn check_change(before: &BranchVersion, state: &BranchVersion) -> Result<(), Error> {
-    let (mut sum, mut records, mut blocks) = (before.sum().clone(), before.totals().records, Blocks::default());
+    let (mut sum, mut records, mut blocks) =
+        (before.record_set_hash().clone(), before.totals().records, Blocks::default());
     for id in changed_ids_at_most(before, state, usize::MAX)?.unwrap_or_default() {
         if let Some(gone) = before.find(&id)? {
             sum.remove(&gone.hash()?);

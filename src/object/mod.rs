@@ -11,13 +11,13 @@ mod codec;
 #[cfg(test)]
 pub mod format_tables;
 mod hash;
+mod set_hash;
 mod stored_codes;
-mod sum;
 mod time;
 
 pub use blob_store::{BlobStore, PublishGuard, TempBlob};
 pub use codec::{CodecError, Reader, Writer};
 pub use hash::{Context, Hash, Hasher, ParseHashError};
+pub use set_hash::SetHash;
 pub(crate) use stored_codes::stored_codes;
-pub use sum::SetHash;
 pub use time::Time;

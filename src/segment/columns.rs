@@ -87,7 +87,7 @@ pub struct Segment {
     pub(super) container: Container,
     rows: u32,
     dim: usize,
-    sum: SetHash,
+    record_set_hash: SetHash,
     totals: RowTotals,
     stamps: Vec<StampLabels>,
     /// Its neighbour graphs by metric, as far as they are built.
@@ -113,11 +113,12 @@ impl Segment {
             let rows = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
             let dim = usize::try_from(input.number()?).map_err(|_| CodecError::Number)?;
             let totals = RowTotals::read(&mut input)?;
-            let sum = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
-            Ok((rows, dim, totals, sum))
+            let record_set_hash = SetHash::from_bytes(input.bytes()?).ok_or(CodecError::Short)?;
+            Ok((rows, dim, totals, record_set_hash))
         };
         // The number behind the last section stands for the footer.
-        let (rows, dim, totals, sum) = parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
+        let (rows, dim, totals, record_set_hash) =
+            parse().map_err(|error| container.damaged(FACETS + 1, &error.to_string()))?;
         // Before any column is used: a row below `rows` then lies within each column of fixed width.
         check_lengths(&container, rows, dim)?;
         let stamps = read_stamps(&container.read_section(STAMPS)?)
@@ -126,7 +127,7 @@ impl Segment {
             container,
             rows,
             dim,
-            sum,
+            record_set_hash,
             totals,
             stamps,
             graphs: Default::default(),
@@ -156,8 +157,8 @@ impl Segment {
     }
 
     /// Returns the set hash over all rows, whether some branch sees them or not.
-    pub fn sum(&self) -> &SetHash {
-        &self.sum
+    pub fn record_set_hash(&self) -> &SetHash {
+        &self.record_set_hash
     }
 
     /// Returns the sums over all rows, whether some branch sees them or not.

@@ -383,7 +383,7 @@ impl StoredManifest {
         let files = trees.store(state.files())?;
         let (mut tree, mut bytes) = (Writer::new(), Writer::new());
         tree.hash(&files.snapshot).bytes(&files.delta);
-        bytes.number(self.sums.number(&state.sum().to_bytes())).number(self.trees.number(tree.as_slice()));
+        bytes.number(self.sums.number(&state.record_set_hash().to_bytes())).number(self.trees.number(tree.as_slice()));
         state.write(&mut bytes);
         let mut state_bytes = Writer::new();
         state_bytes.bytes(bytes.as_slice());

@@ -59,7 +59,7 @@ impl SetHash {
     }
 
     /// Adds all elements of another, disjoint set.
-    pub fn join(&mut self, other: &SetHash) {
+    pub fn add_all(&mut self, other: &SetHash) {
         for (lane, add) in self.0.iter_mut().zip(other.0) {
             *lane = lane.wrapping_add(add);
         }
@@ -142,7 +142,7 @@ mod tests {
             }
             whole.add(&element(n));
         }
-        left.join(&right);
+        left.add_all(&right);
         assert!(left == whole);
         assert!(SetHash::from_bytes(&whole.to_bytes()).unwrap() == whole);
     }
