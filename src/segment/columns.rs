@@ -267,7 +267,7 @@ impl Segment {
 
     /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms. `SegmentError::Damaged` for
     /// a row behind the last, and where the block it lies in does not match its hash.
-    pub fn lengths(&self, row: u32) -> Result<(u32, u32), SegmentError> {
+    pub fn json_bytes_and_terms(&self, row: u32) -> Result<(u32, u32), SegmentError> {
         let bytes = self.container.slice(LENGTHS, u64::from(row) * 8, 8)?;
         let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
         Ok((length(&bytes[..4]), length(&bytes[4..])))
@@ -305,7 +305,7 @@ impl Segment {
             metadata: payload.metadata.into(),
         };
         let (id, hash) = (self.id(row)?, self.hash(row)?);
-        let (stored_bytes, terms) = self.lengths(row)?;
+        let (stored_bytes, terms) = self.json_bytes_and_terms(row)?;
         // Blocks were hashed as they were read; this catches a row whose columns belong to different rows.
         if content.hash(id) != hash || json_bytes(id, &content, &payload.provenance) != stored_bytes {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
@@ -395,7 +395,7 @@ impl Segment {
     /// payload is too short to be one.
     pub fn row_totals(&self, row: u32) -> Result<RowTotals, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
-        let (json, terms) = self.lengths(row)?;
+        let (json_bytes, terms) = self.json_bytes_and_terms(row)?;
         let id_bytes = self.id(row)?.len() as u64;
         let content = self.payload_range(row)?.1.checked_sub(super::writer::PAYLOAD_BYTES);
         let content = content.ok_or_else(|| self.container.damaged(PAYLOAD_ENDS, "a payload is too short"))?;
@@ -403,10 +403,10 @@ impl Segment {
         Ok(RowTotals {
             records: 1,
             vectors: u64::from(has_vector),
-            id_lines: if has_vector { id_bytes + 1 } else { 0 },
-            json: u64::from(json),
+            id_line_bytes: if has_vector { id_bytes + 1 } else { 0 },
+            json_bytes: u64::from(json_bytes),
             terms: u64::from(terms),
-            raw: id_bytes + vector_bytes + content,
+            raw_bytes: id_bytes + vector_bytes + content,
         })
     }
 

@@ -121,9 +121,9 @@ pub(super) fn version_totals(version: &Version) -> RowTotals {
     RowTotals {
         records: 1,
         vectors: u64::from(has_vector),
-        id_lines: if has_vector { version.id.len() as u64 + 1 } else { 0 },
-        json: u64::from(version.json_bytes),
+        id_line_bytes: if has_vector { version.id.len() as u64 + 1 } else { 0 },
+        json_bytes: u64::from(version.json_bytes),
         terms: u64::from(version.terms),
-        raw: version.raw_bytes(),
+        raw_bytes: version.raw_bytes(),
     }
 }

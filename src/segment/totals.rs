@@ -10,20 +10,27 @@ pub struct RowTotals {
     /// Records with a vector.
     pub vectors: u64,
     /// Bytes of `id\n` over the records with a vector.
-    pub id_lines: u64,
+    pub id_line_bytes: u64,
     /// Bytes of id, text and metadata as JSON.
-    pub json: u64,
+    pub json_bytes: u64,
     /// Terms in the documents that text queries search.
     pub terms: u64,
     /// Bytes of ids, vectors, texts and metadata as stored.
-    pub raw: u64,
+    pub raw_bytes: u64,
 }
 
 impl RowTotals {
     const FIELDS: usize = 6;
 
     fn fields(&mut self) -> [&mut u64; RowTotals::FIELDS] {
-        [&mut self.records, &mut self.vectors, &mut self.id_lines, &mut self.json, &mut self.terms, &mut self.raw]
+        [
+            &mut self.records,
+            &mut self.vectors,
+            &mut self.id_line_bytes,
+            &mut self.json_bytes,
+            &mut self.terms,
+            &mut self.raw_bytes,
+        ]
     }
 
     /// Adds another sum; sums stop at the largest u64.

@@ -240,11 +240,11 @@ fn branch_usage(branch: &Branch) -> Result<Usage, Error> {
     let mut own = Usage::default();
     if base.totals().records == 0 {
         // Without a base all records are its own, and their sums are known.
-        own = Usage { bytes: state.totals().raw as i64, records: state.totals().records as i64, branches: 0 };
+        own = Usage { bytes: state.totals().raw_bytes as i64, records: state.totals().records as i64, branches: 0 };
     } else {
         for change in differences(base, state)? {
             own.records += 1;
-            own.bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw as i64))?;
+            own.bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw_bytes as i64))?;
         }
     }
     own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
@@ -275,7 +275,7 @@ fn record_usage(state: &BranchVersion, base: &BranchVersion, id: &str) -> Result
     if hash(&mine)? == hash(&bases)? {
         return Ok(Usage::default());
     }
-    let bytes = mine.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw as i64))?;
+    let bytes = mine.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw_bytes as i64))?;
     Ok(Usage { bytes, records: 1, branches: 0 })
 }
 

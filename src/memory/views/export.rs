@@ -47,12 +47,12 @@ impl Snapshot {
         let totals = self.state.totals();
         match export {
             Export::Vectors => npy_header(&self.state).len() as u64 + totals.vectors * self.dim() as u64 * 4,
-            Export::Ids => totals.id_lines,
+            Export::Ids => totals.id_line_bytes,
             Export::Records => {
                 let without = totals.records - totals.vectors;
                 let vectors =
                     totals.vectors * vector_bytes(Some(self.dim())) as u64 + without * vector_bytes(None) as u64;
-                totals.json + totals.records * EXPORT_BYTES as u64 + vectors
+                totals.json_bytes + totals.records * EXPORT_BYTES as u64 + vectors
             }
         }
     }

@@ -431,7 +431,7 @@ impl Memory {
 fn shown_head(state: &BranchVersion) -> ShownObject {
     let totals = state.totals();
     let head = state.head().to_string();
-    let value = json!({ "kind": "head", "head": head, "records": totals.records, "bytes": totals.raw });
+    let value = json!({ "kind": "head", "head": head, "records": totals.records, "bytes": totals.raw_bytes });
     ShownObject::from_line(format!("{value}\n"))
 }
 

@@ -110,7 +110,7 @@ impl Snapshot {
         let dim = row.vector()?.map(<[f32]>::len);
         let json_bytes = match &row {
             Row::Unsealed(version) => version.json_bytes,
-            Row::Sealed(segment, row) => segment.lengths(*row)?.0,
+            Row::Sealed(segment, row) => segment.json_bytes_and_terms(*row)?.0,
         };
         let length = document_bytes(json_bytes, provenance.vector_stale, dim);
         Ok(Some(RecordStat { length, modified: provenance.modified, created: provenance.created }))

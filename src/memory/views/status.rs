@@ -142,7 +142,7 @@ pub(in crate::memory) fn render(
         deleted: own.deleted,
         files: resolved.state.files().totals().files,
         bytes_own: own.bytes,
-        bytes_shared: (totals.raw + resolved.state.files().totals().bytes).saturating_sub(own.bytes),
+        bytes_shared: (totals.raw_bytes + resolved.state.files().totals().bytes).saturating_sub(own.bytes),
         depth: catalog.depth(branch),
         children: branch.children.len(),
         checkpoints: branch.checkpoints.len(),
@@ -261,13 +261,13 @@ fn own_records(resolved: &ResolvedView<'_>) -> Result<OwnEdits, Error> {
     let totals = resolved.state.totals();
     if resolved.base.totals().records == 0 {
         // Without a base all records are its own; a root branch may hold very many.
-        return Ok(OwnEdits { edits: totals.records, deleted: 0, bytes: totals.raw });
+        return Ok(OwnEdits { edits: totals.records, deleted: 0, bytes: totals.raw_bytes });
     }
     let mut own = OwnEdits::default();
     for change in crate::branch::differences(&resolved.base, &resolved.state)? {
         own.edits += 1;
         match &change.new {
-            Some(row) => own.bytes += row.totals()?.raw,
+            Some(row) => own.bytes += row.totals()?.raw_bytes,
             None => own.deleted += 1,
         }
     }
