@@ -1,13 +1,13 @@
 //! The inverted index of a segment, asked for the words in front of it.
 #![no_main]
 
-use engramfs::text::{Collection, MaxScore, Postings, Scorer, TermGroup, tokens};
+use engramfs::text::{CollectionStats, MaxScore, Postings, Scorer, TermGroup, for_each_term};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (words, index) = engramfs_fuzz::split(bytes);
     let Ok(postings) = Postings::open(index) else { return };
     let mut terms: Vec<Box<str>> = Vec::new();
-    tokens(&String::from_utf8_lossy(words), &mut |term| terms.push(term.into()));
+    for_each_term(&String::from_utf8_lossy(words), &mut |term| terms.push(term.into()));
     for term in &terms {
         assert!(postings.terms_starting_with(term).all(|found| found.starts_with(&**term)));
     }
@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
         holding.push(list.documents().into());
     }
-    let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
+    let collection = CollectionStats { documents: postings.rows().into(), length: postings.total_length() };
     let scorer = Scorer::new(collection, TermGroup::single_terms(terms.len()), &holding);
     let lists = || terms.iter().map(|term| postings.term(term)).collect();
     let mut every = Vec::new();

@@ -23,7 +23,7 @@ const ELEMENTS_USED: usize = 8;
 pub enum FacetError {
     /// The first bytes are not this layout's.
     #[error("the metadata index does not begin with its mark")]
-    Mark,
+    Magic,
     /// The layout is another version than this program reads.
     #[error("the metadata index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
@@ -55,11 +55,11 @@ pub struct Facets<'a> {
 impl<'a> Facets<'a> {
     /// Opens what [`FacetsWriter::finish`](super::FacetsWriter::finish) gave.
     ///
-    /// [`FacetError::Mark`], [`FacetError::Version`] or [`FacetError::Size`] where it is something else.
+    /// [`FacetError::Magic`], [`FacetError::Version`] or [`FacetError::Size`] where it is something else.
     pub fn open(bytes: &'a [u8]) -> Result<Self, FacetError> {
-        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(FacetError::Mark)?;
+        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(FacetError::Magic)?;
         if mark[..7] != MAGIC[..7] {
-            return Err(FacetError::Mark);
+            return Err(FacetError::Magic);
         }
         if mark[7] != MAGIC[7] {
             return Err(FacetError::Version { found: mark[7] });

@@ -97,8 +97,8 @@ fn long_lists_are_left_open() {
 #[test]
 fn other_bytes_are_refused() {
     let bytes = index(&records()[..10]);
-    assert_eq!(Facets::open(&[]).unwrap_err(), FacetError::Mark);
-    assert_eq!(Facets::open(&bytes[1..]).unwrap_err(), FacetError::Mark);
+    assert_eq!(Facets::open(&[]).unwrap_err(), FacetError::Magic);
+    assert_eq!(Facets::open(&bytes[1..]).unwrap_err(), FacetError::Magic);
     assert_eq!(Facets::open(&bytes[..bytes.len() - 1]).unwrap_err(), FacetError::Size { bytes: bytes.len() - 1 });
     let mut newer = bytes;
     newer[7] += 1;

@@ -9,7 +9,7 @@ use super::passage::PassageKey;
 use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
-use crate::text::Collection;
+use crate::text::CollectionStats;
 use crate::workspace::{Packs, TreeError};
 
 /// Readers of one tree whose answers are kept; the oldest answer goes first.
@@ -22,7 +22,7 @@ pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
 /// What one reader may see of the index of one tree, kept for the reader's next query.
 pub(super) struct Permitted {
     parts: Vec<VisiblePart>,
-    sums: Collection,
+    sums: CollectionStats,
     /// Inodes of the files that the reader may not read, whether they are indexed or not.
     unreadable: HashSet<u64>,
 }
@@ -117,7 +117,7 @@ impl PermittedFiles {
 
     /// Returns number and length of the passages, each counted once for every file that shows it: what BM25 weighs
     /// against.
-    pub fn passage_totals(&self) -> Collection {
+    pub fn passage_totals(&self) -> CollectionStats {
         self.permitted.sums
     }
 

@@ -11,7 +11,7 @@ use super::content::{IndexKey, IndexableContent};
 use super::index_segment::IndexSegment;
 use super::permitted::PermittedCache;
 use crate::segment::SegmentError;
-use crate::text::Collection;
+use crate::text::CollectionStats;
 use crate::workspace::{FileNode, Tree};
 
 /// The segments of an index at one moment; each change makes another set.
@@ -130,7 +130,7 @@ impl VisiblePart {
         &mut self,
         rows: Range<u32>,
         more: bool,
-        sums: &mut Collection,
+        sums: &mut CollectionStats,
     ) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {
@@ -166,7 +166,7 @@ pub struct VisibleFiles {
     /// Segments that showed something at some time. At most one of them shows a given content.
     pub(super) parts: Vec<VisiblePart>,
     /// Over all parts; a passage counts once for each file that shows it.
-    pub(super) sums: Collection,
+    pub(super) sums: CollectionStats,
     version: u64,
     /// Answers for readers of exactly this value: what is advanced from it begins without any.
     pub(super) permitted: PermittedCache,
@@ -183,7 +183,7 @@ impl VisibleFiles {
             unindexed: OrdSet::new(),
             restricted: OrdSet::new(),
             parts: Vec::new(),
-            sums: Collection::default(),
+            sums: CollectionStats::default(),
             version: 0,
             permitted: PermittedCache::default(),
         }
@@ -260,7 +260,7 @@ impl VisibleFiles {
         // What a broken segment shows could only be taken back by reading it, so everything is shown anew.
         if gone.iter().any(|part| part.segment.is_broken()) {
             self.parts.clear();
-            self.sums = Collection::default();
+            self.sums = CollectionStats::default();
             self.unindexed = self.files.keys().copied().collect();
         } else {
             for mut part in gone {

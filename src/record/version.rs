@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::derived::text_hash;
 use super::document::json_bytes;
 use crate::object::{Context, Hash, Hasher, Time};
-use crate::text::Frequencies;
+use crate::text::TermFrequencies;
 use crate::vector::{self, Code};
 
 static CONTEXT: Context = Context::new("engramfs 2026 record v1");
@@ -96,7 +96,7 @@ pub struct Version {
     /// Number of terms in the document that text queries search.
     pub terms: u32,
     /// How often it holds each term, counted at the first text query.
-    words: OnceLock<Frequencies>,
+    words: OnceLock<TermFrequencies>,
     /// The vector's compact copy, made at the first vector query.
     code: OnceLock<Compact>,
     /// What filters look at, put together at the first filtered query.
@@ -171,9 +171,10 @@ impl Version {
     }
 
     /// Returns how often the version's document holds each term.
-    pub fn words(&self) -> &Frequencies {
-        self.words
-            .get_or_init(|| Frequencies::from_document(self.content.text.as_deref(), &self.content.metadata_value()))
+    pub fn words(&self) -> &TermFrequencies {
+        self.words.get_or_init(|| {
+            TermFrequencies::from_document(self.content.text.as_deref(), &self.content.metadata_value())
+        })
     }
 
     /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that
@@ -226,7 +227,7 @@ impl RecordContent {
     fn terms(&self) -> u32 {
         let mut count = 0;
         if self.text.is_some() || self.metadata.len() > "{}".len() {
-            crate::text::document(self.text.as_deref(), &self.metadata_value(), &mut |_| count += 1);
+            crate::text::for_each_document_term(self.text.as_deref(), &self.metadata_value(), &mut |_| count += 1);
         }
         count
     }

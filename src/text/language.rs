@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use super::tokens;
+use super::for_each_term;
 
 /// The languages by their ISO 639-1 codes.
 const LANGUAGES: [(&str, Algorithm); 18] = [
@@ -69,7 +69,7 @@ impl Language {
         let mut stop_words = HashSet::new();
         for word in stop_words::lookup(code).unwrap_or_default() {
             // Stop words are tokenized as queries are, where `don't` is two words.
-            tokens(word, &mut |term| {
+            for_each_term(word, &mut |term| {
                 stop_words.insert(Box::from(term));
             });
         }

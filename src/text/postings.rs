@@ -11,7 +11,7 @@ use super::layout::{
 pub enum TextError {
     /// The first bytes are not this layout's.
     #[error("the text index does not begin with its mark")]
-    Mark,
+    Magic,
     /// The layout is another version than this program reads.
     #[error("the text index has layout version {found}, and this engramfs reads {}", MAGIC[7])]
     Version {
@@ -44,11 +44,11 @@ pub struct Postings<'a> {
 impl<'a> Postings<'a> {
     /// Opens what [`PostingsWriter::finish`](super::PostingsWriter::finish) gave.
     ///
-    /// [`TextError::Mark`], [`TextError::Version`] or [`TextError::Size`] where it is something else.
+    /// [`TextError::Magic`], [`TextError::Version`] or [`TextError::Size`] where it is something else.
     pub fn open(bytes: &'a [u8]) -> Result<Self, TextError> {
-        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(TextError::Mark)?;
+        let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(TextError::Magic)?;
         if mark[..7] != MAGIC[..7] {
-            return Err(TextError::Mark);
+            return Err(TextError::Magic);
         }
         if mark[7] != MAGIC[7] {
             return Err(TextError::Version { found: mark[7] });

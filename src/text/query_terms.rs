@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Language, tokens};
+use super::{Language, for_each_term};
 
 /// What a stem's words count beside the word itself. Measured: more brings in too many other words, less too few.
 pub const STEM_WEIGHT: f64 = 0.5;
@@ -33,7 +33,7 @@ impl QueryTerms {
     pub fn parse(text: &str, language: Option<&Language>) -> QueryTerms {
         let Some(language) = language else {
             let mut exact = BTreeMap::new();
-            tokens(text, &mut |term| {
+            for_each_term(text, &mut |term| {
                 exact.insert(Box::from(term), 1.0);
             });
             return QueryTerms { exact: exact.into_iter().collect(), stems: Vec::new() };
@@ -46,7 +46,7 @@ impl QueryTerms {
         let mut exact: BTreeMap<Box<str>, f64> = BTreeMap::new();
         let mut stems = BTreeSet::new();
         for (part, is_quoted) in quoted_parts(text) {
-            tokens(part, &mut |term| {
+            for_each_term(part, &mut |term| {
                 if !is_quoted && !keeps_stop_words && language.is_stop_word(term) {
                     return;
                 }

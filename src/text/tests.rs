@@ -61,7 +61,7 @@ fn index(documents: &[(String, Value)]) -> Vec<u8> {
 /// BM25 as in the paper, over plain lists of words; document number to score.
 fn reference(documents: &[(usize, Vec<String>)], query: &str) -> BTreeMap<usize, f64> {
     let mut terms = BTreeSet::new();
-    tokens(query, &mut |term| {
+    for_each_term(query, &mut |term| {
         terms.insert(term.to_owned());
     });
     let n = documents.len() as f64;
@@ -96,13 +96,13 @@ fn rows_above(postings: &Postings<'_>, terms: &[Box<str>], scorer: &Scorer, floo
 /// Answers over several indexes and some scanned records, as a search over a branch does.
 fn answer(
     parts: &[Postings<'_>],
-    scanned: &[(usize, Frequencies)],
+    scanned: &[(usize, TermFrequencies)],
     per: usize,
     visible: &dyn Fn(usize) -> bool,
     query: &str,
 ) -> BTreeMap<usize, f64> {
     let terms = exact_terms(query);
-    let mut collection = Collection::default();
+    let mut collection = CollectionStats::default();
     let mut holding = vec![0u64; terms.len()];
     for (part, postings) in parts.iter().enumerate() {
         let shown = |row: u32| visible(part * per + row as usize);
@@ -112,7 +112,7 @@ fn answer(
             *count += list.into_iter().flatten().filter(|(row, _)| shown(*row)).count() as u64;
         }
     }
-    let counts_of = |counted: &Frequencies| terms.iter().map(|term| counted.count(term)).collect::<Vec<_>>();
+    let counts_of = |counted: &TermFrequencies| terms.iter().map(|term| counted.count(term)).collect::<Vec<_>>();
     for (_, counted) in scanned {
         collection.add(counted.length());
         holding.iter_mut().zip(counts_of(counted)).for_each(|(held, count)| *held += u64::from(count > 0));
@@ -138,7 +138,7 @@ fn scores_are_those_of_a_fresh_index_whatever_the_parts_and_hidden_rows() {
         .iter()
         .map(|(text, metadata)| {
             let mut words = Vec::new();
-            document(Some(text), metadata, &mut |term| words.push(term.to_owned()));
+            for_each_document_term(Some(text), metadata, &mut |term| words.push(term.to_owned()));
             words
         })
         .collect();
@@ -152,7 +152,7 @@ fn scores_are_those_of_a_fresh_index_whatever_the_parts_and_hidden_rows() {
         let parts: Vec<_> = bytes.iter().map(|bytes| Postings::open(bytes).unwrap()).collect();
         let scanned: Vec<_> = (in_segments..all.len())
             .filter(|id| !hidden[*id])
-            .map(|id| (id, Frequencies::from_document(Some(&all[id].0), &all[id].1)))
+            .map(|id| (id, TermFrequencies::from_document(Some(&all[id].0), &all[id].1)))
             .collect();
         let seen: Vec<_> = words.iter().cloned().enumerate().filter(|(id, _)| !hidden[*id]).collect();
         for query in ["w0", "W3 w9 w3", "w1-w2 nowhere", "nowhere", "w59 w40 w17 w5 w0"] {
@@ -172,7 +172,8 @@ fn postings_hold_what_was_added_and_nothing_else() {
     let all = documents(3_000, 1);
     let bytes = index(&all);
     let postings = Postings::open(&bytes).unwrap();
-    let counted: Vec<_> = all.iter().map(|(text, metadata)| Frequencies::from_document(Some(text), metadata)).collect();
+    let counted: Vec<_> =
+        all.iter().map(|(text, metadata)| TermFrequencies::from_document(Some(text), metadata)).collect();
     let mut expected: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
     for (row, counted) in counted.iter().enumerate() {
         assert_eq!(postings.length(row as u32), counted.length());
@@ -244,7 +245,7 @@ fn new_scorer(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
         terms.iter().map(|term| postings.term(term).map_or(0, |list| list.documents().into())).collect();
     let mut groups = TermGroup::single_terms(terms.len());
     groups.push(TermGroup { weight: 0.5, members: (0..terms.len()).step_by(2).collect() });
-    let collection = Collection { documents: postings.rows().into(), length: postings.total_length() };
+    let collection = CollectionStats { documents: postings.rows().into(), length: postings.total_length() };
     Scorer::new(collection, groups, &holding)
 }
 
@@ -309,8 +310,8 @@ fn rows_out_of_order_are_refused() {
 #[test]
 fn foreign_newer_and_short_bytes_are_errors() {
     let bytes = index(&documents(20, 2));
-    assert_eq!(Postings::open(b"").unwrap_err(), TextError::Mark);
-    assert_eq!(Postings::open(&[0; 100]).unwrap_err(), TextError::Mark);
+    assert_eq!(Postings::open(b"").unwrap_err(), TextError::Magic);
+    assert_eq!(Postings::open(&[0; 100]).unwrap_err(), TextError::Magic);
     let mut newer = bytes.clone();
     newer[7] = 2;
     assert_eq!(Postings::open(&newer).unwrap_err(), TextError::Version { found: 2 });

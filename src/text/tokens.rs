@@ -32,13 +32,13 @@ const JOINERS_MAX: usize = 3;
 /// A term that occurs twice is given twice. Terms are 1 to [`TERM_BYTES_MAX`] bytes.
 ///
 /// ```
-/// use engramfs::text::tokens;
+/// use engramfs::text::for_each_term;
 ///
 /// let mut terms = Vec::new();
-/// tokens("E0308 in std::io, by C++.", &mut |term| terms.push(term.to_owned()));
+/// for_each_term("E0308 in std::io, by C++.", &mut |term| terms.push(term.to_owned()));
 /// assert_eq!(terms, ["e0308", "in", "std", "io", "std::io", "by", "c", "c++"]);
 /// ```
-pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
+pub fn for_each_term(text: &str, each: &mut dyn FnMut(&str)) {
     let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     if text.is_ascii() {
         return scan.scan_spaced();
@@ -57,30 +57,30 @@ pub fn tokens(text: &str, each: &mut dyn FnMut(&str)) {
 ///
 /// Strings count at any depth, keys, numbers and booleans do not. Each string is cut by itself, so
 /// no compound reaches from one into the next.
-pub fn document(text: Option<&str>, metadata: &Value, each: &mut dyn FnMut(&str)) {
+pub fn for_each_document_term(text: Option<&str>, metadata: &Value, each: &mut dyn FnMut(&str)) {
     if let Some(text) = text {
-        tokens(text, each);
+        for_each_term(text, each);
     }
     match metadata {
-        Value::String(string) => tokens(string, each),
-        Value::Array(items) => items.iter().for_each(|item| document(None, item, each)),
-        Value::Object(fields) => fields.values().for_each(|field| document(None, field, each)),
+        Value::String(string) => for_each_term(string, each),
+        Value::Array(items) => items.iter().for_each(|item| for_each_document_term(None, item, each)),
+        Value::Object(fields) => fields.values().for_each(|field| for_each_document_term(None, field, each)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// The terms of one document with how often each occurs: for a record that is in no segment yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frequencies {
+pub struct TermFrequencies {
     terms: Vec<(Box<str>, u32)>,
     length: u32,
 }
 
-impl Frequencies {
-    /// Counts the terms of the document that `text` and `metadata` make, as [`document`] cuts it.
+impl TermFrequencies {
+    /// Counts the terms of the document that `text` and `metadata` make, as [`for_each_document_term`] cuts it.
     pub fn from_document(text: Option<&str>, metadata: &Value) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
-        document(text, metadata, &mut |term| all.push(Box::from(term)));
+        for_each_document_term(text, metadata, &mut |term| all.push(Box::from(term)));
         let length = u32::try_from(all.len()).unwrap_or(u32::MAX);
         all.sort_unstable();
         let mut terms: Vec<(Box<str>, u32)> = Vec::new();
@@ -218,7 +218,7 @@ mod tests {
 
     fn cut(text: &str) -> Vec<String> {
         let mut terms = Vec::new();
-        tokens(text, &mut |term| terms.push(term.to_owned()));
+        for_each_term(text, &mut |term| terms.push(term.to_owned()));
         terms
     }
 
@@ -301,13 +301,13 @@ mod tests {
     fn a_document_is_text_and_metadata_strings_but_no_keys_or_numbers() {
         let metadata = json!({"k1": "Alpha", "k2": [{"k3": "beta gamma"}, 7, true, null], "k4": 3});
         let mut terms = Vec::new();
-        document(Some("zero"), &metadata, &mut |term| terms.push(term.to_owned()));
+        for_each_document_term(Some("zero"), &metadata, &mut |term| terms.push(term.to_owned()));
         assert_eq!(terms, ["zero", "alpha", "beta", "gamma"]);
     }
 
     #[test]
     fn frequencies_count_and_find() {
-        let counted = Frequencies::from_document(Some("b a b"), &json!({"x": "c"}));
+        let counted = TermFrequencies::from_document(Some("b a b"), &json!({"x": "c"}));
         assert_eq!(counted.length(), 4);
         let terms: Vec<_> = counted.terms().iter().map(|(term, n)| (&**term, *n)).collect();
         assert_eq!(terms, [("a", 1), ("b", 2), ("c", 1)]);

@@ -9,7 +9,7 @@ use super::layout::{
     TERMS_AT, TOTAL_AT, put_varint,
 };
 use super::postings::Postings;
-use super::tokens::document;
+use super::tokens::for_each_document_term;
 
 /// Builds the inverted index of one segment, row by row.
 ///
@@ -19,7 +19,7 @@ use super::tokens::document;
 pub struct PostingsWriter {
     /// Each distinct term's place in `lists`.
     terms: HashMap<Box<str>, u32>,
-    lists: Vec<List>,
+    lists: Vec<PostingListWriter>,
     lengths: Vec<u32>,
     /// The terms of the document at hand, kept to reuse its memory.
     document: Vec<u32>,
@@ -42,7 +42,7 @@ impl PostingsWriter {
         assert!(self.lengths.len() <= row as usize, "rows are added to an index in ascending order");
         assert!(row < u32::MAX, "an index has room for 2^32 - 1 rows");
         let mut found = std::mem::take(&mut self.document);
-        document(text, metadata, &mut |term| found.push(self.list_index(term)));
+        for_each_document_term(text, metadata, &mut |term| found.push(self.list_index(term)));
         let length = u32::try_from(found.len()).unwrap_or(u32::MAX);
         self.lengths.resize(row as usize, 0);
         self.lengths.push(length);
@@ -98,7 +98,7 @@ impl PostingsWriter {
         }
         let place = u32::try_from(self.lists.len()).expect("memory ends before 2^32 distinct terms");
         self.terms.insert(Box::from(term), place);
-        self.lists.push(List::default());
+        self.lists.push(PostingListWriter::default());
         place
     }
 
@@ -146,7 +146,7 @@ fn put_u64(out: &mut [u8], at: usize, value: u64) {
 
 /// One term's postings, encoded as they come.
 #[derive(Debug, Default)]
-struct List {
+struct PostingListWriter {
     blocks: Vec<u8>,
     /// Where each full block ends: its last row, and its end in `blocks`.
     skips: Vec<(u32, u64)>,
@@ -155,7 +155,7 @@ struct List {
     next_row: u32,
 }
 
-impl List {
+impl PostingListWriter {
     /// Adds a row behind the last one. What a damaged index has twice, or out of order, is left out.
     fn push(&mut self, row: u32, count: u32) {
         let Some(gap) = row.checked_sub(self.next_row) else { return };

@@ -9,7 +9,7 @@ use engramfs::memory::{
     Actor, Attrs, BranchId, FILES_ROOT, FileKind, FileName, FileOp, FileReader, Memory, MergeKind, Query, RenameMode,
     Setting, Tree, View,
 };
-use engramfs::text::{Collection, Frequencies, Language, QueryTerms, STEM_WEIGHT, Scorer, TermGroup};
+use engramfs::text::{CollectionStats, Language, QueryTerms, STEM_WEIGHT, Scorer, TermFrequencies, TermGroup};
 
 use crate::files::write;
 use crate::shrink::run_steps;
@@ -260,7 +260,7 @@ impl World {
 }
 
 /// A document of the brute-force search: its place in the order of equal scores, what is shown, and its words.
-type Document = ((bool, String, u32, usize), String, Frequencies);
+type Document = ((bool, String, u32, usize), String, TermFrequencies);
 
 fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k: usize) -> Vec<(String, f64)> {
     let mut documents: Vec<Document> = Vec::new();
@@ -268,7 +268,7 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
     for id in snapshot.ids_after(None, usize::MAX).unwrap() {
         let record = snapshot.get(&id).unwrap().unwrap();
         let text = record.text().unwrap_or_default().to_owned();
-        let words = Frequencies::from_document(Some(&text), &serde_json::Value::Null);
+        let words = TermFrequencies::from_document(Some(&text), &serde_json::Value::Null);
         documents.push(((false, id.to_string(), 0, 0), format!("{id} {text}"), words));
     }
     let rules =
@@ -276,7 +276,7 @@ fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k:
             .unwrap();
     for (path, text, syntax) in readable_files(memory, view, reader, &|path| rules.rule_for(path).noindex) {
         for passage in split_passages(&text, syntax) {
-            let words = Frequencies::from_document(Some(&passage.indexed_text(&text)), &serde_json::Value::Null);
+            let words = TermFrequencies::from_document(Some(&passage.indexed_text(&text)), &serde_json::Value::Null);
             let shown = format!("{path}:{} {}", passage.line, &text[passage.range.clone()]);
             documents.push(((true, path.clone(), passage.line, passage.range.start), shown, words));
         }
@@ -301,12 +301,12 @@ fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> 
         |words: &[Box<str>]| words.iter().filter_map(|word| terms.binary_search(word).ok()).collect::<Vec<_>>();
     let groups = groups.iter().map(|(weight, words)| TermGroup { weight: *weight, members: members(words) });
     let groups: Vec<TermGroup> = groups.filter(|group| !group.members.is_empty()).collect();
-    let mut collection = Collection::default();
+    let mut collection = CollectionStats::default();
     documents.iter().for_each(|(.., words)| collection.add(words.length()));
     let holding: Vec<u64> =
         terms.iter().map(|term| documents.iter().filter(|(.., words)| words.count(term) > 0).count() as u64).collect();
     let scorer = Scorer::new(collection, groups, &holding);
-    let score = |words: &Frequencies| {
+    let score = |words: &TermFrequencies| {
         scorer.score(words.length(), &terms.iter().map(|term| words.count(term)).collect::<Vec<_>>())
     };
     let mut scored: Vec<_> = documents.into_iter().map(|(key, shown, words)| (score(&words), key, shown)).collect();
