@@ -21,8 +21,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let _ = (segment.verify(), segment.prefetch(), segment.hashes().is_ok(), segment.lower_bound("m", 0));
     let mut blocks = Blocks::default();
     for row in 0..segment.rows().min(20) {
-        let _ =
-            (segment.hash(row), segment.vector(row), segment.norm(row), segment.words(row), segment.row_totals(row));
+        let _ = (
+            segment.hash(row),
+            segment.vector(row),
+            segment.norm(row),
+            segment.text_and_metadata(row),
+            segment.row_totals(row),
+        );
         let _ = (
             segment.version(row, &mut blocks),
             segment.provenance_and_content(row, &mut blocks),

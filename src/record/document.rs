@@ -43,9 +43,9 @@ const _: () = assert!(EXPORT_STALE.len() == EXPORT_FRESH.len(), "one length");
 const TIME_BYTES: usize = "2026-01-01T00:00:00.000000000Z".len();
 
 /// Bytes of a document beside what [`json_bytes`] counts and the vector.
-const DOCUMENT_BYTES: usize = total(&DOCUMENT) + 2 * TIME_BYTES;
+const DOCUMENT_FIXED_BYTES: usize = total(&DOCUMENT) + 2 * TIME_BYTES;
 /// Bytes of an export line beside what [`json_bytes`] counts and the vector.
-pub const EXPORT_BYTES: usize = total(&EXPORT) + 2 * TIME_BYTES + EXPORT_FRESH.len();
+pub const EXPORT_LINE_FIXED_BYTES: usize = total(&EXPORT) + 2 * TIME_BYTES + EXPORT_FRESH.len();
 
 const fn total(pieces: &[&str]) -> usize {
     let (mut sum, mut at) = (0, 0);
@@ -58,20 +58,20 @@ const fn total(pieces: &[&str]) -> usize {
 
 /// Returns the bytes of a record as JSON, as far as they vary: id, text, metadata, and who wrote it.
 pub fn json_bytes(id: &str, content: &RecordContent, provenance: &Provenance) -> u32 {
-    let text = content.text.as_deref().map_or("null".len(), string_bytes);
+    let text = content.text.as_deref().map_or("null".len(), json_string_bytes);
     let labels: usize = [&provenance.branch, &provenance.agent, &provenance.session, &provenance.task]
         .into_iter()
-        .map(|label| string_bytes(label))
+        .map(|label| json_string_bytes(label))
         .sum();
     let uid = provenance.uid.checked_ilog10().map_or(1, |log| log as usize + 1);
-    (string_bytes(id) + text + content.metadata.len() + labels + uid) as u32
+    (json_string_bytes(id) + text + content.metadata.len() + labels + uid) as u32
 }
 
 /// Returns the length of [`write_document`]'s output for a version of that dimension, of which [`json_bytes`] is known.
 /// Nothing is rendered.
 pub fn document_bytes(json_bytes: u32, vector_stale: bool, dim: Option<usize>) -> u64 {
     let stale = if vector_stale { STALE.len() } else { 0 };
-    (DOCUMENT_BYTES + json_bytes as usize + stale + vector_bytes(dim)) as u64
+    (DOCUMENT_FIXED_BYTES + json_bytes as usize + stale + vector_bytes(dim)) as u64
 }
 
 /// Appends the document: one top-level key a line, the vector last.
@@ -110,7 +110,7 @@ pub fn write_export_line(out: &mut Vec<u8>, version: &Version) {
 }
 
 /// Returns how many bytes a text takes as a JSON string, with its quotes and escapes.
-pub fn string_bytes(text: &str) -> usize {
+pub fn json_string_bytes(text: &str) -> usize {
     let extra = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
         0..0x20 => 5,
@@ -170,7 +170,7 @@ mod tests {
                     assert_eq!(out.len() as u64, document_bytes(version.json_bytes, vector_stale, dim));
                     let mut line = Vec::new();
                     write_export_line(&mut line, &version);
-                    assert_eq!(line.len(), EXPORT_BYTES + version.json_bytes as usize + vector_bytes(dim));
+                    assert_eq!(line.len(), EXPORT_LINE_FIXED_BYTES + version.json_bytes as usize + vector_bytes(dim));
                 }
             }
         }

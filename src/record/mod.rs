@@ -36,6 +36,6 @@ mod float;
 mod version;
 
 pub use derived::{DerivedVector, text_hash};
-pub use document::{EXPORT_BYTES, document_bytes, json_bytes, write_document, write_export_line};
+pub use document::{EXPORT_LINE_FIXED_BYTES, document_bytes, json_bytes, write_document, write_export_line};
 pub use float::{FLOAT_BYTES, vector_bytes};
-pub use version::{Computed, Provenance, RecordContent, TIME_KEYS, Version, filterable};
+pub use version::{ComputedFields, Provenance, RecordContent, TIME_KEYS, Version, filterable_metadata};

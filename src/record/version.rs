@@ -51,16 +51,16 @@ pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
 ///
 /// ```
 /// use engramfs::object::Time;
-/// use engramfs::record::{Provenance, filterable};
+/// use engramfs::record::{Provenance, filterable_metadata};
 /// use serde_json::json;
 ///
 /// let [branch, agent, session, task] = ["main/try-1", "ann", "", "t-7"].map(Into::into);
 /// let (created, modified) = (Time(1), Time(2));
 /// let provenance = Provenance { created, modified, branch, agent, session, task, uid: 1001, vector_stale: false };
-/// let keys = filterable(json!({"lang": "rust"}), &provenance);
+/// let keys = filterable_metadata(json!({"lang": "rust"}), &provenance);
 /// assert_eq!((&keys["lang"], &keys["@agent"], &keys["@uid"]), (&json!("rust"), &json!("ann"), &json!(1001)));
 /// ```
-pub fn filterable(metadata: serde_json::Value, provenance: &Provenance) -> serde_json::Value {
+pub fn filterable_metadata(metadata: serde_json::Value, provenance: &Provenance) -> serde_json::Value {
     let mut keys = if let serde_json::Value::Object(keys) = metadata { keys } else { serde_json::Map::new() };
     let texts = [
         ("@agent", &provenance.agent),
@@ -96,25 +96,25 @@ pub struct Version {
     /// Number of terms in the document that text queries search.
     pub terms: u32,
     /// How often it holds each term, counted at the first text query.
-    words: OnceLock<TermFrequencies>,
+    term_frequencies: OnceLock<TermFrequencies>,
     /// The vector's compact copy, made at the first vector query.
-    code: OnceLock<Compact>,
+    code: OnceLock<QuantizedVector>,
     /// What filters look at, put together at the first filtered query.
-    parsed: OnceLock<serde_json::Value>,
+    filterable_metadata: OnceLock<serde_json::Value>,
     /// The hash of the text that an embedder makes a vector of, if it shall.
-    derivable: OnceLock<Option<Hash>>,
+    derivable_text_hash: OnceLock<Option<Hash>>,
 }
 
 /// A vector's int8 copy, with which queries are compared first.
 #[derive(Clone, Debug)]
-struct Compact {
+struct QuantizedVector {
     bytes: Box<[i8]>,
     scale: f32,
     residual: f32,
 }
 
 /// What follows from a version's content and was stored with it.
-pub struct Computed {
+pub struct ComputedFields {
     /// See [`Version::hash`]; a segment compares it with the content before it hands a version out.
     pub hash: Hash,
     /// Euclidean; 0 without a vector.
@@ -139,7 +139,7 @@ impl Version {
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
         let json_bytes = json_bytes(&id, &content, &provenance);
         let terms = content.terms();
-        Version::from_stored(id, content, provenance, Computed { hash, norm, json_bytes, terms })
+        Version::from_stored(id, content, provenance, ComputedFields { hash, norm, json_bytes, terms })
     }
 
     /// Returns the same content by the same author as another record.
@@ -148,10 +148,26 @@ impl Version {
     }
 
     /// Makes a version out of what was stored with it: nothing is computed, and nothing checked.
-    pub fn from_stored(id: Arc<str>, content: RecordContent, provenance: Provenance, computed: Computed) -> Version {
-        let Computed { hash, norm, json_bytes, terms } = computed;
-        let (words, code, parsed, derivable) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Version { id, hash, content, provenance, norm, json_bytes, terms, words, code, parsed, derivable }
+    pub fn from_stored(
+        id: Arc<str>,
+        content: RecordContent,
+        provenance: Provenance,
+        computed: ComputedFields,
+    ) -> Version {
+        let ComputedFields { hash, norm, json_bytes, terms } = computed;
+        Version {
+            id,
+            hash,
+            content,
+            provenance,
+            norm,
+            json_bytes,
+            terms,
+            term_frequencies: OnceLock::new(),
+            code: OnceLock::new(),
+            filterable_metadata: OnceLock::new(),
+            derivable_text_hash: OnceLock::new(),
+        }
     }
 
     /// Returns the compact copy of the vector, nothing where there is none.
@@ -160,19 +176,19 @@ impl Version {
         let compact = self.code.get_or_init(|| {
             let mut bytes = vec![0; vector.len()].into_boxed_slice();
             let (scale, residual) = vector::quantize(vector, &mut bytes);
-            Compact { bytes, scale, residual }
+            QuantizedVector { bytes, scale, residual }
         });
         Some(Code { bytes: &compact.bytes, scale: compact.scale, residual: compact.residual })
     }
 
-    /// Returns what filters look at, see [`filterable`].
-    pub fn filterable(&self) -> &serde_json::Value {
-        self.parsed.get_or_init(|| filterable(self.content.metadata_value(), &self.provenance))
+    /// Returns what filters look at, see [`filterable_metadata`].
+    pub fn filterable_metadata(&self) -> &serde_json::Value {
+        self.filterable_metadata.get_or_init(|| filterable_metadata(self.content.metadata_value(), &self.provenance))
     }
 
     /// Returns how often the version's document holds each term.
-    pub fn words(&self) -> &TermFrequencies {
-        self.words.get_or_init(|| {
+    pub fn term_frequencies(&self) -> &TermFrequencies {
+        self.term_frequencies.get_or_init(|| {
             TermFrequencies::from_document(self.content.text.as_deref(), &self.content.metadata_value())
         })
     }
@@ -185,8 +201,8 @@ impl Version {
     }
 
     /// Returns by what the vector of [`Version::derivable_text`] is found; none where there is no such text.
-    pub fn derivable(&self) -> Option<Hash> {
-        *self.derivable.get_or_init(|| self.derivable_text().map(text_hash))
+    pub fn derivable_text_hash(&self) -> Option<Hash> {
+        *self.derivable_text_hash.get_or_init(|| self.derivable_text().map(text_hash))
     }
 
     /// Returns the bytes of id, vector, text and metadata as stored.

@@ -92,14 +92,14 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
     let mut counts = vec![0; terms.len()];
     for version in scan.state.unsealed().values() {
         scan.timer.spend(1 + terms.len())?;
-        let words = version.words();
-        counts.iter_mut().zip(terms).for_each(|(count, term)| *count = words.count(term));
+        let frequencies = version.term_frequencies();
+        counts.iter_mut().zip(terms).for_each(|(count, term)| *count = frequencies.count(term));
         if counts.iter().all(|count| *count == 0) {
             continue;
         }
         let score = scorer.score(version.terms, &counts);
         // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
-        if score >= floor(top) && scan.passes_filter(version.filterable()) {
+        if score >= floor(top) && scan.passes_filter(version.filterable_metadata()) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }

@@ -28,7 +28,7 @@ pub struct DerivedVectors {
 impl DerivedVectors {
     /// Returns the derived vector of an unsealed version; none where there is none yet, or never one.
     pub fn for_version(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
-        self.recent.get(&version.derivable()?)
+        self.recent.get(&version.derivable_text_hash()?)
     }
 
     /// Returns the derived vector of a row, a copy; none where there is none yet. [`SegmentError::Io`] or
@@ -48,7 +48,8 @@ impl DerivedVectors {
     /// embedder has no file yet all rows without a vector count. [`SegmentError::Io`] or [`SegmentError::Damaged`]
     /// where a column of a segment, or of its derived vectors, can't be read or is damaged.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
-        let wants = |version: &&Arc<Version>| version.derivable().is_some() && self.for_version(version).is_none();
+        let wants =
+            |version: &&Arc<Version>| version.derivable_text_hash().is_some() && self.for_version(version).is_none();
         let mut unembedded = state.unsealed().values().filter(wants).count() as u64;
         for layer in state.layers() {
             match layer.segment.derived().get(&self.embedder) {
@@ -118,7 +119,7 @@ impl Scan<'_> {
             }
             let Some(found) = derived.for_version(version) else { continue };
             let bounds = query.bounds(query.code_product(found.code(), found.norm));
-            if pool.admits(bounds.1) && self.passes_filter(version.filterable()) {
+            if pool.admits(bounds.1) && self.passes_filter(version.filterable_metadata()) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
             }
         }

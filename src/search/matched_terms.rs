@@ -90,7 +90,7 @@ fn sharing_stem(
     for scan in scans {
         for version in scan.state.unsealed().values() {
             scan.timer.spend(COUNT_STEPS)?;
-            version.words().starting_with(prefix).for_each(|(term, _)| consider(term, &mut found));
+            version.term_frequencies().starting_with(prefix).for_each(|(term, _)| consider(term, &mut found));
         }
         for layer in scan.state.layers() {
             let spend = || scan.timer.spend(STEM_STEPS);
@@ -117,10 +117,10 @@ fn count_records<'a>(
     let mut record_counts = vec![0; terms.len()];
     for scan in scans {
         for version in scan.state.unsealed().values() {
-            let words = version.words();
+            let frequencies = version.term_frequencies();
             scan.timer.spend(terms.len() * COUNT_STEPS)?;
             for (count, term) in record_counts.iter_mut().zip(terms) {
-                *count += u64::from(words.count(term) > 0);
+                *count += u64::from(frequencies.count(term) > 0);
             }
         }
         for layer in scan.state.layers() {

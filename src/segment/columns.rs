@@ -24,7 +24,7 @@ use super::totals::RowTotals;
 use super::{Blocks, Container, DerivedFiles, GraphFile, SegmentError};
 use crate::facet::Facets;
 use crate::object::{BlobStore, CodecError, Hash, Reader, SetHash, Time};
-use crate::record::{Computed, Provenance, RecordContent, Version, json_bytes};
+use crate::record::{ComputedFields, Provenance, RecordContent, Version, json_bytes};
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
@@ -311,7 +311,7 @@ impl Segment {
             return Err(self.container.damaged(HASHES, &format!("row {row} is not what its hash and length say")));
         }
         let norm = content.vector.as_deref().map_or(0.0, vector::norm);
-        let computed = Computed { hash, norm, json_bytes: stored_bytes, terms };
+        let computed = ComputedFields { hash, norm, json_bytes: stored_bytes, terms };
         Ok(Version::from_stored(id.into(), content, payload.provenance, computed))
     }
 
@@ -336,12 +336,12 @@ impl Segment {
 
     /// Returns a row's text and its metadata as JSON, to search them. `SegmentError::Damaged` for a row behind the
     /// last, and where the payload can't be parsed.
-    pub fn words(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
+    pub fn text_and_metadata(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
     }
 
-    /// Returns whether a row's text is newer than its vector, and the text. Fails as [`Segment::words`] does.
+    /// Returns whether a row's text is newer than its vector, and the text. Fails as [`Segment::text_and_metadata`] does.
     pub(super) fn row_text(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
         let payload = self.parse(row, self.payload(row)?)?;
         Ok((payload.provenance.vector_stale, payload.text))

@@ -9,7 +9,7 @@ use super::row::version_totals;
 use super::{Blocks, ContainerWriter, Row, RowTotals, SegmentError};
 use crate::facet::FacetsWriter;
 use crate::object::{BlobStore, Hash, SetHash, Writer};
-use crate::record::{Provenance, Version, filterable};
+use crate::record::{Provenance, Version, filterable_metadata};
 use crate::text::PostingsWriter;
 use crate::vector;
 
@@ -123,7 +123,7 @@ fn write_payloads(out: &mut ContainerWriter<'_>, rows: &[Row]) -> Result<ColumnS
         if version.terms > 0 {
             postings.add(number as u32, content.text.as_deref(), &metadata);
         }
-        facets.add(number as u32, &filterable(metadata, &version.provenance));
+        facets.add(number as u32, &filterable_metadata(metadata, &version.provenance));
     }
     out.begin()?;
     out.write(bytemuck::cast_slice(&ends))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::branch::BranchVersion;
 use crate::memory::{Error, Snapshot};
-use crate::record::{EXPORT_BYTES, vector_bytes, write_export_line};
+use crate::record::{EXPORT_LINE_FIXED_BYTES, vector_bytes, write_export_line};
 use crate::segment::{Blocks, Row, SegmentError};
 
 /// One file in which a view is exported; its bytes are made as they are read.
@@ -52,7 +52,7 @@ impl Snapshot {
                 let without = totals.records - totals.vectors;
                 let vectors =
                     totals.vectors * vector_bytes(Some(self.dim())) as u64 + without * vector_bytes(None) as u64;
-                totals.json_bytes + totals.records * EXPORT_BYTES as u64 + vectors
+                totals.json_bytes + totals.records * EXPORT_LINE_FIXED_BYTES as u64 + vectors
             }
         }
     }
@@ -142,7 +142,7 @@ fn row_bytes(export: Export, row: &Row, blocks: &mut Blocks) -> Result<u64, Segm
         (Export::Ids, None) => 0,
         (Export::Ids, Some(_)) => row.verified_id(blocks)?.len() as u64 + 1,
         (Export::Records, dim) => {
-            u64::from(row.verified_json_bytes(blocks)?) + (EXPORT_BYTES + vector_bytes(dim)) as u64
+            u64::from(row.verified_json_bytes(blocks)?) + (EXPORT_LINE_FIXED_BYTES + vector_bytes(dim)) as u64
         }
     })
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Filter, FilterNode, Predicate};
 use crate::facet::{Bound, Facets, RowSet};
-use crate::record::filterable;
+use crate::record::filterable_metadata;
 use crate::search::SearchError;
 use crate::search::query_timer::QueryTimer;
 use crate::segment::{Segment, SegmentError};
@@ -49,8 +49,8 @@ impl Filter {
 }
 
 fn filterable_row(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
-    let metadata = serde_json::from_str(&segment.words(row)?.1).unwrap_or_default();
-    Ok(filterable(metadata, &segment.provenance(row)?))
+    let metadata = serde_json::from_str(&segment.text_and_metadata(row)?.1).unwrap_or_default();
+    Ok(filterable_metadata(metadata, &segment.provenance(row)?))
 }
 
 impl FilterNode {

@@ -66,7 +66,7 @@ impl Memory {
         let vectors = slot.derived_vectors(&goal.record);
         let (mut texts, mut seen, mut found) = (Vec::new(), HashSet::new(), Vec::new());
         for version in states.iter().flat_map(|state| state.unsealed().values()) {
-            let (Some(hash), Some(text)) = (version.derivable(), version.derivable_text()) else { continue };
+            let (Some(hash), Some(text)) = (version.derivable_text_hash(), version.derivable_text()) else { continue };
             // Branches share versions and texts, so each text is looked at once.
             if vectors.recent.contains_key(&hash) || !seen.insert(hash) || slot.is_refused(&hash) {
                 continue;
@@ -147,7 +147,11 @@ impl Memory {
     /// Returns the hashes of all texts of unsealed versions below some root branches.
     pub(super) fn unsealed_hashes(&self, roots: &[BranchId]) -> HashSet<Hash> {
         let states = queryable_states(&self.catalog_now(), roots);
-        states.iter().flat_map(|state| state.unsealed().values()).filter_map(|version| version.derivable()).collect()
+        states
+            .iter()
+            .flat_map(|state| state.unsealed().values())
+            .filter_map(|version| version.derivable_text_hash())
+            .collect()
     }
 }
 
