@@ -10,7 +10,7 @@ const SEARCH: u32 = 0o1;
 
 /// On whose behalf files are searched: what permission bits are held against.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileReader {
+pub struct Credentials {
     /// The effective user; 0 may read everything.
     pub uid: u32,
     /// All groups: the effective one and the supplementary ones.
@@ -19,7 +19,7 @@ pub struct FileReader {
     pub knows_all_groups: bool,
 }
 
-impl FileReader {
+impl Credentials {
     /// Returns whether the permission bits of a file give the reader all of some rights, 4 to read and 2 to write.
     pub fn may_open(&self, tree: &Tree, node: &FileNode, rights: u32) -> bool {
         self.has_right(rights, (tree.owner(node), node.gid, node.mode))
@@ -46,7 +46,7 @@ impl FileReader {
 }
 
 /// Returns whether some reader may lack a right that a path through the node takes.
-pub(super) fn is_closed(node: &FileNode) -> bool {
+pub(super) fn is_restricted(node: &FileNode) -> bool {
     let right = if node.directory().is_some() { SEARCH } else { READ };
     node.mode & node.mode >> 3 & node.mode >> 6 & right == 0
 }
@@ -54,14 +54,14 @@ pub(super) fn is_closed(node: &FileNode) -> bool {
 /// What one reader may reach in one tree; many files share a directory, which is looked at once.
 pub(super) struct AccessCheck<'a> {
     tree: &'a Tree,
-    reader: &'a FileReader,
+    reader: &'a Credentials,
     /// Directories that were looked at: whether the reader may reach what is in them.
     directories: HashMap<u64, bool>,
 }
 
 impl<'a> AccessCheck<'a> {
     /// Begins with no directory looked at.
-    pub fn new(tree: &'a Tree, reader: &'a FileReader) -> AccessCheck<'a> {
+    pub fn new(tree: &'a Tree, reader: &'a Credentials) -> AccessCheck<'a> {
         AccessCheck { tree, reader, directories: HashMap::new() }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let closed = make_directory(&mut tree, inode, "closed", 0o700);
         let below = make_directory(&mut tree, closed, "below", 0o755);
         let look = move || {
-            let reader = FileReader { uid: 2, groups: vec![2], knows_all_groups: true };
+            let reader = Credentials { uid: 2, groups: vec![2], knows_all_groups: true };
             let mut access = AccessCheck::new(&tree, &reader);
             // The deepest first, so that nothing above it is known.
             [below, closed, inode].map(|directory| access.may_search(directory))

@@ -7,7 +7,7 @@ use crate::workspace::{FileContent, FileNode, Packs, TreeError};
 /// Bytes of a file that are indexed; what is behind them is not found.
 pub const INDEXED_BYTES_MAX: usize = 4 << 20;
 /// Bytes at the beginning that tell a text from other files.
-const FIRST_BYTES: usize = 64 << 10;
+const TEXT_PROBE_BYTES: usize = 64 << 10;
 static KEY_CONTEXT: Context = Context::new("engramfs 2026 indexed content v1");
 
 /// Names the content of a file together with how it is cut: files with one key have the same passages.
@@ -54,12 +54,12 @@ impl IndexableContent {
     /// Reads the text, its first 4 MiB; nothing where it is none: with a zero byte in its first 64 KiB, or not UTF-8.
     /// Fails where a chunk can't be read or is not what was written.
     pub(super) fn text(&self, packs: &dyn Packs) -> Result<Option<String>, TreeError> {
-        let mut bytes = self.content.read(0, FIRST_BYTES, packs)?;
+        let mut bytes = self.content.read(0, TEXT_PROBE_BYTES, packs)?;
         if bytes.contains(&0) {
             return Ok(None);
         }
-        if self.content.size() > FIRST_BYTES as u64 {
-            bytes.extend(self.content.read(FIRST_BYTES as u64, INDEXED_BYTES_MAX - FIRST_BYTES, packs)?);
+        if self.content.size() > TEXT_PROBE_BYTES as u64 {
+            bytes.extend(self.content.read(TEXT_PROBE_BYTES as u64, INDEXED_BYTES_MAX - TEXT_PROBE_BYTES, packs)?);
         }
         let is_cut = self.content.size() > bytes.len() as u64;
         Ok(match String::from_utf8(bytes) {

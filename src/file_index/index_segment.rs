@@ -22,7 +22,7 @@ use crate::text::Postings;
 
 const KIND: u8 = 0x78;
 const KEYS: usize = 0;
-const FIRSTS: usize = 1;
+const FIRST_ROWS: usize = 1;
 const PLACES: usize = 2;
 const PASSAGE_KEYS: usize = 3;
 const POSTINGS: usize = 4;
@@ -82,12 +82,12 @@ impl IndexSegment {
         let lengths = (0..SECTIONS).map(|section| file.section_length(section)).collect::<Result<Vec<u64>, _>>()?;
         let (contents, rows) = (lengths[KEYS] / IndexKey::BYTES as u64, lengths[PLACES] / PLACE_BYTES as u64);
         let adds_up = lengths[KEYS] == contents * IndexKey::BYTES as u64
-            && lengths[FIRSTS] == (contents + 1) * ROW_BYTES as u64
+            && lengths[FIRST_ROWS] == (contents + 1) * ROW_BYTES as u64
             && lengths[PLACES] == rows * PLACE_BYTES as u64
             && lengths[PASSAGE_KEYS] == rows * PASSAGE_KEY_BYTES as u64;
         match (adds_up, u32::try_from(contents), u32::try_from(rows)) {
             (true, Ok(contents), Ok(rows)) => Ok(Arc::new(IndexSegment::new(Backing::File(file), contents, rows))),
-            _ => Err(file.damaged(FIRSTS, "its sections are not of one length")),
+            _ => Err(file.damaged(FIRST_ROWS, "its sections are not of one length")),
         }
     }
 
@@ -146,8 +146,8 @@ impl IndexSegment {
     /// Returns the rows of the n-th content; none for one that is not text. Fails where it has fewer contents, or its
     /// rows are not in order: the segment counts as broken then.
     pub fn content_rows(&self, n: u32) -> Result<Range<u32>, SegmentError> {
-        let (start, end) = (self.number(FIRSTS, n as usize)?, self.number(FIRSTS, n as usize + 1)?);
-        if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.damaged_section(FIRSTS)) }
+        let (start, end) = (self.number(FIRST_ROWS, n as usize)?, self.number(FIRST_ROWS, n as usize + 1)?);
+        if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.damaged_section(FIRST_ROWS)) }
     }
 
     /// Returns the rows of a content, if it has that. None where it has not got it. Fails as [`IndexSegment::key`] and
@@ -172,9 +172,9 @@ impl IndexSegment {
         let (mut low, mut high) = (0, self.contents);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.number(FIRSTS, middle as usize)? <= row { low = middle + 1 } else { high = middle }
+            if self.number(FIRST_ROWS, middle as usize)? <= row { low = middle + 1 } else { high = middle }
         }
-        let n = low.checked_sub(1).ok_or_else(|| self.damaged_section(FIRSTS))?;
+        let n = low.checked_sub(1).ok_or_else(|| self.damaged_section(FIRST_ROWS))?;
         self.key(n)
     }
 

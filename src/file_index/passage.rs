@@ -76,7 +76,7 @@ impl PassageKey {
 
 /// Cuts a text into passages, in order. Blank lines belong to none.
 pub fn split_passages(text: &str, syntax: Syntax) -> Vec<Passage> {
-    let mut cutter = Cutter { text, ..Cutter::default() };
+    let mut splitter = PassageSplitter { text, ..PassageSplitter::default() };
     let lines = lines(text);
     let mut fence = None;
     for (at, line) in lines.iter().enumerate() {
@@ -85,16 +85,16 @@ pub fn split_passages(text: &str, syntax: Syntax) -> Vec<Passage> {
             let heading =
                 fence.is_none().then(|| heading(content, lines.get(at + 1).map(|next| &text[next.range.clone()])));
             if let Some((level, title)) = heading.flatten() {
-                cutter.add_heading(line, level, title);
+                splitter.add_heading(line, level, title);
                 continue;
             }
             fence = fence_after(fence, content);
         }
-        if content.is_empty() { cutter.end_paragraph() } else { cutter.add_line(line) }
+        if content.is_empty() { splitter.end_paragraph() } else { splitter.add_line(line) }
     }
-    cutter.end_paragraph();
-    cutter.end_passage();
-    cutter.passages
+    splitter.end_paragraph();
+    splitter.end_passage();
+    splitter.passages
 }
 
 /// A line, or a part of one that is too long for a passage.
@@ -152,7 +152,7 @@ fn fence_after(open: Option<char>, line: &str) -> Option<char> {
 
 /// Gathers lines into paragraphs and paragraphs into passages.
 #[derive(Default)]
-struct Cutter<'a> {
+struct PassageSplitter<'a> {
     text: &'a str,
     passages: Vec<Passage>,
     /// The headings above the present line.
@@ -163,7 +163,7 @@ struct Cutter<'a> {
     paragraph: Option<Line>,
 }
 
-impl Cutter<'_> {
+impl PassageSplitter<'_> {
     fn add_heading(&mut self, line: &Line, level: usize, title: &str) {
         self.end_paragraph();
         self.end_passage();

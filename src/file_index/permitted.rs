@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::access::{AccessCheck, FileReader};
+use super::access::{AccessCheck, Credentials};
 use super::index_segment::{IndexSegment, PassagePlace};
 use super::passage::PassageKey;
 use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
@@ -17,10 +17,10 @@ const READERS_MAX: usize = 8;
 
 /// The last [`READERS_MAX`] who asked with what they may see, the oldest first.
 #[derive(Default)]
-pub(super) struct PermittedCache(Mutex<Vec<(FileReader, Arc<Permitted>)>>);
+pub(super) struct PermittedCache(Mutex<Vec<(Credentials, Arc<PermittedParts>)>>);
 
 /// What one reader may see of the index of one tree, kept for the reader's next query.
-pub(super) struct Permitted {
+pub(super) struct PermittedParts {
     parts: Vec<VisiblePart>,
     sums: CollectionStats,
     /// Inodes of the files that the reader may not read, whether they are indexed or not.
@@ -31,8 +31,8 @@ pub(super) struct Permitted {
 #[derive(Clone)]
 pub struct PermittedFiles {
     files: Arc<VisibleFiles>,
-    reader: FileReader,
-    permitted: Arc<Permitted>,
+    reader: Credentials,
+    permitted: Arc<PermittedParts>,
 }
 
 /// A file that shows a passage; several may show the same.
@@ -48,14 +48,14 @@ impl VisibleFiles {
     /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
     /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment with passages of a file that they may not read
     /// can't be read or is damaged.
-    pub fn permitted(self: &Arc<VisibleFiles>, reader: &FileReader) -> Result<PermittedFiles, SegmentError> {
+    pub fn permitted(self: &Arc<VisibleFiles>, reader: &Credentials) -> Result<PermittedFiles, SegmentError> {
         let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
         let permitted = match known {
             Some(permitted) => permitted,
             None => {
                 // Without the lock, which others with a known answer need. Two who ask at once may both compute the
                 // same.
-                let found = Arc::new(self.compute(reader)?);
+                let found = Arc::new(self.compute_permitted(reader)?);
                 let mut cache = self.permitted.0.lock();
                 if cache.iter().all(|(known, _)| known != reader) {
                     if cache.len() >= READERS_MAX {
@@ -69,8 +69,8 @@ impl VisibleFiles {
         Ok(PermittedFiles { files: self.clone(), reader: reader.clone(), permitted })
     }
 
-    fn compute(&self, reader: &FileReader) -> Result<Permitted, SegmentError> {
-        let mut found = Permitted { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
+    fn compute_permitted(&self, reader: &Credentials) -> Result<PermittedParts, SegmentError> {
+        let mut found = PermittedParts { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
         if reader.uid == 0 || self.restricted.is_empty() {
             return Ok(found);
         }
@@ -96,7 +96,7 @@ impl VisibleFiles {
             for part in &mut found.parts {
                 if let Some(rows) = part.segment.find(key)?
                     && !rows.is_empty()
-                    && part.times(rows.start) > 0
+                    && part.file_count(rows.start) > 0
                 {
                     part.show_rows(rows, false, &mut found.sums)?;
                     // At most one segment shows a content, see `VisibleFiles::show`.

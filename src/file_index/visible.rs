@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use roaring::RoaringBitmap;
 
-use super::access::is_closed;
+use super::access::is_restricted;
 use super::content::{IndexKey, IndexableContent};
 use super::index_segment::IndexSegment;
 use super::permitted::PermittedCache;
@@ -107,7 +107,7 @@ pub struct VisiblePart {
 
 impl VisiblePart {
     /// Returns how many files show a row; 0 where none does.
-    pub fn times(&self, row: u32) -> u32 {
+    pub fn file_count(&self, row: u32) -> u32 {
         if !self.rows.contains(row) {
             return 0;
         }
@@ -134,7 +134,7 @@ impl VisiblePart {
     ) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {
-            let times = self.times(row);
+            let times = self.file_count(row);
             let times = if more { times + 1 } else { times.saturating_sub(1) };
             let shown = Arc::make_mut(&mut self.rows);
             _ = if times == 0 { shown.remove(row) } else { shown.insert(row) };
@@ -208,7 +208,7 @@ impl VisibleFiles {
             self.hidden.rules != hidden.rules || hidden.hides.is_some() && moves_directories(&self.tree, tree);
         let mut next = if is_other { VisibleFiles::none(hidden.clone()) } else { self.fresh_clone() };
         if next.version != set.version {
-            next.follow(set)?;
+            next.update_segments(set)?;
         }
         let before = next.tree.clone();
         next.tree = tree.clone();
@@ -252,7 +252,7 @@ impl VisibleFiles {
     }
 
     /// Takes over other segments: contents move from those that are gone to those that have them now.
-    fn follow(&mut self, set: &SegmentSet) -> Result<(), SegmentError> {
+    fn update_segments(&mut self, set: &SegmentSet) -> Result<(), SegmentError> {
         self.version = set.version;
         let (kept, gone) =
             std::mem::take(&mut self.parts).into_iter().partition::<Vec<_>, _>(|part| set.contains(&part.segment));
@@ -266,7 +266,7 @@ impl VisibleFiles {
             for mut part in gone {
                 for n in 0..part.segment.contents() {
                     let rows = part.segment.content_rows(n)?;
-                    let times = part.times(rows.start);
+                    let times = part.file_count(rows.start);
                     if !rows.is_empty() && times > 0 {
                         for _ in 0..times {
                             part.show_rows(rows.clone(), false, &mut self.sums)?;
@@ -288,7 +288,7 @@ impl VisibleFiles {
 
     /// Brings the visible passages up to a change of one inode; `node` is none for one that is gone.
     fn update_inode(&mut self, inode: u64, node: Option<&FileNode>, set: &SegmentSet) -> Result<(), SegmentError> {
-        match node.is_some_and(is_closed) {
+        match node.is_some_and(is_restricted) {
             true => _ = self.restricted.insert(inode),
             false => _ = self.restricted.remove(&inode),
         }
@@ -338,7 +338,7 @@ impl VisibleFiles {
         for part in &mut self.parts {
             if let Some(rows) = part.segment.find(key)?
                 && !rows.is_empty()
-                && part.times(rows.start) > 0
+                && part.file_count(rows.start) > 0
             {
                 return part.show_rows(rows, false, &mut self.sums);
             }
@@ -351,7 +351,7 @@ impl VisibleFiles {
         // First the segment that shows the content already: its passages must not appear from two segments.
         for part in &mut self.parts {
             if let Some(rows) = part.segment.find(key)?
-                && part.times(rows.start) > 0
+                && part.file_count(rows.start) > 0
                 && !rows.is_empty()
             {
                 for _ in 0..times {

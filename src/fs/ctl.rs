@@ -8,7 +8,7 @@ use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::{Caller, MountContext, OpenContext};
 use super::refusal::{InputRefusal, LayoutRefusal};
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchId, BranchInfo, FileReader, View, Viewer};
+use crate::memory::{BranchId, BranchInfo, Credentials, View, Viewer};
 use crate::sync::Mutex;
 use crate::verb::{self, BranchRight, ParentRight, Rights, Verb, VerbContext};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Ctl {
     /// To see whether a branch that a merge ends still has unwritten bytes.
     pub handles: Arc<HandleTable>,
     /// Who opened the file, by whose rights `show` prints files.
-    pub reader: FileReader,
+    pub reader: Credentials,
 }
 
 impl LineProtocol for Ctl {

@@ -14,7 +14,7 @@ use super::last_answers::LastAnswers;
 use super::mount_branch_state::{MountBranchState, MountBranchStates};
 use super::refusal::AccessRefusal;
 use super::user::User;
-use crate::memory::{Actor, BranchEvent, BranchId, FileReader, KEPT_DROPPED, LimitError, Memory, View};
+use crate::memory::{Actor, BranchEvent, BranchId, Credentials, KEPT_DROPPED, LimitError, Memory, View};
 use crate::sync::Mutex;
 
 /// Who calls, as the kernel says.
@@ -119,11 +119,11 @@ impl MountContext {
     }
 
     /// Returns a caller as one who reads files: with all groups, as far as they can be known.
-    pub fn file_reader(&self, caller: Caller) -> FileReader {
+    pub fn credentials(&self, caller: Caller) -> Credentials {
         let supplementary = (self.options.groups)(caller.pid);
         let knows_all_groups = supplementary.is_some();
         let groups = std::iter::once(caller.gid).chain(supplementary.into_iter().flatten()).collect();
-        FileReader { uid: caller.uid, groups, knows_all_groups }
+        Credentials { uid: caller.uid, groups, knows_all_groups }
     }
 
     /// Returns who has a uid. The system is asked once; what it said holds until the mount ends.
@@ -236,10 +236,10 @@ impl OpenContext {
     }
 
     /// Returns the caller as one who reads files. All of a proposal is shown to those who may look at it.
-    pub fn file_reader(&self) -> FileReader {
+    pub fn credentials(&self) -> Credentials {
         match self.view {
-            View::Proposal(..) => FileReader { uid: 0, groups: Vec::new(), knows_all_groups: true },
-            _ => self.mount.file_reader(self.caller),
+            View::Proposal(..) => Credentials { uid: 0, groups: Vec::new(), knows_all_groups: true },
+            _ => self.mount.credentials(self.caller),
         }
     }
 

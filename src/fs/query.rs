@@ -7,18 +7,18 @@ use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::OpenContext;
 use super::refusal::AccessRefusal;
 use super::rights::SEARCH;
-use crate::memory::{Error, FileReader, Query};
+use crate::memory::{Credentials, Error, Query};
 
 /// Answers the lines of `query`, each a query.
 pub(super) struct QueryFile {
     /// Who opened the file. A process may have ended, and its number be another's, when a line is answered.
-    reader: FileReader,
+    reader: Credentials,
 }
 
 impl QueryFile {
     /// Takes whoever opens it as the one who asks.
     pub fn new(context: &OpenContext) -> QueryFile {
-        QueryFile { reader: context.file_reader() }
+        QueryFile { reader: context.credentials() }
     }
 }
 

@@ -83,7 +83,7 @@ pub use views::status::LiveStatus;
 
 pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::name_bus_errors;
-pub use crate::file_index::FileReader;
+pub use crate::file_index::Credentials;
 pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};
 pub use crate::search::{Answer, Query};

@@ -66,7 +66,7 @@ impl<'a> FileScan<'a> {
             while let Some(row) = rows.seek(from, floor(top)) {
                 from = row + 1;
                 self.timer.spend(1 + terms.len())?;
-                if part.times(row) > 0
+                if part.file_count(row) > 0
                     && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
                     && score >= floor(top)
                 {

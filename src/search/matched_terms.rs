@@ -160,7 +160,7 @@ fn add_files(record_counts: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]
                 continue;
             }
             files.timer.spend(list.documents() as usize)?;
-            *count += list.map(|(row, _)| u64::from(part.times(row))).sum::<u64>();
+            *count += list.map(|(row, _)| u64::from(part.file_count(row))).sum::<u64>();
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, FileReader, Memory, OpenMode, Query, Setting,
+    Attrs, BranchId, Credentials, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, OpenMode, Query, Setting,
     View,
 };
 
@@ -196,7 +196,7 @@ fn a_file_that_is_hidden_under_the_one_name_and_closed_under_the_other_counts_fo
     let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
     memory.edit(&who(), main, FileOp::SetAttr { inode: inode("shut"), attrs }).unwrap();
     memory.commit(&who(), main, vec![put("r", None, Some("a heron"))]).unwrap();
-    let reader = FileReader { uid: 1001, groups: Vec::new(), knows_all_groups: true };
+    let reader = Credentials { uid: 1001, groups: Vec::new(), knows_all_groups: true };
     let ask = |scope: &str| {
         let query = Query::parse(&format!("{{\"text\":\"heron\",\"scope\":[{scope}]}}")).unwrap();
         let answer = memory.ask_for(&reader, &View::Branch(main), &query).unwrap();

@@ -224,7 +224,7 @@ fn open_ctl(context: &OpenContext, handles: &Arc<HandleTable>, flags: OpenFlags)
     if flags.write {
         check_changeable(&context.view)?;
     }
-    let ctl = Ctl { handles: handles.clone(), reader: context.file_reader() };
+    let ctl = Ctl { handles: handles.clone(), reader: context.credentials() };
     Ok(Box::new(LineSession::new(context.clone(), ctl)))
 }
 

@@ -57,7 +57,7 @@ impl FileOps<'_> {
     pub(super) fn find_appeared_file(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
         let tree = self.tree()?;
         let inode = tree.lookup(self.inode, name.as_encoded_bytes()).map_err(|_| Errno::ESTALE)?;
-        let (node, reader) = (tree.node(inode)?, self.fs.mount.file_reader(caller));
+        let (node, reader) = (tree.node(inode)?, self.fs.mount.credentials(caller));
         let may = node.kind() == FileKind::File && reader.may_open(&tree, node, flags.rights());
         if may { Ok(inode) } else { Err(Errno::ESTALE.into()) }
     }

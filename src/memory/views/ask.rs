@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::file_search::SearchableFiles;
-use crate::file_index::{FileReader, IndexSegment, PassagePlace};
+use crate::file_index::{Credentials, IndexSegment, PassagePlace};
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{Branch, Catalog, Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStatus, Obstacle};
@@ -20,7 +20,7 @@ impl Memory {
     /// groups may read are not found. Fails as [`Memory::ask_for`] does.
     pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;
-        let reader = FileReader { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };
+        let reader = Credentials { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };
         self.ask_for(&reader, view, query)
     }
 
@@ -31,7 +31,7 @@ impl Memory {
     ///
     /// Kind `Timeout` when the query's time limit is reached, `Invalid` for a vector of another
     /// length or an unknown scope, `NotFound` for an id that is not there.
-    pub fn ask_for(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
+    pub fn ask_for(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
         let view = at.as_ref().unwrap_or(view);
         for _ in 1..ATTEMPTS_MAX {
@@ -85,7 +85,7 @@ impl Memory {
         Ok((asked, sources))
     }
 
-    fn ask_once(&self, caller: &FileReader, view: &View, query: &Query) -> Result<Answer, Error> {
+    fn ask_once(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         // Not the clock: somebody may set that while the query runs.
         let start = (self.environment.uptime)();
         let elapsed = || (self.environment.uptime)().saturating_sub(start);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::file_index::{
-    FileReader, HiddenPaths, IndexKey, IndexableContent, PermittedFiles, VisibleFiles, index_contents,
+    Credentials, HiddenPaths, IndexKey, IndexableContent, PermittedFiles, VisibleFiles, index_contents,
 };
 use crate::memory::catalog::settings::{Setting, Settings};
 use crate::memory::catalog::{ResolvedView, View};
@@ -168,7 +168,7 @@ impl Memory {
     pub(in crate::memory) fn searchable_files(
         &self,
         view: &View,
-        reader: &FileReader,
+        reader: &Credentials,
     ) -> Result<Option<SearchableFiles>, Error> {
         let purges = self.storage.file_index.purges();
         let Some(mut files) = self.visible_files(view)? else { return Ok(None) };

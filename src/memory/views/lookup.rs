@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::status;
 use crate::branch::BranchVersion;
-use crate::file_index::FileReader;
+use crate::file_index::Credentials;
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, EndedBranch, Revision, StateSource, View};
@@ -92,7 +92,7 @@ pub struct Viewer<'a> {
     pub may_read: &'a dyn Fn(BranchId) -> bool,
     /// Whose rights files are held against: one that they could not read by its path is not shown. None for whoever has
     /// the store.
-    pub reader: Option<&'a FileReader>,
+    pub reader: Option<&'a Credentials>,
     /// Bytes of the largest file that they are shown; a larger one is [`Error::TooLargeToShow`].
     pub bytes_max: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engramfs::memory::{Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, FileReader};
+use engramfs::memory::{Attrs, BranchId, Credentials, Environment, FILES_ROOT, FileName, FileOp};
 
 use super::*;
 use crate::files::write;
@@ -97,7 +97,7 @@ fn passages_that_the_caller_may_not_read_are_no_neighbours() {
     memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
     let all = r#"{"text":"beverage","mode":"vector","k":9}"#;
     assert_eq!(found(&memory, main, all), ["files/closed.md", "files/open.md"]);
-    let other = FileReader { uid: 1001, groups: vec![1001], knows_all_groups: true };
+    let other = Credentials { uid: 1001, groups: vec![1001], knows_all_groups: true };
     let answer = memory.ask_for(&other, &View::Branch(main), &Query::parse(all).unwrap()).unwrap();
     assert_eq!(names(&answer), ["files/open.md"]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::file_index::{Syntax, split_passages};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, FILES_ROOT, FileKind, FileName, FileOp, FileReader, Memory, MergeKind, Query, RenameMode,
+    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileKind, FileName, FileOp, Memory, MergeKind, Query, RenameMode,
     Setting, Tree, View,
 };
 use engramfs::text::{CollectionStats, Language, QueryTerms, STEM_WEIGHT, Scorer, TermFrequencies, TermGroup};
@@ -237,7 +237,7 @@ impl World {
         let words: Vec<&str> = (0..1 + chance.below(3)).map(|_| WORDS[chance.below(WORDS.len())]).collect();
         let text = words.join(" ");
         let (uid, groups) = READERS[chance.below(READERS.len())];
-        let reader = FileReader { uid, groups: groups.to_vec(), knows_all_groups: uid != 1001 };
+        let reader = Credentials { uid, groups: groups.to_vec(), knows_all_groups: uid != 1001 };
         let k = 1 + chance.below(12);
         let query =
             Query::parse(&serde_json::json!({ "text": text, "k": k, "timeout_ms": 60_000 }).to_string()).unwrap();
@@ -262,7 +262,7 @@ impl World {
 /// A document of the brute-force search: its place in the order of equal scores, what is shown, and its words.
 type Document = ((bool, String, u32, usize), String, TermFrequencies);
 
-fn brute_force(memory: &Memory, view: &View, reader: &FileReader, text: &str, k: usize) -> Vec<(String, f64)> {
+fn brute_force(memory: &Memory, view: &View, reader: &Credentials, text: &str, k: usize) -> Vec<(String, f64)> {
     let mut documents: Vec<Document> = Vec::new();
     let snapshot = memory.snapshot(view).unwrap();
     for id in snapshot.ids_after(None, usize::MAX).unwrap() {
@@ -319,7 +319,7 @@ fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> 
 fn readable_files(
     memory: &Memory,
     view: &View,
-    reader: &FileReader,
+    reader: &Credentials,
     hides: &dyn Fn(&[u8]) -> bool,
 ) -> Vec<(String, String, Syntax)> {
     let tree = memory.files(view).unwrap();

@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, FILES_ROOT, FileName, FileOp, FileReader, Kind, Make, RenameMode, ShowTarget, View, Viewer,
+    Actor, Attrs, Credentials, FILES_ROOT, FileName, FileOp, Kind, Make, RenameMode, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     let node = |path: &str| tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
     let hashes = paths.map(|(path, _)| node(path).content_hash().unwrap());
     let shown = |uid: u32, hash| {
-        let reader = FileReader { uid, groups: vec![uid], knows_all_groups: true };
+        let reader = Credentials { uid, groups: vec![uid], knows_all_groups: true };
         let viewer = Viewer { reader: Some(&reader), ..Viewer::UNRESTRICTED };
         memory.show(main, ShowTarget::Hash(hash), viewer).ok().and_then(|shown| shown.content)
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::EmbedderSlot;
 use super::collect::{EmbeddingGoal, EmbeddingTask, TEXTS_AT_ONCE};
 use super::worker::UNWRITTEN_MIN;
-use crate::file_index::{FileReader, IndexSegment, PermittedFiles, VisiblePart};
+use crate::file_index::{Credentials, IndexSegment, PermittedFiles, VisiblePart};
 use crate::memory::admission::disk_room::DiskReservation;
 use crate::memory::catalog::View;
 use crate::memory::storage::file_index::segments_in_memory;
@@ -63,7 +63,7 @@ impl Memory {
         vectors: &DerivedVectors,
     ) -> Result<PassageSearch, Error> {
         // What is embedded is shown to those alone who may read it.
-        let everything = FileReader { uid: 0, groups: Vec::new(), knows_all_groups: true };
+        let everything = Credentials { uid: 0, groups: Vec::new(), knows_all_groups: true };
         let (catalog, mut search) = (self.catalog().clone(), PassageSearch::default());
         for branch in self.branches_with_files() {
             let is_wanted = catalog.branches.get(&branch).is_some_and(|branch| goal.roots.contains(&branch.root));
