@@ -105,7 +105,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return report_usage_error(&error, arguments.iter().any(|argument| argument == "--json")).into(),
     };
     start_log();
-    crate::memory::name_bus_errors();
+    crate::memory::install_sigbus_handler();
     let mut out = Output::stdout(cli.json);
     let result = dispatch(&cli.verb, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = result.unwrap_or_else(|failure| {

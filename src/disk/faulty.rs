@@ -19,7 +19,7 @@ struct FaultyShared<D> {
     inner: D,
     plan: Mutex<FaultPlan>,
     /// Prepares the inner disk for a file sync by this thread that is to fail with this errno.
-    doom_sync: Option<fn(&D, i32)>,
+    before_failed_sync: Option<fn(&D, i32)>,
 }
 
 #[derive(Default)]
@@ -39,12 +39,12 @@ impl<D> Clone for FaultyDisk<D> {
 impl<D: Disk> FaultyDisk<D> {
     /// Wraps `inner`, with no fault planned.
     pub fn new(inner: D) -> Self {
-        Self::with_doom_sync(inner, None)
+        Self::with_sync_hook(inner, None)
     }
 
-    fn with_doom_sync(inner: D, doom_sync: Option<fn(&D, i32)>) -> Self {
+    fn with_sync_hook(inner: D, before_failed_sync: Option<fn(&D, i32)>) -> Self {
         let plan = Mutex::default();
-        Self { shared: Arc::new(FaultyShared { inner, plan, doom_sync }) }
+        Self { shared: Arc::new(FaultyShared { inner, plan, before_failed_sync }) }
     }
 
     /// Returns the wrapped disk; what is done to it directly neither counts nor fails.
@@ -83,7 +83,7 @@ impl FaultyDisk<ForgetfulDisk> {
     ///
     /// They can still be read, a later sync succeeds, and a power cut then shows that they were never written.
     pub fn losing_pages(inner: ForgetfulDisk) -> Self {
-        Self::with_doom_sync(inner, Some(ForgetfulDisk::fail_next_sync))
+        Self::with_sync_hook(inner, Some(ForgetfulDisk::fail_next_sync))
     }
 }
 
@@ -208,8 +208,8 @@ impl<D: Disk> DiskFile for FaultyFile<D> {
         let Some(fault) = self.shared.count(DiskCall::Sync) else {
             return self.inner.sync();
         };
-        if let Some(doom) = self.shared.doom_sync {
-            doom(&self.shared.inner, fault.errno);
+        if let Some(prepare) = self.shared.before_failed_sync {
+            prepare(&self.shared.inner, fault.errno);
             return self.inner.sync();
         }
         Err(io::Error::from_raw_os_error(fault.errno))

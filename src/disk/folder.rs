@@ -9,11 +9,11 @@ use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Every open: a FIFO is not waited for, a symbolic link is not followed, a child process inherits nothing.
-const NEVER_BEYOND: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
+const OPEN_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 /// Opens a folder to name things in it, and to do nothing else with it.
-const TO_PASS: OFlags = NEVER_BEYOND.union(OFlags::PATH).union(OFlags::DIRECTORY);
+const TRAVERSE_FLAGS: OFlags = OPEN_FLAGS.union(OFlags::PATH).union(OFlags::DIRECTORY);
 /// Opens a folder to list and to sync it.
-const TO_READ: OFlags = NEVER_BEYOND.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
+const LIST_FLAGS: OFlags = OPEN_FLAGS.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
 /// Permission bits of a folder that the disk makes: its owner's alone.
 pub(super) const FOLDER_MODE: u32 = 0o700;
 /// Permission bits of a file that the disk makes: its owner's alone.
@@ -37,8 +37,8 @@ pub(super) struct Folder(OwnedFd);
 impl Folder {
     /// Opens the root of a store. It is where the user says, so a symbolic link to it is followed; `NotFound` where
     /// nothing is there.
-    pub fn root(path: &Path) -> io::Result<Folder> {
-        Ok(Folder(fs::openat(CWD, path, TO_PASS.difference(OFlags::NOFOLLOW), Mode::empty())?))
+    pub fn open_root(path: &Path) -> io::Result<Folder> {
+        Ok(Folder(fs::openat(CWD, path, TRAVERSE_FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?))
     }
 
     /// Opens the folder at a path below the root; `""` is the root. `NotFound` where one is missing; a symbolic link or
@@ -46,9 +46,9 @@ impl Folder {
     pub fn open_at(root: &Path, path: &str) -> io::Result<Folder> {
         // One name after the other, each by the descriptor of the one before: nobody can put a link into a path that
         // was passed.
-        let mut folder = Folder::root(root)?;
+        let mut folder = Folder::open_root(root)?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
-            folder = Folder(folder.open(name, path, TO_PASS)?);
+            folder = Folder(folder.open(name, path, TRAVERSE_FLAGS)?);
         }
         Ok(folder)
     }
@@ -60,7 +60,7 @@ impl Folder {
     }
 
     /// Opens a regular file of the folder; all else is refused as a [`WrongType`] that says `path`.
-    pub fn file(&self, name: &str, path: &str, flags: OFlags) -> io::Result<File> {
+    pub fn open_file(&self, name: &str, path: &str, flags: OFlags) -> io::Result<File> {
         let file = self.open(name, path, flags)?;
         // Asked of the open descriptor and not of the name, which could lead to something else a moment later.
         let found = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
@@ -71,7 +71,7 @@ impl Folder {
     }
 
     fn open(&self, name: &str, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let error = match fs::openat(&self.0, name, flags | NEVER_BEYOND, FILE_MODE) {
+        let error = match fs::openat(&self.0, name, flags | OPEN_FLAGS, FILE_MODE) {
             Ok(file) => return Ok(file),
             Err(error) => error,
         };
@@ -102,7 +102,7 @@ impl Folder {
 
     /// Makes a folder in it, unless it is there. `AlreadyExists` where something else than a folder has the name; it
     /// wraps a [`WrongType`].
-    pub fn create(&self, name: &str, path: &str) -> io::Result<()> {
+    pub fn create_folder(&self, name: &str, path: &str) -> io::Result<()> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(FOLDER_MODE)) {
             Err(Errno::EXIST) => match self.file_type(name)? {
                 FileType::Directory => Ok(()),
@@ -127,19 +127,20 @@ impl Folder {
     /// Returns the names in it. They come in no order; one that is not UTF-8 comes with replacement characters. The
     /// first error of the disk ends it.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        let names = Dir::new(self.reopened()?)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names =
+            Dir::new(self.reopen_to_list()?)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         let is_inside = |name: &io::Result<String>| !name.as_ref().is_ok_and(|name| name == "." || name == "..");
         names.filter(is_inside).collect()
     }
 
     /// Makes the names in it durable. After an error it is not known which of them are durable.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(fs::fsync(self.reopened()?)?)
+        Ok(fs::fsync(self.reopen_to_list()?)?)
     }
 
-    fn reopened(&self) -> io::Result<OwnedFd> {
+    fn reopen_to_list(&self) -> io::Result<OwnedFd> {
         // The folder is held by a descriptor that can only name things; listing and syncing need one that reads.
-        Ok(fs::openat(&self.0, ".", TO_READ, Mode::empty())?)
+        Ok(fs::openat(&self.0, ".", LIST_FLAGS, Mode::empty())?)
     }
 }
 

@@ -52,7 +52,7 @@ impl Lock {
     pub(super) fn acquire(root: &Path, holder: &str) -> Result<Self, LockError> {
         let path = root.join(NAME);
         let failed = |source| LockError::Io { path: path.clone(), source };
-        let open = || Folder::root(root)?.file(NAME, NAME, OFlags::RDWR | OFlags::CREATE);
+        let open = || Folder::open_root(root)?.open_file(NAME, NAME, OFlags::RDWR | OFlags::CREATE);
         let file = open().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}

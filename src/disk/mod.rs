@@ -34,7 +34,7 @@ pub use forgetful::ForgetfulDisk;
 pub use lock::{Lock, LockError};
 pub use mapped::Mapped;
 pub use real::RealDisk;
-pub use sigbus::name_bus_errors;
+pub use sigbus::install_sigbus_handler;
 
 /// Gives access to the files of one store and to nothing else.
 ///
@@ -119,7 +119,7 @@ pub trait DiskFile: Send + Sync {
     /// Maps the whole file for reading; an empty file gives no bytes.
     ///
     /// For files that no longer change: what a later write shows in the mapping is unspecified, and a file
-    /// cut short under a mapping of [`RealDisk`] ends the process: see [`name_bus_errors`]. Fails where the process may
+    /// cut short under a mapping of [`RealDisk`] ends the process: see [`install_sigbus_handler`]. Fails where the process may
     /// have no more mappings, or the disk can't be asked.
     fn map(&self) -> io::Result<Mapped>;
 }

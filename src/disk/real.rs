@@ -52,7 +52,7 @@ impl RealDisk {
 
     fn file(&self, path: &str, flags: OFlags) -> io::Result<File> {
         let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
-        folder.file(name, path, flags)
+        folder.open_file(name, path, flags)
     }
 
     fn handle(&self, path: &str, flags: OFlags) -> io::Result<Box<dyn DiskFile>> {
@@ -95,7 +95,7 @@ impl Disk for RealDisk {
             return make_root(&self.root);
         }
         let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
-        folder.create(name, path)
+        folder.create_folder(name, path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
@@ -144,7 +144,7 @@ fn make_root(path: &Path) -> io::Result<()> {
         other => other?,
     };
     // A folder that was there is durable already, or somebody else's to sync.
-    if made { Folder::root(above)?.sync() } else { Ok(()) }
+    if made { Folder::open_root(above)?.sync() } else { Ok(()) }
 }
 
 /// Takes up room where the file system can't set it aside.

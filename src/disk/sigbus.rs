@@ -9,7 +9,7 @@ use std::ffi::c_void;
 const LINE_BYTES_MAX: usize = 1024;
 
 /// From now on a process that is ended by SIGBUS says on standard error which mapped file could not be read.
-pub fn name_bus_errors() {
+pub fn install_sigbus_handler() {
     // SAFETY: all zeros is a valid sigaction; the handler is async-signal-safe and has the form that SA_SIGINFO asks for.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -25,7 +25,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *m
     // SAFETY: the kernel passes a siginfo of a SIGBUS, which has an address.
     let address = unsafe { (*info).si_addr() }.addr();
     write_stderr(b"engramfs: the file ");
-    if !with_mapping(address, write_stderr) {
+    if !with_mapped_file(address, write_stderr) {
         write_stderr(b"of a mapping");
     }
     write_stderr(b" can't be read any longer: it was cut short, or its disk fails. The server ends; check the disk, then run engramfs verify\n");
@@ -39,7 +39,7 @@ fn write_stderr(text: &[u8]) {
 }
 
 /// Calls `look` with the path of the file that is mapped at an address; returns false where there is none.
-fn with_mapping(address: usize, look: impl Fn(&[u8])) -> bool {
+fn with_mapped_file(address: usize, look: impl Fn(&[u8])) -> bool {
     let (mut line, mut length, mut buffer, mut found) = ([0; LINE_BYTES_MAX], 0, [0; 4096], false);
     // SAFETY: open, read and close are async-signal-safe; the name ends in a NUL, and the buffer is as long as is said.
     unsafe {
@@ -53,7 +53,7 @@ fn with_mapping(address: usize, look: impl Fn(&[u8])) -> bool {
                     line[length.min(LINE_BYTES_MAX - 1)] = *byte;
                     length = (length + 1).min(LINE_BYTES_MAX);
                 } else {
-                    if let Some(path) = file_at(&line[..length], address) {
+                    if let Some(path) = mapped_file_in_line(&line[..length], address) {
                         look(path);
                         found = true;
                     }
@@ -69,7 +69,7 @@ fn with_mapping(address: usize, look: impl Fn(&[u8])) -> bool {
 /// Returns the path in a line of the table of mappings, if it is of a file and an address lies in it.
 ///
 /// Fields: first address, `-`, last; permissions, offset, device, inode; blanks, path.
-fn file_at(line: &[u8], address: usize) -> Option<&[u8]> {
+fn mapped_file_in_line(line: &[u8], address: usize) -> Option<&[u8]> {
     let dash = line.iter().position(|byte| *byte == b'-')?;
     let blank = line.iter().position(|byte| *byte == b' ')?;
     let path = line.iter().position(|byte| *byte == b'/')?;
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn a_line_tells_the_file_of_its_addresses_alone() {
         let line = b"7f00001000-7f00003000 r--s 00000000 fe:01 1234                       /data/my store/segments/ab";
-        assert_eq!(file_at(line, 0x7f_0000_2fff), Some(&b"/data/my store/segments/ab"[..]));
-        assert_eq!(file_at(line, 0x7f_0000_3000), None);
-        assert_eq!(file_at(b"7f00001000-7f00003000 rw-p 00000000 00:00 0", 0x7f_0000_1000), None);
-        assert_eq!(file_at(b"", 0), None);
+        assert_eq!(mapped_file_in_line(line, 0x7f_0000_2fff), Some(&b"/data/my store/segments/ab"[..]));
+        assert_eq!(mapped_file_in_line(line, 0x7f_0000_3000), None);
+        assert_eq!(mapped_file_in_line(b"7f00001000-7f00003000 rw-p 00000000 00:00 0", 0x7f_0000_1000), None);
+        assert_eq!(mapped_file_in_line(b"", 0), None);
     }
 
     #[test]
@@ -98,9 +98,9 @@ mod tests {
         let found = RefCell::new(Vec::new());
         let look = |path: &[u8]| found.borrow_mut().extend_from_slice(path);
         // The code of this test is mapped from the program.
-        assert!(with_mapping(name_bus_errors as *const () as usize, look));
+        assert!(with_mapped_file(install_sigbus_handler as *const () as usize, look));
         let own = std::env::current_exe().unwrap_or_default();
         assert_eq!(String::from_utf8_lossy(&found.borrow()), own.to_string_lossy());
-        assert!(!with_mapping(0, |_| {}));
+        assert!(!with_mapped_file(0, |_| {}));
     }
 }

@@ -82,7 +82,7 @@ pub use views::snapshot::{Record, RecordStat, Snapshot};
 pub use views::status::LiveStatus;
 
 pub use crate::branch::{check_name, check_record_id};
-pub use crate::disk::name_bus_errors;
+pub use crate::disk::install_sigbus_handler;
 pub use crate::file_index::Credentials;
 pub use crate::lineage::Side;
 pub use crate::object::{Hash, Time};

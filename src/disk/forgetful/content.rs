@@ -52,8 +52,8 @@ impl SimulatedFile {
             return Ok(());
         }
         // Checked before a byte is touched, so that a write that is refused leaves nothing.
-        within_limit(offset.saturating_add(bytes.len() as u64))?;
-        let offset = within_limit(offset)?;
+        checked_len(offset.saturating_add(bytes.len() as u64))?;
+        let offset = checked_len(offset)?;
         overwrite(&mut self.live, offset, bytes);
         self.unsynced.push(UnsyncedChange::Write { offset, bytes: bytes.to_vec() });
         Ok(())
@@ -61,7 +61,7 @@ impl SimulatedFile {
 
     /// Sets the length, likewise. EFBIG behind 4 GiB.
     pub(super) fn set_len(&mut self, len: u64) -> io::Result<()> {
-        let len = within_limit(len)?;
+        let len = checked_len(len)?;
         self.live.resize(len, 0);
         self.unsynced.push(UnsyncedChange::SetLen(len));
         Ok(())
@@ -124,7 +124,7 @@ pub(super) fn overwrite(target: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     target[offset..end].copy_from_slice(bytes);
 }
 
-fn within_limit(len: u64) -> io::Result<usize> {
+fn checked_len(len: u64) -> io::Result<usize> {
     match usize::try_from(len) {
         Ok(short) if len <= LEN_BYTES_MAX => Ok(short),
         _ => Err(io::Error::from_raw_os_error(libc::EFBIG)),

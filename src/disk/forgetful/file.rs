@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 
 use super::content::SimulatedFile;
 use super::names::{Names, SimulatedNode};
-use super::room::{SimulatedSpace, blocks};
+use super::space::{SimulatedSpace, allocated_bytes};
 use crate::disk::{DiskFile, Mapped};
 
 /// The state behind all clones of a disk and all its open files.
@@ -75,7 +75,7 @@ impl ForgetfulFile {
         let names = self.disk.read();
         let length = guard(&self.node).live_bytes().len() as u64;
         let Some(left) = self.disk.space.free_bytes(&names) else { return count as usize };
-        let room = left.saturating_add(blocks(length));
+        let room = left.saturating_add(allocated_bytes(length));
         count.min(room.saturating_sub(offset)) as usize
     }
 

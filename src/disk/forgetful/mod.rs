@@ -15,7 +15,7 @@ mod content;
 mod cut;
 mod file;
 mod names;
-mod room;
+mod space;
 #[cfg(test)]
 mod tests;
 
@@ -172,7 +172,7 @@ impl Disk for ForgetfulDisk {
         let mut names = self.shared.write();
         let replaced = names.file(check_path(to)?).cloned();
         names.rename(check_path(from)?, to)?;
-        self.shared.space.unname(replaced.ok());
+        self.shared.space.note_unlinked(replaced.ok());
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Disk for ForgetfulDisk {
         let mut names = self.shared.write();
         let removed = names.file(check_path(path)?).cloned();
         names.remove(path)?;
-        self.shared.space.unname(removed.ok());
+        self.shared.space.note_unlinked(removed.ok());
         Ok(())
     }
 

@@ -28,7 +28,7 @@ struct Limit {
 const LARGE: Limit = Limit { bytes: 1 << 40, files: 1 << 20 };
 
 /// Returns the room that a file of that many bytes takes up.
-pub(super) fn blocks(bytes: u64) -> u64 {
+pub(super) fn allocated_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES)
 }
 
@@ -48,7 +48,7 @@ impl SimulatedSpace {
     }
 
     /// Notes a file that lost its name: it takes up room until its last handle is closed.
-    pub(super) fn unname(&self, node: Option<SimulatedNode>) {
+    pub(super) fn note_unlinked(&self, node: Option<SimulatedNode>) {
         let mut nameless = guard(&self.unlinked);
         nameless.retain(|node| guard(node).handles > 0);
         nameless.extend(node.filter(|node| guard(node).handles > 0));
@@ -72,7 +72,7 @@ impl SimulatedSpace {
     pub(super) fn space(&self, names: &Names) -> DiskSpace {
         let (mut bytes, mut files) = (0, 0);
         let mut add = |node: &SimulatedNode| {
-            bytes += blocks(guard(node).live_bytes().len() as u64);
+            bytes += allocated_bytes(guard(node).live_bytes().len() as u64);
             files += 1;
         };
         names.files().for_each(|(_, node)| add(node));
