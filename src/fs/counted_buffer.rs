@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::errno::{Errno, Failure};
 use crate::memory::Error;
-use crate::sync::{Budget, Reservation};
+use crate::sync::{MemoryBudget, Reservation};
 
 /// From here on a buffer grows by a quarter; below it doubles.
 const DOUBLING_BYTES_MAX: usize = 1 << 20;
@@ -19,12 +19,12 @@ pub(super) struct CountedBuffer {
 
 impl CountedBuffer {
     /// Begins empty, with nothing counted for the user.
-    pub fn new(budget: &Arc<Budget>, uid: u32) -> CountedBuffer {
-        CountedBuffer { bytes: Vec::new(), reservation: budget.account(uid) }
+    pub fn new(budget: &Arc<MemoryBudget>, uid: u32) -> CountedBuffer {
+        CountedBuffer { bytes: Vec::new(), reservation: budget.empty_reservation(uid) }
     }
 
     /// Takes bytes over that were made already. EDQUOT or ENOSPC where they are too many.
-    pub fn from_bytes(budget: &Arc<Budget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
+    pub fn from_bytes(budget: &Arc<MemoryBudget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         let reservation = budget.reserve(uid, bytes.capacity() as u64).map_err(Error::from)?;
         Ok(CountedBuffer { bytes, reservation })
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_not_admitted_is_not_allocated_and_changes_nothing() {
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(100_000, 10_000);
         let mut counted = CountedBuffer::new(&budget, 7);
         counted.extend(&[1; 6000]).unwrap();
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn all_users_together_are_enospc() {
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(1000, 800);
         let _one = CountedBuffer::from_bytes(&budget, 1, vec![0; 800]).unwrap_or_else(|_| panic!());
         assert_eq!(CountedBuffer::new(&budget, 2).extend(&[0; 201]).unwrap_err().errno(), Errno::ENOSPC);

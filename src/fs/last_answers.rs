@@ -136,10 +136,10 @@ impl AnswerStore {
 mod tests {
     use super::*;
     use crate::fs::errno::Errno;
-    use crate::sync::Budget;
+    use crate::sync::MemoryBudget;
 
     fn answer(length: usize) -> QueuedAnswer {
-        let counted = CountedBuffer::from_bytes(&Arc::new(Budget::default()), 7, vec![b'x'; length]);
+        let counted = CountedBuffer::from_bytes(&Arc::new(MemoryBudget::default()), 7, vec![b'x'; length]);
         Arc::new(Mutex::new(counted.unwrap_or_else(|_| panic!())))
     }
 

@@ -67,7 +67,7 @@ fn for_each_name(
     offset: u64,
     visit: &mut dyn FnMut(u64, &FsNode, &OsStr) -> bool,
 ) -> Result<(), Failure> {
-    let mut listing = handle.listing()?.acquire().ok_or_else(Failure::would_wait)?;
+    let mut listing = handle.listing()?.lock_or_give_up().ok_or_else(Failure::would_wait)?;
     if offset == 0 {
         listing.rewind()?;
     }

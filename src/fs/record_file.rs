@@ -78,7 +78,7 @@ impl RecordFile {
 
     /// Takes the buffer, which a commit holds.
     fn buffer(&self) -> Result<MutexGuard<'_, Buffer>, Failure> {
-        self.buffer.acquire().ok_or_else(Failure::would_wait)
+        self.buffer.lock_or_give_up().ok_or_else(Failure::would_wait)
     }
 }
 

@@ -172,7 +172,7 @@ impl CursorFile {
 
     /// Takes what was written, which a commit holds.
     fn written(&self) -> Result<MutexGuard<'_, Option<Vec<u8>>>, Failure> {
-        self.written.acquire().ok_or_else(Failure::would_wait)
+        self.written.lock_or_give_up().ok_or_else(Failure::would_wait)
     }
 
     fn set(&self, written: &mut Option<Vec<u8>>, value: Option<Vec<u8>>) {

@@ -43,7 +43,7 @@ impl SignalFile {
 
     /// Takes the buffer, which a commit holds.
     fn buffer(&self) -> Result<MutexGuard<'_, CountedBuffer>, Failure> {
-        self.buffer.acquire().ok_or_else(Failure::would_wait)
+        self.buffer.lock_or_give_up().ok_or_else(Failure::would_wait)
     }
 
     fn set_pending(&self, buffer: &CountedBuffer, pending: bool) {

@@ -96,7 +96,7 @@ pub use crate::workspace::{
 
 use crate::disk::{Disk, DiskSpace, Lock};
 use crate::lineage::{Key, PublicKey};
-use crate::sync::{Budget, Mutex, ReadGuard, RwLock};
+use crate::sync::{MemoryBudget, Mutex, ReadGuard, RwLock};
 use catalog::{BranchRef, Catalog};
 use history::History;
 use transaction::writer::WriterLock;
@@ -219,7 +219,7 @@ impl Memory {
     }
 
     /// Returns who holds how much memory, and how much each may; without a limit before [`Memory::limit_memory`].
-    pub fn budget(&self) -> &Arc<Budget> {
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.admission.budget
     }
 

@@ -13,9 +13,9 @@ use super::{Mutex, Rank};
 /// ```
 /// use std::sync::Arc;
 ///
-/// use engramfs::sync::Budget;
+/// use engramfs::sync::MemoryBudget;
 ///
-/// let budget = Arc::new(Budget::default());
+/// let budget = Arc::new(MemoryBudget::default());
 /// budget.limit(100, 60);
 /// let held = budget.reserve(1000, 60).unwrap();
 /// assert!(budget.reserve(1000, 1).is_err(), "the user's share");
@@ -23,17 +23,17 @@ use super::{Mutex, Rank};
 /// drop(held);
 /// assert_eq!(budget.held(), 0);
 /// ```
-pub struct Budget {
+pub struct MemoryBudget {
     /// Bytes that all users may hold together.
     limit_bytes: AtomicU64,
     /// Bytes that one user may hold; like that of all, the largest u64 until a limit is set.
     user_limit_bytes: AtomicU64,
-    held: Mutex<Held>,
-    gauge: OnceLock<Gauge>,
+    held: Mutex<HeldBytes>,
+    gauge: OnceLock<MemoryGauge>,
 }
 
 /// Measures what the whole process takes, now and then: not all that callers make it hold is counted.
-struct Gauge {
+struct MemoryGauge {
     measure: MemoryMeter,
     /// Bytes beyond which nothing more is admitted.
     limit_bytes: u64,
@@ -58,25 +58,25 @@ pub enum TrimHeap {
 const MEASURE_INTERVAL_BYTES: u64 = 4 << 20;
 
 #[derive(Default)]
-struct Held {
+struct HeldBytes {
     total_bytes: u64,
     bytes_by_user: HashMap<u32, u64>,
 }
 
-impl Default for Budget {
+impl Default for MemoryBudget {
     /// Makes a budget without limits.
-    fn default() -> Budget {
+    fn default() -> MemoryBudget {
         let unlimited = || AtomicU64::new(u64::MAX);
-        Budget {
+        MemoryBudget {
             limit_bytes: unlimited(),
             user_limit_bytes: unlimited(),
-            held: Mutex::with_rank(Rank::Budget, Held::default()),
+            held: Mutex::with_rank(Rank::Budget, HeldBytes::default()),
             gauge: OnceLock::new(),
         }
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Sets how many bytes all users may hold together, and how many one of them. What is held already stays.
     pub fn limit(&self, limit_bytes: u64, user_limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
@@ -87,13 +87,13 @@ impl Budget {
     /// call counts.
     pub fn watch(&self, limit_bytes: u64, measure: MemoryMeter) {
         let gauge =
-            Gauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
+            MemoryGauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
         // Only the first call sets it (OnceLock).
         let _ = self.gauge.set(gauge);
     }
 
     /// Admits about `bytes` that stay with the store and are counted elsewhere, or not at all. Fails while the process
-    /// takes more than the limit of [`Budget::watch`]; without one everything is admitted.
+    /// takes more than the limit of [`MemoryBudget::watch`]; without one everything is admitted.
     pub fn admit(&self, bytes: u64) -> Result<(), OverBudget> {
         let Some(gauge) = self.gauge.get() else { return Ok(()) };
         let before = gauge.admitted_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -118,14 +118,14 @@ impl Budget {
 
     /// Begins to count for a user, with nothing held yet. Nothing is asked for yet, so this never fails;
     /// [`Reservation::resize`] does.
-    pub fn account(self: &Arc<Budget>, uid: u32) -> Reservation {
+    pub fn empty_reservation(self: &Arc<MemoryBudget>, uid: u32) -> Reservation {
         Reservation { budget: self.clone(), uid, bytes: 0 }
     }
 
     /// Lets a user hold `bytes` until the reservation is dropped. Fails where that is more than the user's share, or
     /// all users together may hold.
-    pub fn reserve(self: &Arc<Budget>, uid: u32, bytes: u64) -> Result<Reservation, OverBudget> {
-        let mut reservation = self.account(uid);
+    pub fn reserve(self: &Arc<MemoryBudget>, uid: u32, bytes: u64) -> Result<Reservation, OverBudget> {
+        let mut reservation = self.empty_reservation(uid);
         reservation.resize(bytes)?;
         Ok(reservation)
     }
@@ -166,7 +166,7 @@ impl Budget {
     }
 }
 
-impl Gauge {
+impl MemoryGauge {
     fn check(&self) -> Result<(), OverBudget> {
         let mut held = (self.measure)(TrimHeap::No);
         // Giving back is tried when the limit is passed, and not at each admission while it stays passed.
@@ -181,7 +181,7 @@ impl Gauge {
 
 /// Bytes that a user holds. They are given back when it is dropped.
 pub struct Reservation {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     uid: u32,
     bytes: u64,
 }
@@ -204,7 +204,7 @@ impl Reservation {
         self.resize(self.bytes.saturating_add(bytes))
     }
 
-    /// Lets the same user hold more, by a reservation of its own. Fails as [`Budget::reserve`] does; this one stays as
+    /// Lets the same user hold more, by a reservation of its own. Fails as [`MemoryBudget::reserve`] does; this one stays as
     /// it is.
     pub fn reserve_more(&self, bytes: u64) -> Result<Reservation, OverBudget> {
         self.budget.reserve(self.uid, bytes)
@@ -212,10 +212,10 @@ impl Reservation {
 
     /// Begins to count for the same user, with nothing held yet.
     pub fn empty_for_same_user(&self) -> Reservation {
-        self.budget.account(self.uid)
+        self.budget.empty_reservation(self.uid)
     }
 
-    /// Has it count for another user, if that one may hold as much. Fails as [`Budget::reserve`] does, and then counts
+    /// Has it count for another user, if that one may hold as much. Fails as [`MemoryBudget::reserve`] does, and then counts
     /// for the user before. For a moment it counts for both.
     pub fn move_to(&mut self, uid: u32) -> Result<(), OverBudget> {
         if uid != self.uid {
@@ -262,8 +262,8 @@ impl std::error::Error for OverBudget {}
 mod tests {
     use super::*;
 
-    fn budget() -> Arc<Budget> {
-        let budget = Arc::new(Budget::default());
+    fn budget() -> Arc<MemoryBudget> {
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(100, 40);
         budget
     }
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_is_dropped_is_given_back() {
         let budget = budget();
-        let mut held = budget.account(1);
+        let mut held = budget.empty_reservation(1);
         held.grow(30).unwrap();
         held.grow(10).unwrap();
         assert_eq!((held.bytes(), budget.held()), (40, 40));
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn nothing_is_admitted_while_the_process_takes_too_much() {
-        let (budget, taken) = (Arc::new(Budget::default()), Arc::new(AtomicU64::new(10)));
+        let (budget, taken) = (Arc::new(MemoryBudget::default()), Arc::new(AtomicU64::new(10)));
         let measured = taken.clone();
         budget.watch(100, Box::new(move |_| measured.load(Ordering::Relaxed)));
         budget.admit(MEASURE_INTERVAL_BYTES).unwrap();

@@ -1,5 +1,5 @@
-//! Locks whose order is written down and checked, what threads do while they would have to wait, and the shares of
-//! users in the processors and in memory.
+//! Locks whose order is written down and checked, what threads do while they would have to wait, the turns of users
+//! on the processors, and their shares of memory.
 //!
 //! **Order.** Every lock has a [`Rank`]. A thread takes locks in ascending rank only; debug builds
 //! panic where one does not, so any test that goes through the code finds it.
@@ -15,19 +15,19 @@ mod backend;
 mod budget;
 mod condvar;
 mod deadline;
+mod fair_turns;
 mod mutex;
 mod order;
 mod pool;
 mod rwlock;
-mod shares;
 mod waiting;
 
-pub use budget::{Budget, MemoryMeter, OverBudget, Reservation, TrimHeap};
+pub use budget::{MemoryBudget, MemoryMeter, OverBudget, Reservation, TrimHeap};
 pub use condvar::Condvar;
 pub use deadline::Deadline;
+pub use fair_turns::{FairTurns, Turn};
 pub use mutex::{Mutex, MutexGuard};
 pub use order::Rank;
 pub use pool::Pool;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use shares::{Share, Shares};
 pub use waiting::{allow_waiting, may_wait, without_waiting};

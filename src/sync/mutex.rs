@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 
 use super::backend::sync;
-use super::order::{Held, Rank};
+use super::order::{HeldRank, Rank};
 use super::waiting::may_wait;
 
 /// A mutex that has a place in the order of locks.
@@ -19,7 +19,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
     /// Lets go of the lock when it is dropped, before `held` is, which is declared behind it.
     pub(super) inner: sync::MutexGuard<'a, T>,
     /// What the check of the order of locks knows of this one; nothing in release builds.
-    pub(super) held: Held,
+    pub(super) held: HeldRank,
 }
 
 impl<T> Mutex<T> {
@@ -49,18 +49,18 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock. Debug builds panic where the thread holds a lock of this rank or a later one.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         // Noted before the lock is waited for, so that a wrong order panics even where nobody else holds the lock.
-        let held = Held::take(self.rank);
+        let held = HeldRank::take(self.rank);
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
     /// Takes the lock; where another thread has it, only a thread that may wait does so.
-    pub fn acquire(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn lock_or_give_up(&self) -> Option<MutexGuard<'_, T>> {
         if may_wait() { Some(self.lock()) } else { self.try_lock() }
     }
 
     /// Takes the lock if it is free, and does not wait. Debug builds panic as in [`Mutex::lock`].
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let held = Held::take(self.rank);
+        let held = HeldRank::take(self.rank);
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn a_thread_that_must_not_wait_gets_the_lock_only_when_it_is_free() {
         let mutex = Mutex::new(7);
-        assert!(without_waiting(|| mutex.acquire().is_some()));
+        assert!(without_waiting(|| mutex.lock_or_give_up().is_some()));
         let _held = mutex.lock();
         std::thread::scope(|scope| {
-            scope.spawn(|| assert!(without_waiting(|| mutex.acquire().is_none())));
+            scope.spawn(|| assert!(without_waiting(|| mutex.lock_or_give_up().is_none())));
         });
     }
 

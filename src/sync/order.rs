@@ -40,7 +40,7 @@ pub enum Rank {
 
 /// A lock that this thread holds, from its taking to its drop.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldRank {
     #[cfg(debug_assertions)]
     rank: Rank,
 }
@@ -49,19 +49,19 @@ pub(super) struct Held {
 mod check {
     use std::cell::RefCell;
 
-    use super::{Held, Rank};
+    use super::{HeldRank, Rank};
 
     crate::sync::backend::thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
-    impl Held {
+    impl HeldRank {
         /// Notes that this thread is about to take a lock.
         ///
         /// # Panics
         ///
         /// Where the thread holds a lock that comes later in the order, or one of the same rank.
-        pub(in crate::sync) fn take(rank: Rank) -> Held {
+        pub(in crate::sync) fn take(rank: Rank) -> HeldRank {
             HELD.with(|held| {
                 let mut held = held.borrow_mut();
                 // The greatest and not the last taken: guards may be dropped in another order than they were taken in.
@@ -69,11 +69,11 @@ mod check {
                 assert!(last.is_none_or(|last| last < rank), "a lock of rank {rank:?} is taken under one of {last:?}");
                 held.push(rank);
             });
-            Held { rank }
+            HeldRank { rank }
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldRank {
         fn drop(&mut self) {
             // Guards may be dropped in any order. A thread that ends has no list any more.
             let _ = HELD.try_with(|held| {
@@ -87,10 +87,10 @@ mod check {
 }
 
 #[cfg(not(debug_assertions))]
-impl Held {
+impl HeldRank {
     /// Notes nothing: only debug builds check the order.
     #[inline(always)]
-    pub(super) fn take(_: Rank) -> Held {
-        Held {}
+    pub(super) fn take(_: Rank) -> HeldRank {
+        HeldRank {}
     }
 }

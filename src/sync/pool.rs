@@ -110,7 +110,7 @@ impl Pool {
         let shared = self.0.clone();
         let spawned = thread::Builder::new().name(self.0.name.to_owned()).spawn(move || shared.run_jobs());
         if let Err(error) = spawned {
-            self.0.without_thread(&error);
+            self.0.run_without_thread(&error);
         }
     }
 }
@@ -161,7 +161,7 @@ impl PoolShared {
     }
 
     /// The system gave no thread. What waits is done by the threads there are, or else here.
-    fn without_thread(&self, error: &std::io::Error) {
+    fn run_without_thread(&self, error: &std::io::Error) {
         log::warn!("the pool '{}' got no further thread: {error}", self.name);
         let mut state = self.state.lock();
         state.threads -= 1;

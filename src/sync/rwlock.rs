@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 use super::backend::sync;
-use super::order::{Held, Rank};
+use super::order::{HeldRank, Rank};
 
 /// A lock for many readers or one writer that has a place in the order of locks.
 pub struct RwLock<T> {
@@ -16,13 +16,13 @@ pub struct RwLock<T> {
 /// Shared access to what a [`RwLock`] guards, until this is dropped.
 pub struct ReadGuard<'a, T> {
     inner: sync::RwLockReadGuard<'a, T>,
-    _held: Held,
+    _held: HeldRank,
 }
 
 /// Sole access to what a [`RwLock`] guards, until this is dropped.
 pub struct WriteGuard<'a, T> {
     inner: sync::RwLockWriteGuard<'a, T>,
-    _held: Held,
+    _held: HeldRank,
 }
 
 impl<T> RwLock<T> {
@@ -33,7 +33,7 @@ impl<T> RwLock<T> {
 
     /// Waits until no writer has it. Debug builds panic where the thread holds a lock of this rank or a later one.
     pub fn read(&self) -> ReadGuard<'_, T> {
-        let held = Held::take(self.rank);
+        let held = HeldRank::take(self.rank);
         ReadGuard { inner: self.inner.read().unwrap_or_else(PoisonError::into_inner), _held: held }
     }
 
@@ -44,7 +44,7 @@ impl<T> RwLock<T> {
 
     /// Waits until nobody has it. Debug builds panic as in [`RwLock::read`].
     pub fn write(&self) -> WriteGuard<'_, T> {
-        let held = Held::take(self.rank);
+        let held = HeldRank::take(self.rank);
         WriteGuard { inner: self.inner.write().unwrap_or_else(PoisonError::into_inner), _held: held }
     }
 }

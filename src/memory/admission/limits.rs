@@ -84,7 +84,7 @@ impl Memory {
         let (own, all) = self.admission.files_held.bytes_held(catalog, owner);
         let more = after.saturating_sub(before);
         let mut users = self.admission.files_held.users.lock();
-        let held = users.entry(owner).or_insert_with(|| self.admission.budget.account(owner));
+        let held = users.entry(owner).or_insert_with(|| self.admission.budget.empty_reservation(owner));
         if more == 0 {
             // The reservation never grows here, so that what makes less is never refused.
             return Ok(held.resize((own + after).saturating_sub(before).min(held.bytes()))?);
@@ -152,7 +152,7 @@ impl Memory {
         users.sort_unstable_by_key(|(_, (less, more))| more <= less);
         let mut accounts = self.admission.signals_held.lock();
         for (uid, (less, more)) in users {
-            let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.account(uid));
+            let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.empty_reservation(uid));
             let own = (catalog.signal_bytes.bytes_held(uid).0 + more).saturating_sub(less);
             match held.resize(own) {
                 Err(error) if more > less => return Err(error.into()),

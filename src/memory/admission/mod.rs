@@ -10,15 +10,15 @@ pub mod reserve;
 
 use std::sync::Arc;
 
-use crate::sync::{Budget, Pool, Shares};
+use crate::sync::{FairTurns, MemoryBudget, Pool};
 
 /// What is known of those who use the store, and of the disk.
 pub(in crate::memory) struct Admission {
     /// Turns of long computations, by user, so that one who merges much does not keep others waiting.
-    pub shares: Arc<Shares>,
+    pub turns: Arc<FairTurns>,
     /// Memory that callers hold, by user. It has no limit until
     /// [`Memory::limit_memory`](crate::memory::Memory::limit_memory) sets one.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<MemoryBudget>,
     /// Memory that names and attributes of files take, by uid: in the user's share, and half of `--memory` for all.
     pub files_held: limits::FilesHeld,
     /// Memory that signals take, by uid: in the user's share, like what callers hold.
@@ -33,6 +33,6 @@ impl Admission {
     /// Begins with nobody holding anything.
     pub fn new(room: disk_room::DiskRoom) -> Admission {
         let (budget, files_held, signals_held, quotas) = Default::default();
-        Admission { shares: Shares::new(Pool::processors()), budget, files_held, signals_held, quotas, room }
+        Admission { turns: FairTurns::new(Pool::processors()), budget, files_held, signals_held, quotas, room }
     }
 }

@@ -176,8 +176,8 @@ fn make_plan(
     // The job holds the store weakly until it runs, so that queued plans do not keep a store from being closed.
     let memory = memory.upgrade().ok_or_else(|| Error::ReadOnly("the store was closed".to_owned()))?;
     // Entered before the catalog is cloned: a job that waits for its turn must not keep an old version in memory.
-    let share = memory.admission.shares.enter(purpose.uid);
-    let pause = || share.pause();
+    let turn = memory.admission.turns.wait_for_turn(purpose.uid);
+    let pause = || turn.pause();
     let contents = memory.merging.planner.contents(purpose.branch, purpose.merge);
     let merger = contents.merger(&pause);
     let merge_budget = MergeBudget { merger: &merger, pause: &pause, ..MergeBudget::ALL };

@@ -219,8 +219,8 @@ impl Memory {
         (branch, merge): (BranchId, MergeKind),
         uid: u32,
     ) -> Result<MergePlan, Error> {
-        let share = self.admission.shares.enter(uid);
-        let pause = || share.pause();
+        let turn = self.admission.turns.wait_for_turn(uid);
+        let pause = || turn.pause();
         let contents = self.merging.planner.contents(branch, merge);
         let merge_budget = MergeBudget { merger: &contents.merger(&pause), pause: &pause, ..MergeBudget::ALL };
         let context = MergeContext { catalog, packs: &self.storage.trees, time: self.now() };

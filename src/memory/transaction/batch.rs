@@ -39,7 +39,7 @@ struct SpilledEdits {
 impl Memory {
     /// Begins a batch whose edits count in a user's share of memory.
     pub fn batch(&self, uid: u32) -> IngestBatch {
-        let reservation = self.admission.budget.account(uid);
+        let reservation = self.admission.budget.empty_reservation(uid);
         IngestBatch {
             disk: self.disk.clone(),
             edits: Vec::new(),

@@ -91,7 +91,7 @@ impl Memory {
     ) -> Result<Receipt, Error> {
         let resolve = || {
             let state = self.catalog().branch(branch)?.state.clone();
-            resolve(&state, edits, self.admission.budget.account(who.uid))
+            resolve(&state, edits, self.admission.budget.empty_reservation(who.uid))
         };
         for round in 1..=PLAN_ROUNDS_MAX {
             let mut resolved = resolve()?;
@@ -439,7 +439,7 @@ mod tests {
         memory.commit(&who(), main, vec![put("old")]).unwrap();
         let state = || memory.catalog().branch(main).unwrap().state.clone();
         let edits = || vec![RecordEdit::Rename { from: "old".into(), to: "new".into() }];
-        let planned = || ResolvedEdits::new(&state(), &edits(), memory.admission.budget.account(0)).unwrap();
+        let planned = || ResolvedEdits::new(&state(), &edits(), memory.admission.budget.empty_reservation(0)).unwrap();
         let (control, mut resolved, new) = (planned(), planned(), Arc::<str>::from("new"));
         resolved.require_absent(&new).unwrap();
         memory.commit(&who(), main, vec![put("new")]).unwrap();

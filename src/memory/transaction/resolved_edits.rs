@@ -269,8 +269,8 @@ mod tests {
             RecordEdit::parse_line(line.as_bytes(), number, &|| "fresh".into()).unwrap().unwrap()
         };
         let edits: Vec<RecordEdit> = lines.iter().zip(1..).map(edit).collect();
-        let budget: Arc<crate::sync::Budget> = Arc::default();
-        ResolvedEdits::new(&Arc::default(), &edits, budget.account(0))
+        let budget: Arc<crate::sync::MemoryBudget> = Arc::default();
+        ResolvedEdits::new(&Arc::default(), &edits, budget.empty_reservation(0))
     }
 
     fn the_one(lines: &[&str]) -> (Option<String>, bool) {

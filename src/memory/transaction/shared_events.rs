@@ -16,7 +16,7 @@ use crate::memory::command::log_record::{Command, SharedEvent};
 use crate::memory::command::record_change::RecordChange;
 use crate::memory::{Error, Memory, SignalError};
 use crate::object::Time;
-use crate::sync::{Budget, Mutex, Reservation};
+use crate::sync::{MemoryBudget, Mutex, Reservation};
 
 /// Bytes of events that are kept in memory of one shared log; the oldest go first.
 const BYTES_MAX: usize = 8 << 20;
@@ -153,9 +153,9 @@ impl EventLines {
 }
 
 impl SharedEvents {
-    fn event_lines(&self, budget: &Arc<Budget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
+    fn event_lines(&self, budget: &Arc<MemoryBudget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
         let make = || {
-            let reservation = budget.account(owner.uid);
+            let reservation = budget.empty_reservation(owner.uid);
             Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation }))
         };
         self.0.lock().entry(owner.branch).or_insert_with(make).clone()
@@ -340,9 +340,9 @@ mod tests {
     use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordEdit, RecordInput};
 
     fn lines(share: u64) -> EventLines {
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(MemoryBudget::default());
         budget.limit(share, share);
-        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation: budget.account(7) }
+        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation: budget.empty_reservation(7) }
     }
 
     fn push(lines: &mut EventLines, key: &str) {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn lines_that_are_dropped_count_for_nobody() {
-        let (budget, events) = (Arc::new(Budget::default()), SharedEvents::default());
+        let (budget, events) = (Arc::new(MemoryBudget::default()), SharedEvents::default());
         let owner = LogOwner { branch: BranchId(3), uid: 7 };
         push(&mut events.event_lines(&budget, owner).lock(), "key");
         assert!(budget.held() > 0);

@@ -101,12 +101,12 @@ impl Memory {
             (sources, metric, language, path, status)
         };
         let limit = Duration::from_millis(query.timeout_ms);
-        let share = self.admission.shares.enter(caller.uid);
+        let turn = self.admission.turns.wait_for_turn(caller.uid);
         let late = || {
-            share.pause();
+            turn.pause();
             (elapsed() >= limit).then_some(SearchError::Timeout(query.timeout_ms))
         };
-        // May hash all files of the state, so it is asked for within the share and with no version of the catalog held.
+        // May hash all files of the state, so it is asked for within the turn and with no version of the catalog held.
         // The state is the one that was searched, so that answer and head belong together.
         let head = asked.state.head();
         let is_found = query.may_use_words() || status.vectors.is_some();

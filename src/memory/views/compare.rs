@@ -94,7 +94,7 @@ impl Memory {
     ) -> Result<String, Error> {
         let too_many = || Error::TooManyChanges(limit);
         // Both versions of each record may have texts of megabytes: they count for who asks while they are gathered.
-        let (mut out, mut held) = (String::new(), self.admission.budget.account(who.uid));
+        let (mut out, mut held) = (String::new(), self.admission.budget.empty_reservation(who.uid));
         for change in differences_at_most(old, new, limit)?.ok_or_else(too_many)? {
             let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
             let name = change_name(change.old.is_some(), change.new.is_some());

@@ -1,4 +1,4 @@
-//! Equal shares of the processors for users who compute at length.
+//! Equal turns on the processors for users who compute at length.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const SLICE: Duration = Duration::from_millis(5);
 /// Lets each user run as many long computations at a time as there are processors; the others of that
 /// user take turns with them. So whoever asks 24 queries at once is not more in the way of other
 /// users than whoever asks two.
-pub struct Shares {
+pub struct FairTurns {
     slots: usize,
     lanes: Mutex<HashMap<u32, Lane>>,
     turn: Condvar,
@@ -34,22 +34,22 @@ impl Lane {
 }
 
 /// A turn of one computation; it ends with this.
-pub struct Share {
-    shares: Arc<Shares>,
+pub struct Turn {
+    turns: Arc<FairTurns>,
     uid: u32,
     since: Mutex<Instant>,
 }
 
-impl Shares {
-    /// Makes shares of `slots` processors, at least one.
-    pub fn new(slots: usize) -> Arc<Shares> {
-        Arc::new(Shares { slots: slots.max(1), lanes: Mutex::default(), turn: Condvar::default() })
+impl FairTurns {
+    /// Makes turns on `slots` processors, at least one.
+    pub fn new(slots: usize) -> Arc<FairTurns> {
+        Arc::new(FairTurns { slots: slots.max(1), lanes: Mutex::default(), turn: Condvar::default() })
     }
 
     /// Waits for a turn of `uid`'s, which comes at once while fewer of that user compute than there are slots.
-    pub fn enter(self: &Arc<Shares>, uid: u32) -> Share {
+    pub fn wait_for_turn(self: &Arc<FairTurns>, uid: u32) -> Turn {
         self.take_turn(self.lanes.lock(), uid);
-        Share { shares: self.clone(), uid, since: Mutex::new(Instant::now()) }
+        Turn { turns: self.clone(), uid, since: Mutex::new(Instant::now()) }
     }
 
     fn take_turn(&self, mut lanes: MutexGuard<'_, HashMap<u32, Lane>>, uid: u32) {
@@ -84,7 +84,7 @@ impl Shares {
     }
 }
 
-impl Share {
+impl Turn {
     /// Lets others of the same user have their turn, where some wait and this one has lasted.
     ///
     /// To be called now and then, with no lock held.
@@ -97,17 +97,17 @@ impl Share {
     }
 
     fn yield_turn(&self) {
-        let mut lanes = self.shares.lanes.lock();
+        let mut lanes = self.turns.lanes.lock();
         if lanes.get(&self.uid).is_some_and(Lane::has_waiting) {
-            self.shares.end_turn(&mut lanes, self.uid);
-            self.shares.take_turn(lanes, self.uid);
+            self.turns.end_turn(&mut lanes, self.uid);
+            self.turns.take_turn(lanes, self.uid);
         }
     }
 }
 
-impl Drop for Share {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.shares.end_turn(&mut self.shares.lanes.lock(), self.uid);
+        self.turns.end_turn(&mut self.turns.lanes.lock(), self.uid);
     }
 }
 
@@ -121,17 +121,17 @@ mod tests {
 
     #[test]
     fn a_user_has_as_many_turns_as_processors_and_the_others_have_theirs() {
-        let shares = Shares::new(2);
-        let (_one, two) = (shares.enter(7), shares.enter(7));
+        let turns = FairTurns::new(2);
+        let (_one, two) = (turns.wait_for_turn(7), turns.wait_for_turn(7));
         let (tell, told) = channel();
         let waiter = thread::spawn({
-            let shares = shares.clone();
+            let turns = turns.clone();
             move || {
-                let _share = shares.enter(7);
+                let _turn = turns.wait_for_turn(7);
                 tell.send(()).unwrap();
             }
         });
-        drop(shares.enter(8));
+        drop(turns.wait_for_turn(8));
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "both turns are taken");
         drop(two);
         told.recv_timeout(Duration::from_secs(20)).unwrap();
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn whoever_computes_at_length_lets_all_of_the_same_user_have_turns() {
-        let (shares, at_once, most) = (Shares::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (turns, at_once, most) = (FairTurns::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
         let compute = || {
-            let share = shares.enter(7);
+            let turn = turns.wait_for_turn(7);
             let begun = Instant::now();
             while begun.elapsed() < 8 * SLICE {
                 most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 at_once.fetch_sub(1, Ordering::SeqCst);
-                share.pause();
+                turn.pause();
             }
             begun.elapsed()
         };
@@ -157,6 +157,6 @@ mod tests {
         });
         assert_eq!(most.load(Ordering::SeqCst), 1);
         assert!(elapsed > SLICE, "{elapsed:?}");
-        assert!(shares.lanes.lock().is_empty(), "nothing is kept of users who are done");
+        assert!(turns.lanes.lock().is_empty(), "nothing is kept of users who are done");
     }
 }
