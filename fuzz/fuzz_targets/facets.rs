@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (path, value) = query.split_once('\n').unwrap_or((&query, "1"));
     let value: Value = serde_json::from_str(value).unwrap_or(Value::Null);
     let check = |rows: RowSet| {
-        assert!(rows.sure.is_disjoint(&rows.unsure));
+        assert!(rows.certain.is_disjoint(&rows.uncertain));
         assert!(rows.possible().max().is_none_or(|row| row < facets.rows()));
     };
     check(facets.rows_with_path(path));

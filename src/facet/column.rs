@@ -46,7 +46,7 @@ pub(super) enum OperandMatch {
     /// It is.
     Yes,
     /// It is cut, and may be less, the same or greater.
-    Unsure,
+    Uncertain,
 }
 
 impl<'a> Column<'a> {
@@ -92,7 +92,7 @@ impl<'a> Column<'a> {
         // operand begins. `common` is what that one and the operand have in common.
         let (mut lower_count, mut same, mut common) = (block * BLOCK_VALUES, OperandMatch::No, 0);
         for _ in 0..self.values_in(block) {
-            let Coded { prefix_length, suffix, is_cut } = next_string(&mut values)?;
+            let CodedString { prefix_length, suffix, is_cut } = next_string(&mut values)?;
             if prefix_length < common {
                 break;
             }
@@ -101,7 +101,7 @@ impl<'a> Column<'a> {
                 let more = suffix.iter().zip(rest).take_while(|(suffix, rest)| suffix == rest).count();
                 same = match (suffix.get(more), rest.get(more)) {
                     (None, None) if !is_cut => OperandMatch::Yes,
-                    (None, _) if is_cut => OperandMatch::Unsure,
+                    (None, _) if is_cut => OperandMatch::Uncertain,
                     (suffix, rest) if suffix > rest => break,
                     _ => OperandMatch::No,
                 };
@@ -143,7 +143,7 @@ impl<'a> Column<'a> {
         let (block, i) = (value as usize / BLOCK_VALUES, value as usize % BLOCK_VALUES);
         let base = u64_at(self.directory, block * BLOCK_ENTRY_BYTES)?;
         let (counts, _) = self.block(block)?;
-        base.checked_add(counts.first(i))
+        base.checked_add(counts.sum_of_first(i))
     }
 
     fn count(&self, value: u32) -> Option<u64> {
@@ -233,7 +233,7 @@ struct CountColumn<'a> {
 
 impl CountColumn<'_> {
     /// Returns the sum of the first `n` counts.
-    fn first(&self, n: usize) -> u64 {
+    fn sum_of_first(&self, n: usize) -> u64 {
         (0..n).fold(0, |sum: u64, i| sum.saturating_add(self.get(i)))
     }
 
@@ -254,7 +254,7 @@ fn first_string(values: &[u8]) -> Option<&[u8]> {
 }
 
 /// A string of a block, coded by what it has in common with the one before.
-struct Coded<'a> {
+struct CodedString<'a> {
     /// Bytes that it has in common with the one before.
     prefix_length: usize,
     suffix: &'a [u8],
@@ -262,9 +262,9 @@ struct Coded<'a> {
 }
 
 /// Takes a string from the front of a block.
-fn next_string<'a>(values: &mut &'a [u8]) -> Option<Coded<'a>> {
+fn next_string<'a>(values: &mut &'a [u8]) -> Option<CodedString<'a>> {
     let (head, rest) = values.split_first_chunk::<2>()?;
     let (suffix, rest) = rest.split_at_checked(usize::from(head[1] >> 1))?;
     *values = rest;
-    Some(Coded { prefix_length: head[0].into(), suffix, is_cut: head[1] & 1 == 1 })
+    Some(CodedString { prefix_length: head[0].into(), suffix, is_cut: head[1] & 1 == 1 })
 }

@@ -7,7 +7,7 @@ use super::layout::{
     ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bit_length, bitmap_from_rows, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
-use super::values::Sorted;
+use super::values::SortedValues;
 
 /// A value gets a bitmap when at least one row in this many has it: that is where a bitmap becomes smaller
 /// than a list, and much faster.
@@ -18,19 +18,19 @@ const HEAVY_ROWS_MIN: usize = 256;
 const MARKED_ROWS_MIN: u64 = 4096;
 const MARKED_ROWS_PART: u32 = 4;
 /// A string that fewer rows share may be cut: so few rows are soon looked at.
-const WHOLE_FROM_ROWS: usize = 8;
+const UNCUT_ROWS_MIN: usize = 8;
 /// Bytes that cutting a string must save; names and times stay whole, random ids don't.
 const SAVED_BYTES_MIN: usize = 16;
 
 /// A kind of value that columns hold: numbers and strings, each with blocks of its own form.
-pub(super) trait Coded: Sized {
+pub(super) trait ColumnValue: Sized {
     /// Appends the values of one block.
-    fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>);
+    fn put_block(column: &SortedValues<Self>, block: Range<usize>, out: &mut Vec<u8>);
 }
 
 /// Returns a column of a segment with `rows` rows as bytes; none where there are no values.
 /// `ordered` when ranges of it will be asked for, and each row has one value.
-pub(super) fn encode<V: Coded>(column: Sorted<V>, rows: u32, ordered: bool) -> Vec<u8> {
+pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, ordered: bool) -> Vec<u8> {
     if column.values.is_empty() {
         return Vec::new();
     }
@@ -89,8 +89,8 @@ fn put_marks(out: &mut Vec<u8>, packed: impl Iterator<Item = u32>, packed_rows: 
     }
 }
 
-impl Coded for NumberKey {
-    fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>) {
+impl ColumnValue for NumberKey {
+    fn put_block(column: &SortedValues<Self>, block: Range<usize>, out: &mut Vec<u8>) {
         let keys = &column.values[block];
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return };
         let above = keys.iter().map(|key| key.bits() - first.bits());
@@ -103,8 +103,8 @@ impl Coded for NumberKey {
     }
 }
 
-impl Coded for &[u8] {
-    fn put_block(column: &Sorted<Self>, block: Range<usize>, out: &mut Vec<u8>) {
+impl ColumnValue for &[u8] {
+    fn put_block(column: &SortedValues<Self>, block: Range<usize>, out: &mut Vec<u8>) {
         let mut before: &[u8] = &[];
         for i in block {
             let (kept, cut) = stored_prefix(column, i);
@@ -117,11 +117,11 @@ impl Coded for &[u8] {
 }
 
 /// Returns what is kept of the i-th string, and whether it is cut.
-fn stored_prefix<'a>(column: &Sorted<&'a [u8]>, i: usize) -> (&'a [u8], bool) {
+fn stored_prefix<'a>(column: &SortedValues<&'a [u8]>, i: usize) -> (&'a [u8], bool) {
     let string = column.values[i];
     let neighbours = [i.checked_sub(1), Some(i + 1)].into_iter().flatten().filter_map(|i| column.values.get(i));
     let telling = neighbours.map(|other| common_prefix_length(other, string)).max().unwrap_or_default() + 1;
-    if telling + SAVED_BYTES_MIN <= string.len() && column.rows(i).len() < WHOLE_FROM_ROWS {
+    if telling + SAVED_BYTES_MIN <= string.len() && column.rows(i).len() < UNCUT_ROWS_MIN {
         return (&string[..telling], true);
     }
     (string, string.len() == STRING_BYTES_MAX)

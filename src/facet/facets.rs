@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::RowSet;
 use super::column::{Column, OperandMatch, SortPosition};
 use super::layout::{
-    FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, ROWS_AT, bitmap,
-    nth_piece, size_at, u32_at,
+    FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, PARTS, PATH_ENTRY_BYTES, PATHS_AT, ROWS_AT, UNINDEXED_BYTES_AT,
+    bitmap, nth_piece, size_at, u32_at,
 };
 use super::number::NumberKey;
 
@@ -48,7 +48,7 @@ pub struct Facets<'a> {
     rows: u32,
     directory: &'a [u8],
     names: &'a [u8],
-    open: &'a [u8],
+    unindexed: &'a [u8],
     bodies: &'a [u8],
 }
 
@@ -73,9 +73,9 @@ impl<'a> Facets<'a> {
         let (_, rest) = bytes.split_at_checked(HEADER_BYTES)?;
         let (directory, rest) = rest.split_at_checked(paths.checked_mul(PATH_ENTRY_BYTES)?)?;
         let (names, rest) = rest.split_at_checked(size_at(bytes, NAMES_BYTES_AT)?)?;
-        let (open, bodies) = rest.split_at_checked(size_at(bytes, OPEN_BYTES_AT)?)?;
+        let (unindexed, bodies) = rest.split_at_checked(size_at(bytes, UNINDEXED_BYTES_AT)?)?;
         let end = if paths == 0 { 0 } else { size_at(directory, directory.len() - size_of::<u64>())? };
-        (end == bodies.len()).then_some(Self { rows, directory, names, open, bodies })
+        (end == bodies.len()).then_some(Self { rows, directory, names, unindexed, bodies })
     }
 
     /// Returns how many rows there are; rows are numbered from 0.
@@ -111,7 +111,7 @@ impl<'a> Facets<'a> {
 
     /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
     fn rows_unindexed(&self) -> RowSet {
-        RowSet::from_possible(bitmap(self.open, self.rows))
+        RowSet::from_uncertain(bitmap(self.unindexed, self.rows))
     }
 
     fn body(&self, path: &str) -> Option<FacetBody<'a>> {
@@ -156,7 +156,7 @@ impl<'a> FacetBody<'a> {
         let (scalars, others): (Vec<&Value>, Vec<&Value>) =
             values.iter().partition(|value| value.is_number() || value.is_string());
         let mut rows =
-            RowSet::from_possible(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
+            RowSet::from_uncertain(if values.is_empty() { RoaringBitmap::new() } else { self.bitmap(FacetPart::Long) });
         if !scalars.is_empty() {
             for part in [FacetPart::Numbers, FacetPart::Strings, FacetPart::NumberItems, FacetPart::StringItems] {
                 rows = rows.or(self.rows_with_any(part, &scalars));
@@ -170,37 +170,42 @@ impl<'a> FacetBody<'a> {
         match value {
             Value::Bool(true) => RowSet::from_certain(self.bitmap(FacetPart::True)),
             Value::Bool(false) => RowSet::from_certain(self.bitmap(FacetPart::False)),
-            Value::Array(elements) => self.equal_list(elements),
-            Value::Object(_) => RowSet::from_possible(self.bitmap(FacetPart::Objects) | self.bitmap(FacetPart::Nested)),
+            Value::Array(elements) => self.rows_equal_to_list(elements),
+            Value::Object(_) => {
+                RowSet::from_uncertain(self.bitmap(FacetPart::Objects) | self.bitmap(FacetPart::Nested))
+            }
             Value::Null | Value::Number(_) | Value::String(_) => RowSet::from_certain(self.bitmap(FacetPart::Null)),
         }
     }
 
     /// A list that is equal has all the elements; one that holds an equal list is nested.
-    fn equal_list(&self, elements: &[Value]) -> RowSet {
+    fn rows_equal_to_list(&self, elements: &[Value]) -> RowSet {
         let mut lists = self.bitmap(FacetPart::Lists);
         let scalars = elements.iter().filter(|element| !element.is_array() && !element.is_object());
         for element in scalars.take(ELEMENTS_USED) {
             lists &= self.rows_equal_to_any(std::slice::from_ref(element)).possible();
         }
-        RowSet::from_possible(lists | self.bitmap(FacetPart::Nested))
+        RowSet::from_uncertain(lists | self.bitmap(FacetPart::Nested))
     }
 
     /// Returns the rows that have any of these numbers and strings in a column.
     fn rows_with_any(&self, part: FacetPart, scalars: &[&Value]) -> RowSet {
         let Some(column) = self.column(part) else { return RowSet::none() };
         let is_number = matches!(part, FacetPart::Numbers | FacetPart::NumberItems);
-        let (mut sure, mut unsure) = (Vec::new(), Vec::new());
+        let (mut certain, mut uncertain) = (Vec::new(), Vec::new());
         for scalar in scalars.iter().filter(|scalar| scalar.is_number() == is_number) {
-            match place(&column, scalar) {
-                Some(SortPosition { lower_count, same: OperandMatch::Yes }) => sure.push(lower_count..lower_count + 1),
-                Some(SortPosition { lower_count, same: OperandMatch::Unsure }) => {
-                    unsure.push(lower_count..lower_count + 1)
+            match find_position(&column, scalar) {
+                Some(SortPosition { lower_count, same: OperandMatch::Yes }) => {
+                    certain.push(lower_count..lower_count + 1)
+                }
+                Some(SortPosition { lower_count, same: OperandMatch::Uncertain }) => {
+                    uncertain.push(lower_count..lower_count + 1)
                 }
                 _ => {}
             }
         }
-        RowSet::from_certain(column.rows_in_ranges(&sure)).or(RowSet::from_possible(column.rows_in_ranges(&unsure)))
+        RowSet::from_certain(column.rows_in_ranges(&certain))
+            .or(RowSet::from_uncertain(column.rows_in_ranges(&uncertain)))
     }
 
     fn rows_in_bounds(&self, bounds: &[Bound<'_>]) -> RowSet {
@@ -210,20 +215,20 @@ impl<'a> FacetBody<'a> {
         }
         let part = if first.operand.is_number() { FacetPart::Numbers } else { FacetPart::Strings };
         let Some(column) = self.column(part) else { return RowSet::none() };
-        // Two ranges of values: `sure` match for certain; `possible` has one value more at each end where the stored
+        // Two ranges of values: `certain` match for certain; `possible` has one value more at each end where the stored
         // value was cut short.
-        let (mut sure, mut possible) = (0..column.values, 0..column.values);
+        let (mut certain, mut possible) = (0..column.values, 0..column.values);
         for bound in bounds {
             let Some((inner, outer)) = bound.ranges(&column) else { return RowSet::none() };
-            sure = sure.start.max(inner.start)..sure.end.min(inner.end);
+            certain = certain.start.max(inner.start)..certain.end.min(inner.end);
             possible = possible.start.max(outer.start)..possible.end.min(outer.end);
         }
-        if sure.is_empty() {
-            return RowSet::from_possible(column.rows_in_ranges(&[possible]));
+        if certain.is_empty() {
+            return RowSet::from_uncertain(column.rows_in_ranges(&[possible]));
         }
-        let unsure = column.rows_in_ranges(&[possible.start..sure.start, sure.end..possible.end]);
+        let uncertain = column.rows_in_ranges(&[possible.start..certain.start, certain.end..possible.end]);
         // `or` keeps the two sets disjoint: damaged bytes may name a row in both.
-        RowSet::from_certain(column.rows_in_ranges(&[sure])).or(RowSet::from_possible(unsure))
+        RowSet::from_certain(column.rows_in_ranges(&[certain])).or(RowSet::from_uncertain(uncertain))
     }
 }
 
@@ -239,21 +244,21 @@ pub struct Bound<'a> {
 impl Bound<'_> {
     /// Returns the values of a column within the bound for certain, and those that may be.
     fn ranges(&self, column: &Column<'_>) -> Option<(Range<u32>, Range<u32>)> {
-        let SortPosition { lower_count, same } = place(column, self.operand)?;
+        let SortPosition { lower_count, same } = find_position(column, self.operand)?;
         let greater = lower_count + u32::from(same != OperandMatch::No);
         let equal = same == OperandMatch::Yes && self.wanted.contains(&Ordering::Equal);
-        let unsure = same == OperandMatch::Unsure;
+        let uncertain = same == OperandMatch::Uncertain;
         let (with, without) =
             (|is: bool| if is { greater } else { lower_count }, |is: bool| if is { lower_count } else { greater });
         Some(if self.wanted.contains(&Ordering::Less) {
-            (0..with(equal), 0..with(equal || unsure))
+            (0..with(equal), 0..with(equal || uncertain))
         } else {
-            (without(equal)..column.values, without(equal || unsure)..column.values)
+            (without(equal)..column.values, without(equal || uncertain)..column.values)
         })
     }
 }
 
-fn place(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
+fn find_position(column: &Column<'_>, value: &Value) -> Option<SortPosition> {
     match value {
         Value::Number(number) => column.find_number(NumberKey::from_number(number)),
         Value::String(string) => column.find_string(string.as_bytes()),

@@ -3,13 +3,13 @@
 //! Little-endian throughout; no field needs alignment. Bits are packed lowest first.
 //!
 //! ```text
-//!  0        8      12      16            24           32
-//!  +--------+------+-------+-------------+------------+
-//!  | magic  | rows | paths | names bytes | open bytes |                                header
-//!  +--------+------+-------+-------------+------------+
+//!  0        8      12      16            24                32
+//!  +--------+------+-------+-------------+-----------------+
+//!  | magic  | rows | paths | names bytes | unindexed bytes |                           header
+//!  +--------+------+-------+-------------+-----------------+
 //!  | directory: paths × (name end u64, body end u64), sorted by name                   |
 //!  | names: the paths' UTF-8 bytes, one behind the other                               |
-//!  | open: bitmap of the rows with a path that is not in the directory                 |
+//!  | unindexed: bitmap of the rows with a path that is not in the directory            |
 //!  | bodies: one a path: parts × (end of the part u64), then the parts                 |
 //!  +-----------------------------------------------------------------------------------+
 //!
@@ -47,10 +47,10 @@ pub(super) const ROWS_AT: usize = MAGIC.len();
 pub(super) const PATHS_AT: usize = ROWS_AT + size_of::<u32>();
 /// Where it has the bytes of all names, u64.
 pub(super) const NAMES_BYTES_AT: usize = PATHS_AT + size_of::<u32>();
-/// Where it has the bytes of the open bitmap, u64.
-pub(super) const OPEN_BYTES_AT: usize = NAMES_BYTES_AT + size_of::<u64>();
+/// Where it has the bytes of the bitmap of rows that are not wholly indexed, u64.
+pub(super) const UNINDEXED_BYTES_AT: usize = NAMES_BYTES_AT + size_of::<u64>();
 /// Bytes of the header; the directory begins there.
-pub(super) const HEADER_BYTES: usize = OPEN_BYTES_AT + size_of::<u64>();
+pub(super) const HEADER_BYTES: usize = UNINDEXED_BYTES_AT + size_of::<u64>();
 /// Bytes of an entry of the directory: name end and body end, u64 each.
 pub(super) const PATH_ENTRY_BYTES: usize = 2 * size_of::<u64>();
 

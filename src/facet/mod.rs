@@ -24,7 +24,7 @@
 //!
 //! let facets = Facets::open(&bytes).unwrap();
 //! let notes = facets.rows_equal_to("kind", &json!("note"));
-//! assert!(notes.sure.contains(0) && !notes.possible().contains(1));
+//! assert!(notes.certain.contains(0) && !notes.possible().contains(1));
 //! assert!(facets.rows_equal_to("tags", &json!("work")).possible().contains(0), "an element of a list counts");
 //! ```
 

@@ -14,25 +14,25 @@ pub(super) struct NumberKey {
 }
 
 /// Added to what is left of an integer, so that it is never negative; it is 1024 at most.
-const REST_BIAS: i128 = 1 << 15;
-const REST_BITS: u32 = u16::BITS;
+const REMAINDER_BIAS: i128 = 1 << 15;
+const REMAINDER_BITS: u32 = u16::BITS;
 
 impl NumberKey {
     /// Returns the key of a number; equal numbers have equal keys, also where one is written as a float.
     pub(super) fn from_number(number: &Number) -> Self {
-        let (float, rest) = match number.as_i128() {
+        let (float, remainder) = match number.as_i128() {
             Some(whole) => {
                 let nearest = whole as f64;
                 (nearest, whole - nearest as i128)
             }
             None => (number.as_f64().expect("a number is an integer of 64 bits or a float"), 0),
         };
-        Self { float: ordered_bits(float), remainder: (rest + REST_BIAS) as u16 }
+        Self { float: ordered_bits(float), remainder: (remainder + REMAINDER_BIAS) as u16 }
     }
 
     /// Returns the key as bits, of which the lower 80 are in use.
     pub(super) fn bits(self) -> u128 {
-        u128::from(self.float) << REST_BITS | u128::from(self.remainder)
+        u128::from(self.float) << REMAINDER_BITS | u128::from(self.remainder)
     }
 
     /// Returns the stored form: the 80 bits that are in use, little-endian.

@@ -8,13 +8,13 @@ use roaring::RoaringBitmap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSet {
     /// Rows that match, whose metadata need not be looked at.
-    pub sure: RoaringBitmap,
+    pub certain: RoaringBitmap,
     /// Rows whose metadata must be looked at.
-    pub unsure: RoaringBitmap,
+    pub uncertain: RoaringBitmap,
 }
 
 impl RowSet {
-    /// Returns the set without rows, sure or not: what [`RowSet::or`] begins with.
+    /// Returns the set without rows, certain or not: what [`RowSet::or`] begins with.
     pub fn none() -> Self {
         Self::default()
     }
@@ -27,52 +27,52 @@ impl RowSet {
     }
 
     /// Returns a set of these rows and none to look at.
-    pub fn from_certain(sure: RoaringBitmap) -> Self {
-        Self { sure, unsure: RoaringBitmap::new() }
+    pub fn from_certain(certain: RoaringBitmap) -> Self {
+        Self { certain, uncertain: RoaringBitmap::new() }
     }
 
     /// Returns a set of these rows, each of which is looked at before it counts.
-    pub fn from_possible(unsure: RoaringBitmap) -> Self {
-        Self { sure: RoaringBitmap::new(), unsure }
+    pub fn from_uncertain(uncertain: RoaringBitmap) -> Self {
+        Self { certain: RoaringBitmap::new(), uncertain }
     }
 
     /// Returns every row that can match: a superset of those that do.
     pub fn possible(self) -> RoaringBitmap {
-        if self.unsure.is_empty() { self.sure } else { self.sure | self.unsure }
+        if self.uncertain.is_empty() { self.certain } else { self.certain | self.uncertain }
     }
 
     /// Returns whether no row can match.
     pub fn is_empty(&self) -> bool {
-        self.sure.is_empty() && self.unsure.is_empty()
+        self.certain.is_empty() && self.uncertain.is_empty()
     }
 
     /// Returns the rows that match both, for certain where both are certain.
     pub fn and(self, other: Self) -> Self {
-        if self.unsure.is_empty() && other.unsure.is_empty() {
-            return Self::from_certain(self.sure & other.sure);
+        if self.uncertain.is_empty() && other.uncertain.is_empty() {
+            return Self::from_certain(self.certain & other.certain);
         }
-        let sure = &self.sure & &other.sure;
-        let unsure = (self.possible() & other.possible()) - &sure;
-        Self { sure, unsure }
+        let certain = &self.certain & &other.certain;
+        let uncertain = (self.possible() & other.possible()) - &certain;
+        Self { certain, uncertain }
     }
 
     /// Returns the rows that match one or both, for certain where either is certain.
     pub fn or(self, other: Self) -> Self {
-        let sure = self.sure | other.sure;
-        let unsure = self.unsure | other.unsure;
-        let unsure = if unsure.is_empty() { unsure } else { unsure - &sure };
-        Self { sure, unsure }
+        let certain = self.certain | other.certain;
+        let uncertain = self.uncertain | other.uncertain;
+        let uncertain = if uncertain.is_empty() { uncertain } else { uncertain - &certain };
+        Self { certain, uncertain }
     }
 
-    /// Returns the rows below `rows` that don't match; what is unsure stays unsure.
+    /// Returns the rows below `rows` that don't match; what is uncertain stays uncertain.
     pub fn not(self, rows: u32) -> Self {
-        let unsure = self.unsure.clone();
+        let uncertain = self.uncertain.clone();
         // Built from bits, since a range would become a run container, out of which single rows are removed many times
         // more slowly.
         let bits = vec![u8::MAX; rows.div_ceil(8) as usize];
         let mut all = RoaringBitmap::from_lsb0_bytes(0, &bits);
         all.remove_range(rows..);
-        Self { sure: all - self.possible(), unsure }
+        Self { certain: all - self.possible(), uncertain }
     }
 }
 
@@ -80,10 +80,10 @@ impl RowSet {
 mod tests {
     use super::*;
 
-    /// Each row is in one of three states: 0 no, 1 sure, 2 unsure.
+    /// Each row is in one of three states: 0 no, 1 certain, 2 uncertain.
     fn rows(states: &[u8]) -> RowSet {
         let rows_in_state = |state: u8| (0..states.len() as u32).filter(|row| states[*row as usize] == state).collect();
-        RowSet { sure: rows_in_state(1), unsure: rows_in_state(2) }
+        RowSet { certain: rows_in_state(1), uncertain: rows_in_state(2) }
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn equality_and_order_by_hand() {
     assert_eq!(ordered(json!(1), [Ordering::Greater; 2]), rows(&[2]));
     assert_eq!(ordered(json!("y"), [Ordering::Less; 2]), rows(&[4]));
     assert_eq!(facets.rows_equal_to("missing", &json!(1)), RowSet::none());
-    assert_eq!(facets.rows_equal_to("a", &json!([1, "x"])).unsure, [1].into_iter().collect());
+    assert_eq!(facets.rows_equal_to("a", &json!([1, "x"])).uncertain, [1].into_iter().collect());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_row_that_was_left_out_has_nothing() {
     let bytes = writer.finish();
     let facets = Facets::open(&bytes).unwrap();
     assert_eq!(facets.rows(), 4);
-    assert_eq!(facets.rows_with_path("a").not(4).sure.len(), 3);
+    assert_eq!(facets.rows_with_path("a").not(4).certain.len(), 3);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn long_lists_are_left_open() {
     let bytes = index(&[json!({"a": list}), json!({"a": [1]})]);
     let facets = Facets::open(&bytes).unwrap();
     let rows = facets.rows_equal_to("a", &json!(1));
-    assert_eq!((rows.sure.min(), rows.unsure.min()), (Some(1), Some(0)));
+    assert_eq!((rows.certain.min(), rows.uncertain.min()), (Some(1), Some(0)));
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn damaged_bytes_never_put_a_row_into_both_sets() {
     let operand = json!(long[..150]);
     let bounds = [Bound { operand: &operand, wanted: [Ordering::Greater, Ordering::Equal] }];
     let whole = Facets::open(&bytes).unwrap().rows_in_bounds("s", &bounds);
-    assert_eq!((whole.sure.len(), whole.unsure.len()), (1, 1));
+    assert_eq!((whole.certain.len(), whole.uncertain.len()), (1, 1));
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let Ok(facets) = Facets::open(&damaged) else { continue };
         let rows = facets.rows_in_bounds("s", &bounds);
-        assert!(rows.sure.is_disjoint(&rows.unsure), "bit {bit}");
+        assert!(rows.certain.is_disjoint(&rows.uncertain), "bit {bit}");
     }
 }

@@ -6,7 +6,7 @@ use super::layout::STRING_BYTES_MAX;
 use super::number::NumberKey;
 
 /// Distinct values in their order, and the rows of each.
-pub(super) struct Sorted<V> {
+pub(super) struct SortedValues<V> {
     /// Ascending, each once.
     pub(super) values: Vec<V>,
     /// Where each value's rows end.
@@ -15,7 +15,7 @@ pub(super) struct Sorted<V> {
     rows: Vec<u32>,
 }
 
-impl<V: PartialEq> Sorted<V> {
+impl<V: PartialEq> SortedValues<V> {
     /// Takes values in their order, those of one value with ascending rows. The same value of the
     /// same row counts once.
     fn new(uses: impl Iterator<Item = (V, u32)>) -> Self {
@@ -36,7 +36,7 @@ impl<V: PartialEq> Sorted<V> {
     }
 }
 
-impl<V> Sorted<V> {
+impl<V> SortedValues<V> {
     /// Returns the rows that have the i-th value, ascending.
     pub(super) fn rows(&self, i: usize) -> &[u32] {
         &self.rows[self.range(i)]
@@ -59,10 +59,10 @@ impl Numbers {
     }
 
     /// Sorts by number, with the rows of one number ascending.
-    pub(super) fn sort(mut self) -> Sorted<NumberKey> {
+    pub(super) fn sort(mut self) -> SortedValues<NumberKey> {
         // The rows need no key: they come in ascending order and the sort is stable.
         self.0.sort_by_key(|(number, _)| *number);
-        Sorted::new(self.0.into_iter())
+        SortedValues::new(self.0.into_iter())
     }
 }
 
@@ -83,11 +83,11 @@ impl Strings {
     }
 
     /// Sorts the kept beginnings bytewise, so that strings cut to the same bytes become one value.
-    pub(super) fn sort(&mut self) -> Sorted<&[u8]> {
+    pub(super) fn sort(&mut self) -> SortedValues<&[u8]> {
         let bytes = &self.bytes;
         let string = |end: u64, length: u8| &bytes[end as usize - usize::from(length)..end as usize];
         self.uses.sort_by(|a, b| string(a.0, a.1).cmp(string(b.0, b.1)));
-        Sorted::new(self.uses.iter().map(|(end, length, row)| (string(*end, *length), *row)))
+        SortedValues::new(self.uses.iter().map(|(end, length, row)| (string(*end, *length), *row)))
     }
 }
 

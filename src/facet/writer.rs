@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::column_writer::encode;
 use super::layout::{
-    BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, OPEN_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, bitmap_from_rows,
-    put_bitmap,
+    BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, UNINDEXED_BYTES_AT,
+    bitmap_from_rows, put_bitmap,
 };
 use super::number::NumberKey;
 use super::path::for_each_path;
@@ -30,7 +30,7 @@ pub struct FacetsWriter {
     paths: HashMap<Box<str>, usize>,
     values: Vec<PathValues>,
     /// Rows with a path that is not followed.
-    open: Marked,
+    unindexed: MarkedRows,
     rows: u32,
     /// The path at hand, kept to reuse its memory.
     path: String,
@@ -58,7 +58,7 @@ impl FacetsWriter {
             .and_then(|value| Some((self.path_values_mut(path)?, value)))
         {
             Some((values, value)) => values.add(row, value),
-            None => self.open.mark(row),
+            None => self.unindexed.mark(row),
         });
         self.path = path;
     }
@@ -81,7 +81,7 @@ impl FacetsWriter {
     ///
     /// The bytes are a function of the rows and their metadata alone.
     pub fn finish(self) -> Vec<u8> {
-        let (rows, mut open) = (self.rows, self.open.to_bitmap(self.rows));
+        let (rows, mut unindexed) = (self.rows, self.unindexed.to_bitmap(self.rows));
         let mut values = self.values;
         let mut paths: Vec<(Box<str>, PathValues)> =
             self.paths.into_iter().map(|(path, place)| (path, std::mem::take(&mut values[place]))).collect();
@@ -90,7 +90,7 @@ impl FacetsWriter {
             paths.sort_unstable_by(|a, b| b.1.rows().cmp(&a.1.rows()).then_with(|| a.0.cmp(&b.0)));
             paths
                 .drain(PATHS_MAX..)
-                .for_each(|(_, values)| open |= values.marked[FacetPart::Present as usize].to_bitmap(rows));
+                .for_each(|(_, values)| unindexed |= values.marked[FacetPart::Present as usize].to_bitmap(rows));
         }
         paths.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let number = paths.len() as u32;
@@ -101,15 +101,15 @@ impl FacetsWriter {
             directory.extend((names.len() as u64).to_le_bytes());
             directory.extend((bodies.len() as u64).to_le_bytes());
         }
-        let mut open_bytes = Vec::new();
-        put_bitmap(&mut open_bytes, open);
+        let mut unindexed_bytes = Vec::new();
+        put_bitmap(&mut unindexed_bytes, unindexed);
         let mut out = vec![0; HEADER_BYTES];
         out[..ROWS_AT].copy_from_slice(&MAGIC);
         out[ROWS_AT..PATHS_AT].copy_from_slice(&rows.to_le_bytes());
         out[PATHS_AT..NAMES_BYTES_AT].copy_from_slice(&number.to_le_bytes());
-        out[NAMES_BYTES_AT..OPEN_BYTES_AT].copy_from_slice(&(names.len() as u64).to_le_bytes());
-        out[OPEN_BYTES_AT..].copy_from_slice(&(open_bytes.len() as u64).to_le_bytes());
-        [directory, names, open_bytes, bodies].into_iter().for_each(|part| out.extend(part));
+        out[NAMES_BYTES_AT..UNINDEXED_BYTES_AT].copy_from_slice(&(names.len() as u64).to_le_bytes());
+        out[UNINDEXED_BYTES_AT..].copy_from_slice(&(unindexed_bytes.len() as u64).to_le_bytes());
+        [directory, names, unindexed_bytes, bodies].into_iter().for_each(|part| out.extend(part));
         out
     }
 }
@@ -117,7 +117,7 @@ impl FacetsWriter {
 #[derive(Debug, Default)]
 struct PathValues {
     /// By [`FacetPart`].
-    marked: [Marked; BITMAPS],
+    marked: [MarkedRows; BITMAPS],
     scalars: Scalars,
     items: Scalars,
 }
@@ -178,9 +178,9 @@ impl PathValues {
             end(&parts);
         }
         for (Scalars { numbers, mut strings }, ordered) in [(self.scalars, true), (self.items, false)] {
-            parts.extend(encode(numbers.sort(), rows, ordered));
+            parts.extend(encode_column(numbers.sort(), rows, ordered));
             end(&parts);
-            parts.extend(encode(strings.sort(), rows, ordered));
+            parts.extend(encode_column(strings.sort(), rows, ordered));
             end(&parts);
         }
         out.extend(ends);
@@ -190,9 +190,9 @@ impl PathValues {
 
 /// Rows that have something, ascending, each once.
 #[derive(Debug, Default)]
-struct Marked(Vec<u32>);
+struct MarkedRows(Vec<u32>);
 
-impl Marked {
+impl MarkedRows {
     fn mark(&mut self, row: u32) {
         if self.0.last() != Some(&row) {
             self.0.push(row);

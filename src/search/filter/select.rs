@@ -27,15 +27,15 @@ impl Filter {
     /// microsecond a row. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where the index or a
     /// row can't be read or is damaged.
     pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
-        let RowSet { mut sure, unsure } = self.rows_by_index(&segment.facets()?, timer)?;
+        let RowSet { mut certain, uncertain } = self.rows_by_index(&segment.facets()?, timer)?;
         let weight = ROW_STEPS + self.weight();
-        for row in &unsure {
+        for row in &uncertain {
             timer.spend(weight)?;
             if self.matches(&filterable_row(segment, row)?) {
-                sure.insert(row);
+                certain.insert(row);
             }
         }
-        Ok(sure)
+        Ok(certain)
     }
 
     /// Returns the rows that match as far as the index alone can tell; reads no row. Fails only with

@@ -138,11 +138,11 @@ fn index(records: &[Value]) -> Vec<u8> {
 fn check(records: &[Value], facets: &Facets<'_>, filter: &Value) -> RowSet {
     let parsed = Filter::parse(filter).unwrap();
     let rows = parsed.rows_by_index(facets, &QueryTimer::new(&|| None)).unwrap();
-    assert!(rows.sure.is_disjoint(&rows.unsure), "{filter}");
+    assert!(rows.certain.is_disjoint(&rows.uncertain), "{filter}");
     for (metadata, row) in records.iter().zip(0..) {
         match parsed.matches(metadata) {
-            true => assert!(rows.sure.contains(row) || rows.unsure.contains(row), "{filter} misses {metadata}"),
-            false => assert!(!rows.sure.contains(row), "{filter} selects {metadata}"),
+            true => assert!(rows.certain.contains(row) || rows.uncertain.contains(row), "{filter} misses {metadata}"),
+            false => assert!(!rows.certain.contains(row), "{filter} selects {metadata}"),
         }
     }
     assert!(rows.clone().possible().max() < Some(facets.rows()), "{filter}");
@@ -159,8 +159,8 @@ fn random_filters_select_what_matches() {
         let (mut sure, mut unsure) = (0, 0);
         for _ in 0..1_200_000 / (count + 400) {
             let rows = check(&records, &facets, &random.filter(2));
-            sure += rows.sure.len();
-            unsure += rows.unsure.len();
+            sure += rows.certain.len();
+            unsure += rows.uncertain.len();
         }
         // Both kinds of answer were met; metadata so wild leave more open than people's do.
         assert!(count == 1 || (sure > 0 && unsure > 0 && unsure < sure), "{sure} sure, {unsure} unsure");
@@ -199,7 +199,7 @@ fn plain_metadata_are_selected_for_certain() {
         json!({}),
     ] {
         let rows = check(&records, &facets, &filter);
-        assert!(rows.unsure.is_empty(), "{filter} leaves {} rows", rows.unsure.len());
+        assert!(rows.uncertain.is_empty(), "{filter} leaves {} rows", rows.uncertain.len());
     }
 }
 
@@ -213,7 +213,7 @@ fn random_ids_are_looked_at_where_they_are_asked_for() {
     let facets = Facets::open(&bytes).unwrap();
     for record in records.iter().step_by(97) {
         let id = &record["id"];
-        assert_eq!(check(&records, &facets, &json!({"id": id})).unsure.len(), 1);
+        assert_eq!(check(&records, &facets, &json!({"id": id})).uncertain.len(), 1);
         check(&records, &facets, &json!({"id": {"$gt": id}}));
         check(&records, &facets, &json!({"id": {"$lte": id}}));
         check(&records, &facets, &json!({"id": {"$gte": id.as_str().unwrap().get(..9)}}));
@@ -227,7 +227,7 @@ fn keys_that_are_data_stay_findable() {
     let bytes = index(&records);
     assert!(bytes.len() < 500_000, "{} bytes", bytes.len());
     let facets = Facets::open(&bytes).unwrap();
-    assert_eq!(check(&records, &facets, &json!({"kind": 2})).sure.len(), 750);
+    assert_eq!(check(&records, &facets, &json!({"kind": 2})).certain.len(), 750);
     for i in [0, 999, 1500, 2999] {
         check(&records, &facets, &json!({format!("seen.id {i}"): i % 3}));
         check(&records, &facets, &json!({format!("seen.id {i}"): {"$exists": false}}));
