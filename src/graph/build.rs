@@ -2,7 +2,7 @@
 
 use super::growing::GrowingGraph;
 use super::hierarchy::{self, Hierarchy};
-use super::layout::{self, Parts};
+use super::layout::{self, GraphParts};
 use super::order;
 use super::sample::{self, SAMPLE_ONE_IN};
 use super::source::{Params, VectorRows};
@@ -56,12 +56,12 @@ impl<'a> GraphBuilder<'a> {
     pub fn new(rows: VectorRows<'a>, metric: Metric, params: Params) -> Self {
         let params = params.clamped();
         let space = VectorSpace::new(rows, metric);
-        let levels = sample::levels(&space);
+        let levels = sample::sample_levels(&space);
         let section = hierarchy::freeze(&levels);
         // The hierarchy comes before the links, as every walk for a row begins in it.
         let hierarchy = Hierarchy::open(&section).expect("what has just been frozen opens");
         let mut growing = GrowingGraph::new(space, params.links);
-        growing.begin(&levels);
+        growing.link_from_levels(&levels);
         Self { params, growing, section, hierarchy, steps_done: 0, scratch: WalkScratch::default() }
     }
 
@@ -83,13 +83,13 @@ impl<'a> GraphBuilder<'a> {
         let nodes = self.growing.nodes();
         let end = self.step_count().min(self.steps_done.saturating_add(steps));
         while self.steps_done < end {
-            let node = scattered_number(self.steps_done % nodes, nodes);
+            let node = permuted_node(self.steps_done % nodes, nodes);
             match self.steps_done / nodes {
                 pass if pass < self.params.passes => self.link(node, pass),
                 // All lists are shortened before the first is checked, so that a check sees the links that the finished
                 // graph has.
-                pass if pass == self.params.passes => self.growing.shorten(node),
-                _ => self.check(node),
+                pass if pass == self.params.passes => self.growing.prune_if_too_long(node),
+                _ => self.link_if_not_found(node),
             }
             self.steps_done += 1;
         }
@@ -110,7 +110,7 @@ impl<'a> GraphBuilder<'a> {
         let query = self.growing.space.query(node);
         let mut found = self.scratch.take_ranked();
         let (section, rows) = (&self.section, self.growing.coarse());
-        if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.near) {
+        if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.descent) {
             walk(&self.growing, &query, &AllVisible, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.score(), ranked.node())).collect();
@@ -118,12 +118,12 @@ impl<'a> GraphBuilder<'a> {
         near
     }
 
-    /// Does the steps that are left, mends what can't be reached, numbers the nodes anew and returns the graph's bytes.
+    /// Does the steps that are left, repairs what can't be reached, numbers the nodes anew and returns the graph's bytes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         while !self.step(usize::MAX) {}
-        // Before the renumbering, which looks for an order by following the links, those that mending adds included.
-        self.mend();
+        // Before the renumbering, which looks for an order by following the links, those that repairs add included.
+        self.repair_connectivity();
         let order = order::locality_order(&self.growing);
         let mut renumbered = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(&node, place)| renumbered[node as usize] = place);
@@ -132,7 +132,7 @@ impl<'a> GraphBuilder<'a> {
         self.hierarchy.renumber(&mut self.section, &renumbered);
         let space = &self.growing.space;
         let nodes: Vec<u32> = order.iter().map(|&node| space.nodes[node as usize]).collect();
-        let parts = Parts {
+        let parts = GraphParts {
             rows: space.rows.len(),
             dim: space.rows.dim,
             metric: space.metric,
@@ -154,7 +154,7 @@ impl<'a> GraphBuilder<'a> {
 ///
 /// Rows come sorted by id, and neighbours in that order are often neighbours in space; a graph
 /// that grows everywhere at once has better links than one that grows from one end.
-fn scattered_number(place: usize, all: usize) -> u32 {
+fn permuted_node(place: usize, all: usize) -> u32 {
     let all = all as u64;
     // Steps of the golden ratio scatter most evenly; without a common divisor they miss nobody.
     let mut stride = (all as f64 * 0.618_033_988_749_895) as u64 | 1;

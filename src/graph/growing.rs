@@ -20,7 +20,7 @@ pub(super) struct GrowingGraph<'a> {
     /// The nodes and their distances, which links are chosen by.
     pub space: VectorSpace<'a>,
     slots: usize,
-    /// How many links pruning leaves: one less than a finished list has room for, so that mending can always add one.
+    /// How many links pruning leaves: one less than a finished list has room for, so that a repair can always add one.
     links_kept: usize,
     links: Vec<[u8; 4]>,
     distances: Vec<f32>,
@@ -57,9 +57,9 @@ impl Adjacency for GrowingGraph<'_> {
 }
 
 impl<'a> GrowingGraph<'a> {
-    /// Begins without links; a node will have `links_max` of them at last, the last but by mending.
+    /// Begins without links; a node will have `links_max` of them at last, the last but by a repair.
     pub fn new(space: VectorSpace<'a>, links_max: usize) -> Self {
-        // One slot of the finished list stays free for mending, which can then always add a link.
+        // One slot of the finished list stays free for repairs, which can then always add a link.
         let links_kept = links_max - 1;
         let slots = ((links_kept as f32 * DEGREE_SLACK) as usize).min(usize::from(u8::MAX));
         let nodes = space.len();
@@ -75,14 +75,14 @@ impl<'a> GrowingGraph<'a> {
     }
 
     /// Takes the lists of the lowest level as the first links.
-    pub fn begin(&mut self, levels: &[Level]) {
+    pub fn link_from_levels(&mut self, levels: &[Level]) {
         let Some(lowest) = levels.first() else {
             return;
         };
         for (&node, list) in lowest.members.iter().zip(&lowest.lists) {
             self.scratch.unexamined.clear();
             self.scratch.unexamined.extend(list.iter().map(|&place| lowest.members[place as usize]));
-            self.set_near(node, self.links_kept);
+            self.set_list_from_scratch(node, self.links_kept);
         }
     }
 
@@ -108,10 +108,10 @@ impl<'a> GrowingGraph<'a> {
         memory.candidates.clear();
         memory.candidates.extend(memory.distances.values.iter().copied().zip(memory.unexamined.iter().copied()));
         self.scratch = memory;
-        self.select();
+        self.select_diverse();
         self.fill_up();
         let chosen = std::mem::take(&mut self.scratch.candidates);
-        self.set(node, &chosen);
+        self.set_list(node, &chosen);
         for &(distance, near) in &chosen {
             self.add(near, node, distance);
         }
@@ -119,7 +119,7 @@ impl<'a> GrowingGraph<'a> {
     }
 
     /// Replaces a node's list. `chosen` has each link with its distance, and no more than a list has slots.
-    pub fn set(&mut self, node: u32, chosen: &[(f32, u32)]) {
+    pub fn set_list(&mut self, node: u32, chosen: &[(f32, u32)]) {
         let at = node as usize * self.slots;
         for (i, &(distance, near)) in chosen.iter().enumerate() {
             self.links[at + i] = near.to_le_bytes();
@@ -152,14 +152,14 @@ impl<'a> GrowingGraph<'a> {
         let count = usize::from(self.counts[node as usize]);
         let links = self.links[at..at + count].iter().map(|&near| u32::from_le_bytes(near));
         self.scratch.candidates.extend(self.distances[at..at + count].iter().copied().zip(links));
-        self.select();
+        self.select_diverse();
         let chosen = std::mem::take(&mut self.scratch.candidates);
-        self.set(node, &chosen);
+        self.set_list(node, &chosen);
         self.scratch.candidates = chosen;
     }
 
     /// Prunes a list that is longer than a finished one may be.
-    pub fn shorten(&mut self, node: u32) {
+    pub fn prune_if_too_long(&mut self, node: u32) {
         if usize::from(self.counts[node as usize]) > self.links_kept {
             self.scratch.candidates.clear();
             self.prune(node);
@@ -172,7 +172,7 @@ impl<'a> GrowingGraph<'a> {
     }
 
     /// Adds a link to a finished list, at most one to a list without room.
-    pub fn push(&mut self, node: u32, near: u32) {
+    pub fn push_link(&mut self, node: u32, near: u32) {
         let count = &mut self.counts[node as usize];
         self.links[node as usize * self.slots + usize::from(*count)] = near.to_le_bytes();
         *count += 1;
@@ -180,9 +180,9 @@ impl<'a> GrowingGraph<'a> {
 
     /// Puts a node that nothing depends on into the last link of another: what could be reached
     /// over that link still can.
-    pub fn put_between(&mut self, from: u32, node: u32) {
+    pub fn splice_into_last_link(&mut self, from: u32, node: u32) {
         let last = from as usize * self.slots + usize::from(self.counts[from as usize]) - 1;
-        // Links are replaced from here on without their distances, as nothing is pruned any more once mending has
+        // Links are replaced from here on without their distances, as nothing is pruned any more once repairs have
         // begun.
         let to = std::mem::replace(&mut self.links[last], node.to_le_bytes());
         if !self.list(node).contains(&to) {
@@ -213,23 +213,23 @@ impl<'a> GrowingGraph<'a> {
             if self.scratch.unexamined.iter().any(|&near| near as usize >= self.counts.len()) {
                 return false;
             }
-            self.set_near(node, count);
+            self.set_list_from_scratch(node, count);
             saved = rest;
         }
         saved.is_empty()
     }
 
     /// Replaces a node's list by the first of those in memory.
-    fn set_near(&mut self, node: u32, links_max: usize) {
+    fn set_list_from_scratch(&mut self, node: u32, links_max: usize) {
         self.space.measure_distances(node, &self.scratch.unexamined, &mut self.scratch.distances);
         let near = self.scratch.distances.values.iter().copied().zip(self.scratch.unexamined.iter().copied());
         let chosen: Vec<(f32, u32)> = near.take(links_max).collect();
-        self.set(node, &chosen);
+        self.set_list(node, &chosen);
     }
 
     /// Leaves those candidates that lead in different directions: each is nearer to the node than to
     /// any that is nearer than itself, or as good as, see [`ALPHA`].
-    fn select(&mut self) {
+    fn select_diverse(&mut self) {
         let GrowingScratch { distances, candidates, unexamined, dropped } = &mut self.scratch;
         candidates.sort_unstable_by(by_distance);
         dropped.clear();

@@ -1,6 +1,6 @@
 //! The levels above the graph, through which a walk comes near its goal in a few steps.
 
-use super::layout::{align_up, number, numbers, put_all, put_u32};
+use super::layout::{align_up, put_u32, put_u32s, u32_at, u32s_at};
 use crate::vector::{CoarseQuery, CoarseRows, Estimates};
 
 // Within the hierarchy's section, each part at the next multiple of 64:
@@ -48,7 +48,7 @@ struct LevelOffsets {
 /// The memory of a descent, to be used again: what a place links to, as places of the level and as
 /// nodes, and their scores.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Near {
+pub(super) struct DescentScratch {
     places: Vec<u32>,
     nodes: Vec<u32>,
     estimates: Estimates,
@@ -68,16 +68,16 @@ impl Hierarchy {
         if section.len() < HEADER_BYTES {
             return None;
         }
-        let (levels, entry) = (number(section, LEVELS_AT) as usize, number(section, ENTRY_AT));
+        let (levels, entry) = (u32_at(section, LEVELS_AT) as usize, u32_at(section, ENTRY_AT));
         // Before the counts are read, which the header has room for this many of.
         if levels > LEVELS_MAX {
             return None;
         }
         let counts = |level| {
             let at = COUNTS_AT + level * 8;
-            (number(section, at) as usize, number(section, at + 4) as usize)
+            (u32_at(section, at) as usize, u32_at(section, at + 4) as usize)
         };
-        let (offsets, size) = places(levels, counts);
+        let (offsets, size) = level_offsets(levels, counts);
         // The counts alone lay out the section: a wrong one mostly shows in its length, and each number is checked at
         // its use.
         (size == section.len()).then_some(Self { levels, entry, offsets })
@@ -85,13 +85,19 @@ impl Hierarchy {
 
     /// Goes down the levels, in each to the best node near, and returns the last; `None` without
     /// levels.
-    pub fn descend(&self, section: &[u8], query: &CoarseQuery, rows: CoarseRows<'_>, near: &mut Near) -> Option<u32> {
+    pub fn descend(
+        &self,
+        section: &[u8],
+        query: &CoarseQuery,
+        rows: CoarseRows<'_>,
+        near: &mut DescentScratch,
+    ) -> Option<u32> {
         let mut level = self.levels.checked_sub(1)?;
         let (mut place, mut node) = (self.entry, self.member(section, level, self.entry)?);
         let mut estimate = query.estimate(rows, node);
         loop {
-            self.gather(section, level, place, rows, near);
-            query.estimates(rows, &near.nodes, &mut near.estimates);
+            self.prefetch_neighbours(section, level, place, rows, near);
+            query.estimate_many(rows, &near.nodes, &mut near.estimates);
             let all = near.estimates.scores.iter().zip(&near.places).zip(&near.nodes);
             // Of equal scores the lower number wins, so that a walk does not depend on the order of the list.
             let best = all.max_by(|a, b| a.0.0.total_cmp(b.0.0).then(b.1.cmp(a.1)));
@@ -112,13 +118,20 @@ impl Hierarchy {
     }
 
     /// Finds what one place of a level links to, and asks memory for it.
-    fn gather(&self, section: &[u8], level: usize, place: u32, rows: CoarseRows<'_>, near: &mut Near) {
+    fn prefetch_neighbours(
+        &self,
+        section: &[u8],
+        level: usize,
+        place: u32,
+        rows: CoarseRows<'_>,
+        near: &mut DescentScratch,
+    ) {
         near.places.clear();
         near.nodes.clear();
         for &place in self.list(section, level, place) {
             let place = u32::from_le_bytes(place);
             if let Some(node) = self.member(section, level, place) {
-                rows.fetch(node);
+                rows.prefetch(node);
                 near.places.push(place);
                 near.nodes.push(node);
             }
@@ -128,18 +141,18 @@ impl Hierarchy {
     /// Returns the places that one place of a level links to; empty where the bytes make no sense.
     fn list<'a>(&self, section: &'a [u8], level: usize, place: u32) -> &'a [[u8; 4]] {
         let (found, place) = (self.offsets[level], place as usize);
-        // Checked here, since `numbers` would read on into what follows the offsets of the level.
+        // Checked here, since `u32s_at` would read on into what follows the offsets of the level.
         if place >= found.members {
             return &[];
         }
-        let &[start, end] = numbers(section, found.offsets_at + place * 4, 2) else {
+        let &[start, end] = u32s_at(section, found.offsets_at + place * 4, 2) else {
             return &[];
         };
         let (start, end) = (u32::from_le_bytes(start) as usize, u32::from_le_bytes(end) as usize);
         if start > end || end > found.links || end - start > LINKS_MAX {
             return &[];
         }
-        numbers(section, found.links_at + start * 4, end - start)
+        u32s_at(section, found.links_at + start * 4, end - start)
     }
 
     /// Returns the node at a place of a level; none behind the last member or the end of the bytes.
@@ -149,7 +162,7 @@ impl Hierarchy {
 
     /// Returns what is noted at `at` for a place of a level.
     fn number(&self, section: &[u8], at: usize, level: usize, place: u32) -> Option<u32> {
-        let all = numbers(section, at, self.offsets[level].members);
+        let all = u32s_at(section, at, self.offsets[level].members);
         all.get(place as usize).map(|&number| u32::from_le_bytes(number))
     }
 
@@ -158,7 +171,7 @@ impl Hierarchy {
     pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
         for place in &self.offsets[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {
-                let node = number(section, at) as usize;
+                let node = u32_at(section, at) as usize;
                 put_u32(section, at, renumbered.get(node).copied().unwrap_or_default());
             }
         }
@@ -167,22 +180,23 @@ impl Hierarchy {
 
 /// Writes levels down, the lowest first, as the section that [`Hierarchy::open`] reads.
 pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
-    let (places, size) =
-        places(levels.len(), |level| (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum()));
+    let (places, size) = level_offsets(levels.len(), |level| {
+        (levels[level].members.len(), levels[level].lists.iter().map(Vec::len).sum())
+    });
     let mut section = vec![0; size];
     put_u32(&mut section, LEVELS_AT, levels.len() as u32);
     for (number, (level, place)) in levels.iter().zip(&places).enumerate() {
         put_u32(&mut section, COUNTS_AT + number * 8, place.members as u32);
         put_u32(&mut section, COUNTS_AT + number * 8 + 4, place.links as u32);
-        put_all(&mut section, place.members_at, &level.members);
+        put_u32s(&mut section, place.members_at, &level.members);
         if number > 0 {
             let below = |node| levels[number - 1].members.binary_search(node).expect("a level holds all above it");
             let below: Vec<u32> = level.members.iter().map(|node| below(node) as u32).collect();
-            put_all(&mut section, place.below_at, &below);
+            put_u32s(&mut section, place.below_at, &below);
         }
         let mut end = 0;
         for (i, list) in level.lists.iter().enumerate() {
-            put_all(&mut section, place.links_at + end * 4, list);
+            put_u32s(&mut section, place.links_at + end * 4, list);
             end += list.len();
             put_u32(&mut section, place.offsets_at + (i + 1) * 4, end as u32);
         }
@@ -193,7 +207,7 @@ pub(super) fn freeze(levels: &[Level]) -> Vec<u8> {
 /// Returns where each level lies, and the number of bytes in all.
 ///
 /// Counts of u32 cannot overflow the sums: each level takes less than 2^36 bytes.
-fn places(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([LevelOffsets; LEVELS_MAX], usize) {
+fn level_offsets(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([LevelOffsets; LEVELS_MAX], usize) {
     let mut places = [LevelOffsets::default(); LEVELS_MAX];
     let mut at = HEADER_BYTES;
     for (level, place) in places.iter_mut().enumerate().take(levels) {

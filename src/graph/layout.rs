@@ -2,7 +2,7 @@
 
 use super::hierarchy::Hierarchy;
 use super::walk::{Adjacency, AllVisible, Beam, RankedNode, Visibility, WalkScratch, walk};
-use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
+use crate::vector::{CoarseRowMut, CoarseRows, Metric, PreparedVector, prefetch};
 
 // All numbers are little-endian. Sections follow one another in this order, each at the next
 // multiple of 64, so that nothing but the counts in the header needs to be stored.
@@ -15,7 +15,7 @@ use crate::vector::{CoarsePlace, CoarseRows, Metric, PreparedVector, prefetch};
 //  24    4  metric's code
 //  28    4  slots: links that a node has room for
 //  32    8  bytes in all
-//  64       coarse copies: nodes * row_size(dimension), see `vector::CoarseRows`
+//  64       coarse copies: nodes * row_bytes(dimension), see `vector::CoarseRows`
 //           links: nodes * slots * u32, as nodes; an empty slot is u32::MAX
 //           rows: nodes * u32, the row that each node stands for
 //           hierarchy, to the end
@@ -63,7 +63,7 @@ struct Sections {
 impl Sections {
     /// Returns the places of the sections, `None` when they exceed what memory can hold.
     fn new(nodes: usize, dim: usize, slots: usize) -> Option<Self> {
-        let coarse_end = nodes.checked_mul(CoarseRows::row_size(dim))?.checked_add(HEADER_BYTES)?;
+        let coarse_end = nodes.checked_mul(CoarseRows::row_bytes(dim))?.checked_add(HEADER_BYTES)?;
         let links_at = coarse_end.checked_next_multiple_of(ALIGNMENT_BYTES)?;
         let rows_at = nodes.checked_mul(slots * 4)?.checked_add(links_at)?.checked_next_multiple_of(ALIGNMENT_BYTES)?;
         let hierarchy_at = rows_at.checked_add(nodes.checked_mul(4)?)?.checked_next_multiple_of(ALIGNMENT_BYTES)?;
@@ -96,12 +96,12 @@ impl<B: AsRef<[u8]>> Graph<B> {
         if all.len() < HEADER_BYTES || !all.starts_with(&MAGIC) {
             return Err(GraphError::NotAGraph);
         }
-        if number(all, VERSION_AT) != VERSION {
-            return Err(GraphError::OtherVersion(number(all, VERSION_AT)));
+        if u32_at(all, VERSION_AT) != VERSION {
+            return Err(GraphError::OtherVersion(u32_at(all, VERSION_AT)));
         }
-        let count = |at| number(all, at) as usize;
-        let (rows, nodes, dim, slots) = (number(all, ROWS_AT), count(NODES_AT), count(DIM_AT), count(SLOTS_AT));
-        let metric = u8::try_from(number(all, METRIC_AT)).ok().and_then(Metric::from_code);
+        let count = |at| u32_at(all, at) as usize;
+        let (rows, nodes, dim, slots) = (u32_at(all, ROWS_AT), count(NODES_AT), count(DIM_AT), count(SLOTS_AT));
+        let metric = u8::try_from(u32_at(all, METRIC_AT)).ok().and_then(Metric::from_code);
         let metric = metric.ok_or(GraphError::Damaged("metric"))?;
         // Bounded before `Sections::new`, which computes what one node takes without a check.
         if nodes > rows as usize || slots > SLOTS_MAX || dim > crate::vector::DIM_MAX {
@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         }
         let query = query.coarse();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
-        let Some(start) = self.hierarchy.descend(section, &query, self.coarse(), &mut scratch.near) else {
+        let Some(start) = self.hierarchy.descend(section, &query, self.coarse(), &mut scratch.descent) else {
             return beam.floor;
         };
         let mut ranked = scratch.take_ranked();
@@ -190,7 +190,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
 
     #[inline]
     fn row_numbers(&self) -> &[[u8; 4]] {
-        numbers(self.bytes.as_ref(), self.sections.rows_at, self.nodes)
+        u32s_at(self.bytes.as_ref(), self.sections.rows_at, self.nodes)
     }
 }
 
@@ -201,7 +201,7 @@ struct VisibleNodes<'a, B, F> {
 
 impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Visibility for VisibleNodes<'_, B, F> {
     #[inline]
-    fn fetch(&self, node: u32) {
+    fn prefetch(&self, node: u32) {
         prefetch(self.graph.row_numbers().get(node as usize..=node as usize).unwrap_or_default());
     }
 
@@ -224,12 +224,12 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
 
     #[inline]
     fn list(&self, node: u32) -> &[[u8; 4]] {
-        numbers(self.bytes.as_ref(), self.sections.links_at + node as usize * self.slots * 4, self.slots)
+        u32s_at(self.bytes.as_ref(), self.sections.links_at + node as usize * self.slots * 4, self.slots)
     }
 }
 
 /// What [`freeze`] writes a graph of, but for links and coarse copies, which its `fill` puts in place.
-pub(super) struct Parts<'a> {
+pub(super) struct GraphParts<'a> {
     /// Rows of the segment, those without a vector too: what [`Graph::rows`] tells, and a bound on `nodes`.
     pub rows: usize,
     /// Numbers of each vector, as many as a coarse copy has.
@@ -244,8 +244,8 @@ pub(super) struct Parts<'a> {
     pub hierarchy: &'a [u8],
 }
 
-/// Writes a graph down. `fill` is given each node with the places of its coarse copy and its slots.
-pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_>, &mut [[u8; 4]])) -> Vec<u8> {
+/// Writes a graph down. `fill` is given each node with its coarse copy and its slots to fill.
+pub(super) fn freeze(parts: &GraphParts<'_>, mut fill: impl FnMut(u32, CoarseRowMut<'_>, &mut [[u8; 4]])) -> Vec<u8> {
     let nodes = parts.nodes.len();
     let sections = Sections::new(nodes, parts.dim, parts.slots).expect("what is in memory fits in memory");
     let mut bytes = vec![0; sections.hierarchy_at + parts.hierarchy.len()];
@@ -259,14 +259,14 @@ pub(super) fn freeze(parts: &Parts<'_>, mut fill: impl FnMut(u32, CoarsePlace<'_
     let size = bytes.len() as u64;
     bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&size.to_le_bytes());
     let (coarse, links) = bytes[..sections.rows_at].split_at_mut(sections.links_at);
-    let coarse = CoarseRows::places(&mut coarse[HEADER_BYTES..sections.coarse_end], parts.dim);
+    let coarse = CoarseRows::rows_mut(&mut coarse[HEADER_BYTES..sections.coarse_end], parts.dim);
     let places = coarse.zip(links.as_chunks_mut::<4>().0.chunks_exact_mut(parts.slots));
     for (node, (coarse, links)) in places.take(nodes).enumerate() {
         // Zeros would be links to node 0, and lists may be shorter than their slots.
         links.fill(EMPTY);
         fill(node as u32, coarse, links);
     }
-    put_all(&mut bytes, sections.rows_at, parts.nodes);
+    put_u32s(&mut bytes, sections.rows_at, parts.nodes);
     bytes[sections.hierarchy_at..].copy_from_slice(parts.hierarchy);
     bytes
 }
@@ -278,13 +278,13 @@ pub(super) const fn align_up(at: usize) -> usize {
 
 /// Returns how many numbers of four bytes from `at` on, fewer when the bytes end.
 #[inline]
-pub(super) fn numbers(bytes: &[u8], at: usize, count: usize) -> &[[u8; 4]] {
+pub(super) fn u32s_at(bytes: &[u8], at: usize, count: usize) -> &[[u8; 4]] {
     let all = bytes.get(at..).unwrap_or_default().as_chunks().0;
     all.get(..count).unwrap_or(all)
 }
 
 /// Returns the u32 at a place within a header that has been measured.
-pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the header has been measured"))
 }
 
@@ -294,7 +294,7 @@ pub(super) fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
 }
 
 /// Writes numbers one after the other, 4 bytes each, from `at` on.
-pub(super) fn put_all(bytes: &mut [u8], at: usize, numbers: &[u32]) {
+pub(super) fn put_u32s(bytes: &mut [u8], at: usize, numbers: &[u32]) {
     for (i, &number) in numbers.iter().enumerate() {
         put_u32(bytes, at + i * 4, number);
     }

@@ -33,7 +33,7 @@ impl Distance<u32> for NodeDistance<'_> {
 type HnswGraph<'a> = Hnsw<'a, u32, NodeDistance<'a>>;
 
 /// Returns the levels over the sampled nodes, the lowest first.
-pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
+pub(super) fn sample_levels(space: &VectorSpace<'_>) -> Vec<Level> {
     let sampled = space.len().div_ceil(SAMPLE_ONE_IN);
     if sampled == 0 {
         return Vec::new();
@@ -43,17 +43,17 @@ pub(super) fn levels(space: &VectorSpace<'_>) -> Vec<Level> {
         let node = i * SAMPLE_ONE_IN;
         found.insert((&[node as u32], node));
     }
-    take_out(&found)
+    extract_levels(&found)
 }
 
 /// Takes the lists of all levels out of the builder's structure.
-fn take_out(found: &HnswGraph<'_>) -> Vec<Level> {
+fn extract_levels(found: &HnswGraph<'_>) -> Vec<Level> {
     let top = usize::from(found.get_max_level_observed());
     let mut levels: Vec<Level> = (0..=top).map(|level| members(found, level)).collect();
     for layer in 0..=top {
         // The builder keeps each point in the highest layer that it belongs to, with the lists of all layers below.
         for point in found.get_point_indexation().get_layer_iterator(layer) {
-            take_lists(&point, &mut levels[..=layer]);
+            copy_lists(&point, &mut levels[..=layer]);
         }
     }
     levels
@@ -68,7 +68,7 @@ fn members(found: &HnswGraph<'_>, level: usize) -> Level {
 }
 
 /// Copies the lists of one point into the levels that it belongs to.
-fn take_lists(point: &Arc<Point<'_, u32>>, levels: &mut [Level]) {
+fn copy_lists(point: &Arc<Point<'_, u32>>, levels: &mut [Level]) {
     let node = point.get_origin_id() as u32;
     for (level, found) in levels.iter_mut().zip(point.get_neighborhood_id()) {
         let Ok(place) = level.members.binary_search(&node) else {

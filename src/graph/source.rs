@@ -29,7 +29,7 @@ impl<'a> VectorRows<'a> {
     }
 
     /// Returns the rows with a vector, ascending: a graph built of them has its nodes in this order at first.
-    pub(super) fn with_vector(&self) -> Vec<u32> {
+    pub(super) fn rows_with_vector(&self) -> Vec<u32> {
         (0..self.len() as u32).filter(|&row| self.norms[row as usize] >= 0.0).collect()
     }
 

@@ -12,7 +12,7 @@ pub(super) struct VectorSpace<'a> {
     /// The row of each node, ascending.
     pub nodes: Vec<u32>,
     /// The length of the longest vector: under `dot` one more dimension brings all others to it, see [`Metric::graph_distance`].
-    longest: f32,
+    norm_max: f32,
     /// For each node what a step of its code is worth, under cosine by its length; and its size.
     factors: Vec<(f32, f32)>,
     /// The coarse copies of all nodes, by node.
@@ -31,11 +31,11 @@ pub(super) struct Distances {
 impl<'a> VectorSpace<'a> {
     /// Takes the rows that have a vector, and makes their coarse copies.
     pub fn new(rows: VectorRows<'a>, metric: Metric) -> Self {
-        let nodes = rows.with_vector();
-        let longest = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
-        let mut space = Self { rows, metric, nodes, longest, factors: Vec::new(), coarse: Vec::new() };
-        let mut coarse = vec![0; space.nodes.len() * CoarseRows::row_size(rows.dim)];
-        for (node, place) in CoarseRows::places(&mut coarse, rows.dim).enumerate() {
+        let nodes = rows.rows_with_vector();
+        let norm_max = nodes.iter().map(|&row| rows.norms[row as usize]).fold(0.0, f32::max);
+        let mut space = Self { rows, metric, nodes, norm_max, factors: Vec::new(), coarse: Vec::new() };
+        let mut coarse = vec![0; space.nodes.len() * CoarseRows::row_bytes(rows.dim)];
+        for (node, place) in CoarseRows::rows_mut(&mut coarse, rows.dim).enumerate() {
             space.source(node as u32).write(metric, place);
         }
         space.coarse = coarse;
@@ -61,9 +61,9 @@ impl<'a> VectorSpace<'a> {
     fn source(&self, node: u32) -> CoarseSource<'a> {
         let row = self.nodes[node as usize];
         let norm = self.rows.norms[row as usize];
-        let missing = ((self.longest - norm) * (self.longest + norm)).max(0.0).sqrt();
-        let missing = if missing.is_finite() { missing } else { 0.0 };
-        CoarseSource { bytes: self.rows.code(row), scale: self.rows.scales[row as usize], norm, missing }
+        let extra_dimension = ((self.norm_max - norm) * (self.norm_max + norm)).max(0.0).sqrt();
+        let extra_dimension = if extra_dimension.is_finite() { extra_dimension } else { 0.0 };
+        CoarseSource { bytes: self.rows.code(row), scale: self.rows.scales[row as usize], norm, extra_dimension }
     }
 
     /// Returns what a step of a node's code is worth, and its size.
@@ -90,7 +90,7 @@ impl<'a> VectorSpace<'a> {
         // The factors first, so that both ways give the same bits.
         let product = f64::from(product) * (f64::from(a) * f64::from(b));
         let (a_size, b_size) = (f64::from(a_size), f64::from(b_size));
-        let distance = self.metric.graph_distance(product, a_size, b_size, f64::from(self.longest));
+        let distance = self.metric.graph_distance(product, a_size, b_size, f64::from(self.norm_max));
         distance.clamp(0.0, f64::from(f32::MAX)) as f32
     }
 }

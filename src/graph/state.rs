@@ -3,7 +3,7 @@
 use super::build::GraphBuilder;
 use super::growing::GrowingGraph;
 use super::hierarchy::Hierarchy;
-use super::layout::{number, put_all, put_u32};
+use super::layout::{put_u32, put_u32s, u32_at};
 use super::source::{Params, VectorRows};
 use super::space::VectorSpace;
 use super::walk::Adjacency;
@@ -20,10 +20,10 @@ use crate::vector::Metric;
 //  40      hierarchy; then for each node the number of its links and the links, u32 each
 
 const MAGIC: [u8; 8] = *b"EFSBUILD";
-const PRINT_AT: usize = MAGIC.len();
-const SUM_AT: usize = PRINT_AT + 8;
-const DONE_AT: usize = SUM_AT + 8;
-const HIERARCHY_AT: usize = DONE_AT + 8;
+const FINGERPRINT_AT: usize = MAGIC.len();
+const CHECKSUM_AT: usize = FINGERPRINT_AT + 8;
+const STEPS_DONE_AT: usize = CHECKSUM_AT + 8;
+const HIERARCHY_AT: usize = STEPS_DONE_AT + 8;
 const HEADER_BYTES: usize = HIERARCHY_AT + 8;
 
 impl<'a> GraphBuilder<'a> {
@@ -37,15 +37,16 @@ impl<'a> GraphBuilder<'a> {
             lists.extend(self.growing.neighbours(node));
         }
         let mut bytes = vec![0; HEADER_BYTES + self.section.len() + lists.len() * 4];
-        bytes[..PRINT_AT].copy_from_slice(&MAGIC);
-        bytes[PRINT_AT..SUM_AT].copy_from_slice(&fingerprint(space.rows, space.metric, self.params).to_le_bytes());
-        bytes[DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.steps_done as u64).to_le_bytes());
+        bytes[..FINGERPRINT_AT].copy_from_slice(&MAGIC);
+        bytes[FINGERPRINT_AT..CHECKSUM_AT]
+            .copy_from_slice(&fingerprint(space.rows, space.metric, self.params).to_le_bytes());
+        bytes[STEPS_DONE_AT..HIERARCHY_AT].copy_from_slice(&(self.steps_done as u64).to_le_bytes());
         put_u32(&mut bytes, HIERARCHY_AT, self.section.len() as u32);
         bytes[HEADER_BYTES..][..self.section.len()].copy_from_slice(&self.section);
-        put_all(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
+        put_u32s(&mut bytes, HEADER_BYTES + self.section.len(), &lists);
         // Last, as it covers all that was put behind it.
-        let sum = body_sum(&bytes).to_le_bytes();
-        bytes[SUM_AT..DONE_AT].copy_from_slice(&sum);
+        let sum = body_checksum(&bytes).to_le_bytes();
+        bytes[CHECKSUM_AT..STEPS_DONE_AT].copy_from_slice(&sum);
         bytes
     }
 
@@ -59,14 +60,14 @@ impl<'a> GraphBuilder<'a> {
             return None;
         }
         let params = params.clamped();
-        let is_fitting = bytes[PRINT_AT..SUM_AT] == fingerprint(rows, metric, params).to_le_bytes();
-        let is_whole = cfg!(fuzzing) || bytes[SUM_AT..DONE_AT] == body_sum(bytes).to_le_bytes();
+        let is_fitting = bytes[FINGERPRINT_AT..CHECKSUM_AT] == fingerprint(rows, metric, params).to_le_bytes();
+        let is_whole = cfg!(fuzzing) || bytes[CHECKSUM_AT..STEPS_DONE_AT] == body_checksum(bytes).to_le_bytes();
         // Checked before anything is taken from the bytes: links of other rows would be within range, and wrong.
         if !is_fitting || !is_whole {
             return None;
         }
-        let done = usize::try_from(u64::from_le_bytes(*bytes[DONE_AT..].first_chunk()?)).ok()?;
-        let section = bytes.get(HEADER_BYTES..)?.get(..number(bytes, HIERARCHY_AT) as usize)?.to_vec();
+        let done = usize::try_from(u64::from_le_bytes(*bytes[STEPS_DONE_AT..].first_chunk()?)).ok()?;
+        let section = bytes.get(HEADER_BYTES..)?.get(..u32_at(bytes, HIERARCHY_AT) as usize)?.to_vec();
         let hierarchy = Hierarchy::open(&section)?;
         let lists = bytes[HEADER_BYTES + section.len()..].as_chunks().0;
         let mut growing = GrowingGraph::new(VectorSpace::new(rows, metric), params.links);
@@ -83,16 +84,16 @@ impl<'a> GraphBuilder<'a> {
 fn fingerprint(rows: VectorRows<'_>, metric: Metric, params: Params) -> u64 {
     let columns = rows.norms.iter().chain(rows.scales).take(2 * rows.len()).map(|x| x.to_bits());
     let counts = [rows.len(), rows.dim, usize::from(metric.to_code()), params.links, params.ef, params.passes];
-    sum(counts.into_iter().map(|count| count as u32).chain(columns))
+    checksum(counts.into_iter().map(|count| count as u32).chain(columns))
 }
 
 /// Returns a number that changes when a saved build's bytes behind the sum itself do.
-fn body_sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes[DONE_AT..].as_chunks();
-    sum(words.iter().map(|&word| u32::from_le_bytes(word)).chain(rest.iter().map(|&byte| u32::from(byte))))
+fn body_checksum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes[STEPS_DONE_AT..].as_chunks();
+    checksum(words.iter().map(|&word| u32::from_le_bytes(word)).chain(rest.iter().map(|&byte| u32::from(byte))))
 }
 
 /// Returns a sum over numbers and their order (FNV-1a).
-fn sum(numbers: impl Iterator<Item = u32>) -> u64 {
+fn checksum(numbers: impl Iterator<Item = u32>) -> u64 {
     numbers.fold(0xCBF2_9CE4_8422_2325, |sum, x| (sum ^ u64::from(x)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -191,7 +191,7 @@ fn equal_rows_come_by_number() {
 
 #[test]
 fn crowds_of_equal_rows_strand_nobody() {
-    // Building drops links to and from a crowd of equals; mending must bring all back.
+    // Building drops links to and from a crowd of equals; repairs must bring all back.
     let mut rows = Flat::clustered(700, 8, 3);
     let crowd = rows.vector(5).to_vec();
     for share in [3, 30, 1] {
@@ -212,13 +212,13 @@ fn crowds_of_equal_rows_strand_nobody() {
 }
 
 #[test]
-fn nodes_without_any_link_are_mended() {
+fn nodes_without_any_link_are_repaired() {
     let rows = Flat::clustered(200, 4, 4);
     let params = Params { links: 4, ef: 4, passes: 1 };
     let mut builder = GraphBuilder::new(rows.rows(), Metric::L2, params);
     builder.step(usize::MAX);
     for node in 0..200 {
-        builder.growing.set(node, &[]);
+        builder.growing.set_list(node, &[]);
     }
     let graph = Graph::open(builder.finish()).unwrap();
     for query in 0..200 {

@@ -1,6 +1,6 @@
 //! The walk: from the hierarchy towards the nodes that score best for a query.
 
-use super::hierarchy::Near;
+use super::hierarchy::DescentScratch;
 use crate::vector::{CoarseQuery, CoarseRows, Estimates, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,9 +18,9 @@ pub(super) trait Adjacency {
 /// Which nodes may be found. The walk passes through the others all the same: without them the graph would fall apart.
 pub(super) trait Visibility {
     /// Asks memory for what [`Visibility::sees`] reads.
-    fn fetch(&self, node: u32);
+    fn prefetch(&self, node: u32);
 
-    /// Tells whether a node may be found. Asked some time after `fetch`, when memory has answered.
+    /// Tells whether a node may be found. Asked some time after `prefetch`, when memory has answered.
     fn sees(&self, node: u32) -> bool;
 
     /// Whether every node may be found, so that none has to be asked for.
@@ -31,7 +31,7 @@ pub(super) trait Visibility {
 pub(super) struct AllVisible;
 
 impl Visibility for AllVisible {
-    fn fetch(&self, _: u32) {}
+    fn prefetch(&self, _: u32) {}
 
     fn sees(&self, _: u32) -> bool {
         true
@@ -64,7 +64,7 @@ pub struct WalkScratch {
     /// What a walk has found, between two walks.
     ranked: Vec<RankedNode>,
     /// For the way down to where it begins.
-    pub(super) near: Near,
+    pub(super) descent: DescentScratch,
 }
 
 /// A node with its score, as one number: compared by score, then the lower node wins.
@@ -228,7 +228,7 @@ impl WalkScratch {
             prefetch(lists.list(next.node()));
         }
         let coarse = lists.coarse();
-        fresh.iter().for_each(|&near| coarse.fetch(near));
+        fresh.iter().for_each(|&near| coarse.prefetch(near));
         self.unvisited = fresh;
     }
 
@@ -236,7 +236,7 @@ impl WalkScratch {
     #[inline]
     fn score_prefetched(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.prefetched), std::mem::take(&mut self.estimates));
-        query.estimates(lists.coarse(), &fetched, &mut estimates);
+        query.estimate_many(lists.coarse(), &fetched, &mut estimates);
         for (&near, &score) in fetched.iter().zip(&estimates.scores) {
             self.consider(RankedNode::new(score, near), query, visible, beam);
         }
@@ -254,7 +254,7 @@ impl WalkScratch {
         if S::ALL {
             self.push_visible(ranked, query, beam);
         } else {
-            visible.fetch(ranked.node());
+            visible.prefetch(ranked.node());
             self.unfiltered.push(ranked);
         }
     }

@@ -165,7 +165,7 @@ impl<'a> Columns<'a> {
         let mut at = 0;
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
-            query.products(self.codes, rows, products);
+            query.compute_products(self.codes, rows, products);
             for (rows, products) in rows.chunks(ROWS_A_SIEVE).zip(products.chunks(ROWS_A_SIEVE)) {
                 // Made again every few rows: as better rows enter, the pool's worst rises, and the sieve lets fewer through.
                 let sieve = query.sieve(pool.worst());

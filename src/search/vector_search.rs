@@ -137,7 +137,7 @@ fn rescore(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Re
     for (number, candidate) in candidates.iter().enumerate() {
         let scan = &scans[candidate.source];
         let later = candidates.get(number + VECTORS_AHEAD);
-        later.into_iter().for_each(|later| scans[later.source].fetch(&later.location));
+        later.into_iter().for_each(|later| scans[later.source].prefetch(&later.location));
         if number.is_multiple_of(ROWS_AT_ONCE) {
             scan.check_time()?;
         }
@@ -309,7 +309,7 @@ impl Scan<'_> {
     }
 
     /// Has a vector brought near. What is wrong with it is said when it is scored.
-    fn fetch(&self, location: &RowLocation) {
+    fn prefetch(&self, location: &RowLocation) {
         let vector = match location {
             RowLocation::Unsealed(version) => version.content.vector.as_deref(),
             RowLocation::Sealed(layer, row) => self.state.layers()[*layer].segment.vector(*row).ok().flatten(),

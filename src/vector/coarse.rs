@@ -25,7 +25,7 @@ const QUANTIZATION_ERROR: f64 = 0.15;
 pub struct CoarseRows<'a> {
     codes: &'a [u8],
     factors: &'a [[u8; FACTORS_BYTES]],
-    code_size: usize,
+    code_bytes: usize,
 }
 
 impl<'a> CoarseRows<'a> {
@@ -33,29 +33,29 @@ impl<'a> CoarseRows<'a> {
     #[must_use]
     #[inline]
     pub fn new(bytes: &'a [u8], dim: usize) -> Self {
-        let code_size = code_size(dim);
-        let (codes, factors) = bytes.split_at(bytes.len() / Self::row_size(dim) * code_size);
-        Self { codes, factors: factors.as_chunks().0, code_size }
+        let code_bytes = code_bytes(dim);
+        let (codes, factors) = bytes.split_at(bytes.len() / Self::row_bytes(dim) * code_bytes);
+        Self { codes, factors: factors.as_chunks().0, code_bytes }
     }
 
     /// Returns the number of bytes that one row takes, code and factors.
     #[must_use]
     #[inline]
-    pub const fn row_size(dim: usize) -> usize {
-        code_size(dim) + FACTORS_BYTES
+    pub const fn row_bytes(dim: usize) -> usize {
+        code_bytes(dim) + FACTORS_BYTES
     }
 
-    /// Returns the places of all rows of `dim` dimensions that the bytes have room for.
-    pub fn places(bytes: &mut [u8], dim: usize) -> impl Iterator<Item = CoarsePlace<'_>> {
-        let code_size = code_size(dim);
-        let (codes, factors) = bytes.split_at_mut(bytes.len() / Self::row_size(dim) * code_size);
-        let codes = codes.chunks_exact_mut(code_size.max(1));
-        codes.zip(factors.as_chunks_mut().0).map(|(code, factors)| CoarsePlace { code, factors })
+    /// Returns the slots of all rows of `dim` dimensions that the bytes have room for.
+    pub fn rows_mut(bytes: &mut [u8], dim: usize) -> impl Iterator<Item = CoarseRowMut<'_>> {
+        let code_bytes = code_bytes(dim);
+        let (codes, factors) = bytes.split_at_mut(bytes.len() / Self::row_bytes(dim) * code_bytes);
+        let codes = codes.chunks_exact_mut(code_bytes.max(1));
+        codes.zip(factors.as_chunks_mut().0).map(|(code, factors)| CoarseRowMut { code, factors })
     }
 
     /// Asks memory for a row without waiting for it; no result depends on that.
     #[inline]
-    pub fn fetch(&self, row: u32) {
+    pub fn prefetch(&self, row: u32) {
         prefetch(self.code(row));
         prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS_BYTES]>::as_slice));
     }
@@ -63,8 +63,8 @@ impl<'a> CoarseRows<'a> {
     /// Returns the code of one row; empty behind the end, so that a damaged row number is no panic.
     #[inline]
     fn code(&self, row: u32) -> &'a [u8] {
-        let at = row as usize * self.code_size;
-        self.codes.get(at..at + self.code_size).unwrap_or_default()
+        let at = row as usize * self.code_bytes;
+        self.codes.get(at..at + self.code_bytes).unwrap_or_default()
     }
 
     #[inline]
@@ -74,18 +74,18 @@ impl<'a> CoarseRows<'a> {
     }
 }
 
-const fn code_size(dim: usize) -> usize {
+const fn code_bytes(dim: usize) -> usize {
     dim.div_ceil(COARSE_BLOCK_VALUES) * COARSE_BLOCK_BYTES
 }
 
 /// Where one row is written: its code and its factors, which lie apart.
 #[derive(Debug)]
-pub struct CoarsePlace<'a> {
+pub struct CoarseRowMut<'a> {
     code: &'a mut [u8],
     factors: &'a mut [u8; FACTORS_BYTES],
 }
 
-impl CoarsePlace<'_> {
+impl CoarseRowMut<'_> {
     /// Writes a row that is written elsewhere already.
     ///
     /// # Panics
@@ -108,7 +108,7 @@ pub struct CoarseSource<'a> {
     pub norm: f32,
     /// Under the inner product what the row lacks to the longest of all, so that all rows with it
     /// as one more dimension are equally long; otherwise ignored. A query has 0.
-    pub missing: f32,
+    pub extra_dimension: f32,
 }
 
 impl CoarseSource<'_> {
@@ -116,7 +116,7 @@ impl CoarseSource<'_> {
     /// which is added. See [`Metric`].
     #[must_use]
     pub fn factors(&self, metric: Metric) -> (f64, f32) {
-        metric.factors(self.scale, self.norm, self.missing)
+        metric.factors(self.scale, self.norm, self.extra_dimension)
     }
 
     /// Writes the row's coarse copy.
@@ -124,10 +124,10 @@ impl CoarseSource<'_> {
     /// # Panics
     ///
     /// When the place is for another dimension.
-    pub fn write(&self, metric: Metric, place: CoarsePlace<'_>) {
-        let CoarsePlace { code, factors } = place;
-        assert_eq!(code.len(), code_size(self.bytes.len()), "a coarse row has a fixed length");
-        let table = best_table(self.bytes);
+    pub fn write(&self, metric: Metric, place: CoarseRowMut<'_>) {
+        let CoarseRowMut { code, factors } = place;
+        assert_eq!(code.len(), code_bytes(self.bytes.len()), "a coarse row has a fixed length");
+        let table = best_rounding_table(self.bytes);
         // Both halves hold a zero, so that what lies behind the last dimension adds nothing to a product.
         code.fill(NIBBLE_BIAS as u8 * 0x11);
         // The product with the row itself shall come out exact, which takes the shrinking that
@@ -151,7 +151,7 @@ impl CoarseSource<'_> {
 }
 
 /// Returns the coarse values that int8 ones become, when `step` of the latter make one of the former.
-fn table(step: f32) -> [i8; 256] {
+fn rounding_table(step: f32) -> [i8; 256] {
     // Adding 1.5 * 2^23 rounds to the nearest whole number, the same on every processor.
     const SHIFT: f32 = 12_582_912.0;
     std::array::from_fn(|raw| {
@@ -164,7 +164,7 @@ fn table(step: f32) -> [i8; 256] {
 ///
 /// A step that the largest value needs wastes resolution on all others; a smaller one cuts off the
 /// largest.
-fn best_table(bytes: &[i8]) -> [i8; 256] {
+fn best_rounding_table(bytes: &[i8]) -> [i8; 256] {
     let largest = f32::from(bytes.iter().map(|byte| byte.unsigned_abs()).max().unwrap_or(0).max(1));
     let mut counts = [0_i64; 256];
     bytes.iter().for_each(|&byte| counts[usize::from(byte as u8)] += 1);
@@ -177,9 +177,9 @@ fn best_table(bytes: &[i8]) -> [i8; 256] {
         if length == 0 { 0.0 } else { along as f64 * along as f64 / length as f64 }
     };
     // Only what is strictly better takes its place, so that of equally good steps always the same one is used.
-    let mut best = table(largest / 7.0);
+    let mut best = rounding_table(largest / 7.0);
     for levels in [8.0, 9.0, 10.5, 12.0, 14.0] {
-        let other = table(largest / levels);
+        let other = rounding_table(largest / levels);
         if likeness(&other) > likeness(&best) {
             best = other;
         }
@@ -230,7 +230,7 @@ impl CoarseQuery {
     /// Larger is better, as in [`PreparedVector::score`](super::PreparedVector::score), and never NaN. The rows
     /// must have been written under this metric and dimension; what lies behind their end is 0.
     #[inline]
-    pub fn estimates(&self, rows: CoarseRows<'_>, places: &[u32], out: &mut Estimates) {
+    pub fn estimate_many(&self, rows: CoarseRows<'_>, places: &[u32], out: &mut Estimates) {
         out.products.resize(places.len(), 0);
         self.kernels.dots_coarse(&self.bytes, rows.codes, places, &mut out.products);
         let products = places.iter().zip(&out.products);
@@ -238,7 +238,7 @@ impl CoarseQuery {
         out.scores.extend(products.map(|(&place, &product)| self.score(product, rows.factors(place))));
     }
 
-    /// Returns about the score of one row, the same bits as [`CoarseQuery::estimates`] gives.
+    /// Returns about the score of one row, the same bits as [`CoarseQuery::estimate_many`] gives.
     #[must_use]
     #[inline]
     pub fn estimate(&self, rows: CoarseRows<'_>, place: u32) -> f32 {

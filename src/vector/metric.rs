@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::kernels::Kernels;
-use super::prepared::{UNDERFLOW, dot_wide, round_down, round_up, to_f32};
+use super::prepared::{UNDERFLOW, dot_f64, round_down, round_up, to_f32};
 
 /// How two vectors are compared. Codes and names are stored, and stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -97,18 +97,18 @@ impl Metric {
     }
 
     /// Returns the score in f64, for lengths that f32 cannot square.
-    pub(super) fn score_wide(self, a: &[f32], b: &[f32]) -> f32 {
+    pub(super) fn score_in_f64(self, a: &[f32], b: &[f32]) -> f32 {
         match self {
             Self::Cosine => {
-                let lengths = (dot_wide(a, a) * dot_wide(b, b)).sqrt();
-                let similarity = if lengths > 0.0 { dot_wide(a, b) / lengths } else { 0.0 };
+                let lengths = (dot_f64(a, a) * dot_f64(b, b)).sqrt();
+                let similarity = if lengths > 0.0 { dot_f64(a, b) / lengths } else { 0.0 };
                 (similarity as f32).clamp(-1.0, 1.0)
             }
             Self::L2 => {
                 let squares = a.iter().zip(b).map(|(&x, &y)| f64::from(x) - f64::from(y)).map(|d| d * d);
                 to_f32(0.0 - squares.fold(0.0, |sum, square| sum + square).sqrt())
             }
-            Self::Dot => to_f32(dot_wide(a, b)),
+            Self::Dot => to_f32(dot_f64(a, b)),
         }
     }
 
@@ -191,12 +191,12 @@ pub(super) struct SieveTerms {
 impl Metric {
     /// Returns what a step of a row's code is worth, and the row's size, from its scale, its length and what it lacks to the
     /// longest.
-    pub(super) fn factors(self, scale: f32, norm: f32, missing: f32) -> (f64, f32) {
+    pub(super) fn factors(self, scale: f32, norm: f32, extra_dimension: f32) -> (f64, f32) {
         match self {
             Self::Cosine if norm > 0.0 => (f64::from(scale) / f64::from(norm), 0.0),
             Self::Cosine => (0.0, 0.0),
             Self::L2 => (f64::from(scale), norm),
-            Self::Dot => (f64::from(scale), missing),
+            Self::Dot => (f64::from(scale), extra_dimension),
         }
     }
 

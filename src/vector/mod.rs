@@ -31,7 +31,7 @@ mod prepared;
 #[cfg(test)]
 mod tests;
 
-pub use coarse::{CoarsePlace, CoarseQuery, CoarseRows, CoarseSource, Estimates};
+pub use coarse::{CoarseQuery, CoarseRowMut, CoarseRows, CoarseSource, Estimates};
 pub use code::{Code, quantize};
 pub use matrix::{PackedMatrix, StridedRows};
 pub use metric::{Metric, UnknownMetric};
@@ -106,7 +106,7 @@ pub fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
 #[must_use]
 pub fn norm(a: &[f32]) -> f32 {
     let fast = dot(a, a).sqrt();
-    if NORM_SAFE.contains(&fast) { fast } else { prepared::to_f32(prepared::dot_wide(a, a).sqrt()) }
+    if NORM_SAFE.contains(&fast) { fast } else { prepared::to_f32(prepared::dot_f64(a, a).sqrt()) }
 }
 
 /// Asks the processor to bring a slice into its cache, without waiting for it.

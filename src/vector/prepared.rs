@@ -92,7 +92,7 @@ impl PreparedVector {
     /// Returns the query for coarse rows: a copy of its int8 code, so ask once a query and not once a row.
     #[must_use]
     pub fn coarse(&self) -> CoarseQuery {
-        let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, missing: 0.0 };
+        let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, extra_dimension: 0.0 };
         CoarseQuery::new(self.metric, source)
     }
 
@@ -104,7 +104,7 @@ impl PreparedVector {
     #[must_use]
     pub fn score(&self, row: &[f32], row_norm: f32) -> f32 {
         if !self.is_safe(row_norm) {
-            return self.score_wide(row);
+            return self.score_in_f64(row);
         }
         self.metric.score(self.kernels, (&self.vector, self.norm), (row, row_norm))
     }
@@ -169,9 +169,9 @@ impl PreparedVector {
 
     /// Returns the score in f64, for lengths that f32 cannot square.
     #[cold]
-    fn score_wide(&self, row: &[f32]) -> f32 {
+    fn score_in_f64(&self, row: &[f32]) -> f32 {
         assert_eq!(self.vector.len(), row.len(), "both vectors have one dimension");
-        self.metric.score_wide(&self.vector, row)
+        self.metric.score_in_f64(&self.vector, row)
     }
 }
 
@@ -188,7 +188,7 @@ fn rounding(dim: usize) -> f64 {
 }
 
 /// Returns the inner product, summed in f64, where no f32 overflows or vanishes.
-pub(super) fn dot_wide(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn dot_f64(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (&x, &y)| sum + f64::from(x) * f64::from(y))
 }
 

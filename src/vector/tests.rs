@@ -166,17 +166,17 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
     for &dim in dims {
         let vectors: Vec<Vec<f32>> = (0..9).map(|_| random.vector(dim)).collect();
         for metric in Metric::ALL {
-            let mut bytes = vec![0; vectors.len() * CoarseRows::row_size(dim)];
-            for (vector, place) in vectors.iter().zip(CoarseRows::places(&mut bytes, dim)) {
+            let mut bytes = vec![0; vectors.len() * CoarseRows::row_bytes(dim)];
+            for (vector, place) in vectors.iter().zip(CoarseRows::rows_mut(&mut bytes, dim)) {
                 let mut code = vec![0; dim];
                 let scale = quantize(vector, &mut code).0;
-                CoarseSource { bytes: &code, scale, norm: norm(vector), missing: 0.0 }.write(metric, place);
+                CoarseSource { bytes: &code, scale, norm: norm(vector), extra_dimension: 0.0 }.write(metric, place);
             }
             let rows = CoarseRows::new(&bytes, dim);
             let prepared = PreparedVector::new(metric, random.vector(dim));
             let query = prepared.coarse();
             let mut estimates = Estimates::default();
-            query.estimates(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
+            query.estimate_many(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
             for (i, row) in [8, 0, 1, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
                 let (vector, estimate) = (&vectors[row as usize], estimates.scores[i]);
                 assert_eq!(query.estimate(rows, row).to_bits(), estimate.to_bits());
@@ -223,9 +223,9 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
 fn a_coarse_row_keeps_zeros_and_its_own_length() {
     let mut code = vec![0; 200];
     (code[3], code[150]) = (127, -60);
-    let mut out = vec![0; CoarseRows::row_size(200)];
-    let source = CoarseSource { bytes: &code, scale: 0.5, norm: 70.2, missing: 0.0 };
-    CoarseRows::places(&mut out, 200).for_each(|place| source.write(Metric::Dot, place));
+    let mut out = vec![0; CoarseRows::row_bytes(200)];
+    let source = CoarseSource { bytes: &code, scale: 0.5, norm: 70.2, extra_dimension: 0.0 };
+    CoarseRows::rows_mut(&mut out, 200).for_each(|place| source.write(Metric::Dot, place));
     assert!(out[..128].iter().all(|&byte| byte & 0xF0 == 0x80 || byte & 15 == 8));
     let own = CoarseQuery::new(Metric::Dot, source).estimate(CoarseRows::new(&out, 200), 0);
     let exact = 0.25 * (127.0 * 127.0 + 60.0 * 60.0);

@@ -1,8 +1,8 @@
 //! AVX-512 with VNNI: sixteen lanes of f32 at a time, 64 of int8.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, pad_block,
-    rows_to_prefetch,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, pad_block,
+    prefetch_rows, rows_to_prefetch,
 };
 use std::arch::x86_64::*;
 
@@ -122,10 +122,10 @@ fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
     let a_rest = (!a_rest.is_empty()).then(|| pad_block(a_rest));
     let zero = _mm512_setzero_si512();
     let excess = whole.iter().chain(&a_rest).fold(zero, |sum, x| _mm512_dpbusd_epi32(sum, shift, load_code(x)));
-    fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
+    prefetch_rows(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     let all = rows;
     for (number, (rows, out)) in rows.chunks(SIDE_BY_SIDE).zip(out.chunks_mut(SIDE_BY_SIDE)).enumerate() {
-        fetch(codes, a.len(), rows_to_prefetch(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
+        prefetch_rows(codes, a.len(), rows_to_prefetch(all, number * SIDE_BY_SIDE, SIDE_BY_SIDE));
         let four = four_codes(rows, |row| code(codes, a.len(), row));
         // Each sum begins at minus what the shift by 128 adds to it.
         let mut sums = [_mm512_sub_epi32(zero, excess); SIDE_BY_SIDE];

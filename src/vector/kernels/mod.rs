@@ -56,7 +56,7 @@ const ROWS_AHEAD: usize = 16;
 
 /// Asks memory for the codes of some rows whose turn comes later.
 #[inline(always)]
-fn fetch(codes: &[i8], dim: usize, rows: &[u32]) {
+fn prefetch_rows(codes: &[i8], dim: usize, rows: &[u32]) {
     rows.iter().for_each(|&row| prefetch(code(codes, dim, row)));
 }
 

@@ -1,8 +1,8 @@
 //! Plain Rust for every processor; the compiler makes vector code of it where it can.
 
 use super::{
-    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, fetch, pad_block,
-    rows_to_prefetch,
+    BLOCK_VALUES, COARSE_BLOCK_BYTES, COARSE_BLOCK_VALUES, Kernels, ROWS_AHEAD, coarse_code, code, pad_block,
+    prefetch_rows, rows_to_prefetch,
 };
 
 /// The variant that runs everywhere, and that the others are checked against.
@@ -49,9 +49,9 @@ fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
 }
 
 fn dots_i8(a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
-    fetch(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
+    prefetch_rows(codes, a.len(), &rows[..rows.len().min(ROWS_AHEAD)]);
     for (at, (&row, out)) in rows.iter().zip(out).enumerate() {
-        fetch(codes, a.len(), rows_to_prefetch(rows, at, 1));
+        prefetch_rows(codes, a.len(), rows_to_prefetch(rows, at, 1));
         *out = dot_i8(a, code(codes, a.len(), row));
     }
 }

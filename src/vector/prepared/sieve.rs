@@ -52,7 +52,7 @@ impl PreparedVector {
     ///
     /// When `out` is not as long as `rows`.
     #[inline]
-    pub fn products(&self, codes: &[i8], rows: &[u32], out: &mut [i32]) {
+    pub fn compute_products(&self, codes: &[i8], rows: &[u32], out: &mut [i32]) {
         self.kernels.dots_i8(&self.bytes, codes, rows, out);
     }
 

@@ -9,24 +9,24 @@ use super::build::GraphBuilder;
 use super::walk::Adjacency;
 use crate::vector::Estimates;
 
-/// How many near nodes a mending walk keeps: fewer than a query does, so that it finds less.
+/// How many near nodes a repairing walk keeps: fewer than a query does, so that it finds less.
 const REPAIR_EF: usize = 32;
 
 impl GraphBuilder<'_> {
     /// Looks for a node as a query would, and links to it from a near one when it is not found.
-    pub(super) fn check(&mut self, node: u32) {
+    pub(super) fn link_if_not_found(&mut self, node: u32) {
         let near = self.search_neighbours(node, REPAIR_EF);
         let mut own = Estimates::default();
-        self.growing.space.query(node).estimates(self.growing.coarse(), &[node], &mut own);
+        self.growing.space.query(node).estimate_many(self.growing.coarse(), &[node], &mut own);
         let is_found = near.iter().any(|&(score, other)| other == node || score >= own.scores[0]);
-        // Only where there is room: what can be reached by no walk at all is found once more by `mend`.
+        // Only where there is room: what can be reached by no walk at all is found once more by `repair_connectivity`.
         if !is_found && let Some(&(_, from)) = near.iter().find(|&&(_, near)| self.growing.has_room(near)) {
-            self.growing.push(from, node);
+            self.growing.push_link(from, node);
         }
     }
 
     /// Sees to it that every node can be reached from every other.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn repair_connectivity(&mut self) {
         // Forwards before backwards: the last slot of each list is kept for the second, and the first may still use the
         // others.
         if self.growing.nodes() > 0 {
@@ -48,9 +48,9 @@ impl GraphBuilder<'_> {
                 let nearest = able.next().unwrap_or(node - 1);
                 // A full list gives up a link rather than its last slot, which `link_from_stranded` counts on.
                 if self.growing.has_room(nearest) {
-                    self.growing.push(nearest, node);
+                    self.growing.push_link(nearest, node);
                 } else {
-                    self.growing.put_between(nearest, node);
+                    self.growing.splice_into_last_link(nearest, node);
                 }
                 mark_reachable(|node, open| open.extend(self.growing.neighbours(node)), node, &mut reached);
             }
@@ -70,7 +70,7 @@ impl GraphBuilder<'_> {
                 let near = self.search_neighbours(node, REPAIR_EF);
                 let to = near.into_iter().map(|(_, near)| near).find(|&near| returning[near as usize]);
                 // Node 0 is where returning begins, so it serves where nothing near returns.
-                self.growing.push(node, to.unwrap_or(0));
+                self.growing.push_link(node, to.unwrap_or(0));
                 mark_reachable(|node, open| open.extend(&reversed[node as usize]), node, &mut returning);
             }
         }
