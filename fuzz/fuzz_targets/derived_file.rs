@@ -22,7 +22,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for row in 0..20 {
         let Some(number) = columns.number(row) else { continue };
         let (code, _) = columns.code(number);
-        assert!(!columns.is_waiting(row) && code.bytes.len() == file.dim());
+        assert!(!columns.is_unembedded(row) && code.bytes.len() == file.dim());
         assert!(!is_whole || file.vector(number).expect("it was verified").len() == file.dim());
     }
     // The name of a set of vectors has their dimension in it.

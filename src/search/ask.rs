@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{FileLine, Hit, Score};
-use super::bm25_search::{FileRow, HitKey, HitRow, WordHit};
+use super::bm25_search::{FileRow, HitKey, HitRow, TextHit};
 use super::derived::DerivedVectors;
 use super::file_scan::{FileScan, FileSource};
 use super::fusion::fuse;
-use super::passage_search::NearHit;
+use super::passage_search::VectorHit;
 use super::query_timer::QueryTimer;
 use super::scan::{Scan, Scored};
 use super::top::Ranked;
@@ -61,7 +61,7 @@ struct ResolvedQuery {
 /// Answers a query to a branch, which comes first, from sources and files, ranked as one. A record named by id is looked
 /// for in that branch, whether or not it is one of the sources.
 ///
-/// `no_vector` says why a text has none, with what to do; `late` is asked now and then whether to give up, and its
+/// `no_vector` says why a text has none, with what to do; `check_deadline` is asked now and then whether to give up, and its
 /// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
 /// [`SearchError::NoRecord`] where the branch has not got the record, [`SearchError::Dimension`] where a source's
 /// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
@@ -71,9 +71,9 @@ pub fn ask(
     language: Option<&Language>,
     query: &Query,
     no_vector: &str,
-    late: &dyn Fn() -> Option<SearchError>,
+    check_deadline: &dyn Fn() -> Option<SearchError>,
 ) -> Result<SearchResult, SearchError> {
-    let timer = QueryTimer::new(late);
+    let timer = QueryTimer::new(check_deadline);
     let resolved = resolve_query(asked, metric, query, no_vector)?;
     let mut scans = Vec::with_capacity(sources.len());
     for (number, source) in sources.iter().enumerate() {
@@ -152,13 +152,13 @@ fn nearest_hits(
     files: Option<&FileScan<'_>>,
     (vector, query): (&PreparedVector, &Query),
     k: usize,
-) -> Result<(Vec<NearHit>, bool), SearchError> {
+) -> Result<(Vec<VectorHit>, bool), SearchError> {
     let records = nearest(scans, vector, k, SearchParams { exact: query.exact, ef: query.ef })?;
     let record = |found: Scored<f32>| {
         let (id, payload) = (HitKey::Record(found.id, found.source_index), HitRow::Record(found.row));
         Ranked { score: found.score, id, payload }
     };
-    let mut all: Vec<NearHit> = records.hits.into_iter().map(record).collect();
+    let mut all: Vec<VectorHit> = records.hits.into_iter().map(record).collect();
     if let Some(files) = files {
         // Each list has the best `k` of its kind under the same metric, so the best `k` of both are among them.
         all.extend(files.nearest(vector, k)?);
@@ -172,14 +172,14 @@ fn nearest_hits(
 fn collect_hits(
     mut make: HitBuilder<'_>,
     resolved: &ResolvedQuery,
-    nearest_hits: impl Fn(&PreparedVector, usize) -> Result<(Vec<NearHit>, bool), SearchError>,
-    text_hits: impl Fn(&str, usize) -> Result<Vec<WordHit>, SearchError>,
+    nearest_hits: impl Fn(&PreparedVector, usize) -> Result<(Vec<VectorHit>, bool), SearchError>,
+    text_hits: impl Fn(&str, usize) -> Result<Vec<TextHit>, SearchError>,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
     let query = make.query;
     match (&resolved.vector, &resolved.text) {
         (Some(vector), None) => {
             let (found, exact) = nearest_hits(vector, query.k)?;
-            let mut hit = |found: &NearHit| {
+            let mut hit = |found: &VectorHit| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
                 make.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
             };
@@ -187,7 +187,7 @@ fn collect_hits(
         }
         (None, Some(text)) => {
             let found = text_hits(text, query.k)?;
-            let mut hit = |found: &WordHit| {
+            let mut hit = |found: &TextHit| {
                 let explain = || json!({ "mode": "text", "score": found.score });
                 make.hit(found, Score::Double(found.score), None, explain)
             };
@@ -325,14 +325,14 @@ impl HitBuilder<'_> {
 
     fn fused_hits(
         &mut self,
-        nearest: &[NearHit],
-        matching: &[WordHit],
+        nearest: &[VectorHit],
+        matching: &[TextHit],
         vector: &PreparedVector,
     ) -> Result<Vec<Hit>, SearchError> {
         let near_keys: Vec<HitKey> = nearest.iter().map(|found| found.id.clone()).collect();
         let word_keys: Vec<HitKey> = matching.iter().map(|found| found.id.clone()).collect();
-        let by_vector: HashMap<&HitKey, &NearHit> = near_keys.iter().zip(nearest).collect();
-        let by_words: HashMap<&HitKey, &WordHit> = word_keys.iter().zip(matching).collect();
+        let by_vector: HashMap<&HitKey, &VectorHit> = near_keys.iter().zip(nearest).collect();
+        let by_words: HashMap<&HitKey, &TextHit> = word_keys.iter().zip(matching).collect();
         let mut hits = Vec::new();
         for fused in fuse([&near_keys, &word_keys]).into_iter().take(self.query.k) {
             let (near, matching) = (by_vector.get(&fused.id), by_words.get(&fused.id));

@@ -48,7 +48,7 @@ pub struct FileRow {
 }
 
 /// A hit by words with its BM25 score.
-pub type WordHit = Ranked<f64, HitKey, HitRow>;
+pub type TextHit = Ranked<f64, HitKey, HitRow>;
 
 /// The best hits by words, of records and passages together; equal scores go by [`HitKey`].
 pub type BestRows = Top<f64, HitKey, HitRow>;
@@ -62,7 +62,7 @@ pub fn best(
     text: &str,
     language: Option<&Language>,
     k: usize,
-) -> Result<Vec<WordHit>, SearchError> {
+) -> Result<Vec<TextHit>, SearchError> {
     let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
     let mut collection = files.map_or_else(CollectionStats::default, |files| files.files.passage_totals());
     // A term weighs by how rare it is in all sources together. With counts of each source alone, scores of different
@@ -99,7 +99,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
         }
         let score = scorer.score(version.terms, &counts);
         // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
-        if score >= floor(top) && scan.passes_filter(version.filterable_metadata()) {
+        if score >= score_floor(top) && scan.passes_filter(version.filterable_metadata()) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }
@@ -116,14 +116,14 @@ fn score_layer(
 ) -> Result<(), SearchError> {
     let (segment, steps) = (&scan.state.layers()[number].segment, 1 + lists.len());
     let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
-    while let Some(row) = rows.seek(from, floor(top)) {
+    while let Some(row) = rows.seek(from, score_floor(top)) {
         from = row + 1;
         scan.timer.spend(steps)?;
         // A damaged list may name a row that the segment has not got.
         if row < segment.rows()
             && scan.sees(number, row)
-            && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
-            && score >= floor(top)
+            && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top))
+            && score >= score_floor(top)
         {
             let id = HitKey::Record(segment.id(row)?.into(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Sealed(segment.clone(), row)));
@@ -133,6 +133,6 @@ fn score_layer(
 }
 
 /// The least score with which something may be among the best.
-pub fn floor(top: &BestRows) -> f64 {
+pub fn score_floor(top: &BestRows) -> f64 {
     top.worst().unwrap_or(f64::NEG_INFINITY)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use imbl::HashMap;
 
 use super::SearchError;
-use super::pool::{CandidateSet, RowLocation};
-use super::scan::{Columns, ROWS_AT_ONCE, Scan};
+use super::candidate_set::{CandidateSet, RowLocation};
+use super::scan::{CodeColumns, ROWS_AT_ONCE, Scan};
 use crate::branch::BranchVersion;
 use crate::object::Hash;
 use crate::record::{DerivedVector, Version};
@@ -57,7 +57,7 @@ impl DerivedVectors {
                 Some(file) if layer.visible.are_all_visible() => unembedded += u64::from(file.counts().unembedded_rows),
                 Some(file) => {
                     let columns = file.columns()?;
-                    unembedded += layer.visible.iter().filter(|row| columns.is_waiting(*row)).count() as u64;
+                    unembedded += layer.visible.iter().filter(|row| columns.is_unembedded(*row)).count() as u64;
                 }
                 // Not looked at yet. Those whose vector is older than their text are known once it is.
                 None if layer.segment.dim() == 0 => unembedded += u64::from(layer.visible.count()),
@@ -95,7 +95,7 @@ impl Scan<'_> {
     ) -> Result<(), SearchError> {
         let Some(file) = self.derived_file(layer).filter(|file| file.counts().embedded > 0) else { return Ok(()) };
         let derived = file.columns()?;
-        let columns = Columns::from_derived(&derived);
+        let columns = CodeColumns::from_derived(&derived);
         let (mut rows, mut numbers) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::with_capacity(ROWS_AT_ONCE));
         for start in (0..self.segment_rows(layer)).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
@@ -104,7 +104,7 @@ impl Scan<'_> {
             numbers.extend(rows.iter().filter_map(|row| derived.number(*row)));
             // `rows` keeps only those with a number, so that both lists are parallel.
             let place = |at: usize| Some(RowLocation::SealedDerived(layer, rows[at], numbers[at]));
-            columns.pool_best(&numbers, query, pool, place);
+            columns.offer_best(&numbers, query, pool, place);
             self.check_time()?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::SearchError;
-use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, floor};
+use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, score_floor};
 use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::matched_terms::TERM_STEPS;
@@ -42,20 +42,20 @@ pub struct FileScan<'a> {
     /// The time limit of the query, shared with the scans of records.
     pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
-    pub(super) is_wanted: bool,
+    pub(super) passes_filter: bool,
 }
 
 impl<'a> FileScan<'a> {
     /// Takes what the caller may read. A filter that asks for metadata leaves all files out.
     pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
-        let is_wanted = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
-        FileScan { files: &source.files, derived: source.derived.as_ref(), timer, is_wanted }
+        let passes_filter = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
+        FileScan { files: &source.files, derived: source.derived.as_ref(), timer, passes_filter }
     }
 
     /// Offers the passages that hold some of the terms. [`SearchError::Timeout`] once the time is over,
     /// [`SearchError::Segment`] where an index segment can't be read or is damaged.
     pub fn score(&self, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
-        if !self.is_wanted {
+        if !self.passes_filter {
             return Ok(());
         }
         for part in self.files.parts() {
@@ -63,12 +63,12 @@ impl<'a> FileScan<'a> {
             let postings = part.segment.postings()?;
             let lists = terms.iter().map(|term| postings.term(term)).collect();
             let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
-            while let Some(row) = rows.seek(from, floor(top)) {
+            while let Some(row) = rows.seek(from, score_floor(top)) {
                 from = row + 1;
                 self.timer.spend(1 + terms.len())?;
                 if part.file_count(row) > 0
-                    && let Some(score) = rows.score(row, postings.length(row), scorer, floor(top))
-                    && score >= floor(top)
+                    && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top))
+                    && score >= score_floor(top)
                 {
                     self.offer(&part.segment, row, score, top)?;
                 }

@@ -48,7 +48,7 @@ impl<'a> MatchedTerms<'a> {
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
         for stem in language.into_iter().flat_map(|language| stems.iter().map(move |stem| (language, stem))) {
-            words.push((STEM_WEIGHT, sharing_stem(scans, files, stem.0, stem.1)?.into_iter().collect()));
+            words.push((STEM_WEIGHT, terms_with_stem(scans, files, stem.0, stem.1)?.into_iter().collect()));
         }
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
@@ -75,7 +75,7 @@ impl<'a> MatchedTerms<'a> {
 }
 
 /// Returns the terms in all sources that have a stem.
-fn sharing_stem(
+fn terms_with_stem(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,
     language: &Language,

@@ -14,13 +14,13 @@
 mod answer;
 mod ask;
 mod bm25_search;
+mod candidate_set;
 mod derived;
 mod file_scan;
 mod filter;
 mod fusion;
 mod matched_terms;
 mod passage_search;
-mod pool;
 mod query;
 mod query_timer;
 mod scan;

@@ -16,7 +16,7 @@ use crate::vector::{Code, PreparedVector};
 const CODE_STEPS: usize = 4;
 
 /// A hit by vectors with its score under the metric; larger is better.
-pub type NearHit = Ranked<f32, HitKey, HitRow>;
+pub type VectorHit = Ranked<f32, HitKey, HitRow>;
 
 type NearestRows = Top<f32, HitKey, HitRow>;
 
@@ -24,9 +24,10 @@ impl FileScan<'_> {
     /// Returns the `k` passages that score best for the query, best first; those without a vector are none of them.
     /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where an index segment or its vectors
     /// can't be read or are damaged.
-    pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<NearHit>, SearchError> {
+    pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<VectorHit>, SearchError> {
         let mut top = Top::new(k);
-        if let Some(derived) = self.derived.filter(|derived| self.is_wanted && derived.dim == query.vector().len()) {
+        if let Some(derived) = self.derived.filter(|derived| self.passes_filter && derived.dim == query.vector().len())
+        {
             for part in self.files.parts() {
                 self.collect_nearest(part, derived, query, &mut top)?;
             }

@@ -184,7 +184,7 @@ impl Query {
             timeout_ms: fields
                 .take_integer("timeout_ms", TIMEOUT_MS_RANGE, "a whole number of milliseconds from 1 to 600000")?
                 .unwrap_or(TIMEOUT_MS_DEFAULT),
-            echo: shortened(line, ECHO_BYTES_MAX).to_owned(),
+            echo: shorten(line, ECHO_BYTES_MAX).to_owned(),
         };
         query.validate()
     }
@@ -213,7 +213,7 @@ impl Query {
             explain: false,
             tag: Value::Null,
             timeout_ms: TIMEOUT_MS_DEFAULT,
-            echo: shortened(text, ECHO_BYTES_MAX).to_owned(),
+            echo: shorten(text, ECHO_BYTES_MAX).to_owned(),
         };
         query.validate()
     }
@@ -240,6 +240,6 @@ impl Query {
 }
 
 /// Returns the beginning of `text`, at most `len` bytes and cut between characters.
-fn shortened(text: &str, len: usize) -> &str {
+fn shorten(text: &str, len: usize) -> &str {
     &text[..text.floor_char_boundary(len)]
 }

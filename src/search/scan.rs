@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::SearchError;
+use super::candidate_set::{CandidateSet, RowLocation};
 use super::derived::DerivedVectors;
 use super::filter::Filter;
-use super::pool::{CandidateSet, RowLocation};
 use super::query_timer::QueryTimer;
 use crate::branch::{BranchVersion, Codes};
 use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
@@ -22,7 +22,7 @@ pub const ROWS_AT_ONCE: usize = 4096;
 const ROWS_SIDE_BY_SIDE: usize = 256;
 
 /// Rows that are held against one threshold before it is looked up again.
-pub const ROWS_A_SIEVE: usize = 32;
+pub const ROWS_PER_SIEVE: usize = 32;
 
 /// One source of a query, with the rows that its filter lets through worked out before.
 pub struct Scan<'a> {
@@ -125,36 +125,36 @@ impl<'a> Scan<'a> {
 }
 
 /// The columns that bounds are made of, of a segment or of unsealed versions.
-pub struct Columns<'a> {
+pub struct CodeColumns<'a> {
     codes: &'a [i8],
     scales: &'a [f32],
     residuals: &'a [f32],
     norms: &'a [f32],
 }
 
-impl<'a> Columns<'a> {
+impl<'a> CodeColumns<'a> {
     /// Returns the columns of a segment; the first call reads and checks them whole. [`SegmentError::Io`] or
     /// [`SegmentError::Damaged`] where one of them can't be read or is damaged.
-    pub fn from_segment(segment: &'a Segment) -> Result<Columns<'a>, SegmentError> {
+    pub fn from_segment(segment: &'a Segment) -> Result<CodeColumns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
-        Ok(Columns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
+        Ok(CodeColumns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
     }
 
     /// Takes the columns of unsealed versions, by their place in the cache.
-    pub fn from_codes(codes: &'a Codes) -> Columns<'a> {
+    pub fn from_codes(codes: &'a Codes) -> CodeColumns<'a> {
         let Codes { bytes, scales, residuals, norms } = codes;
-        Columns { codes: bytes, scales, residuals, norms }
+        CodeColumns { codes: bytes, scales, residuals, norms }
     }
 
     /// Takes the columns of derived vectors, whose numbers are not those of rows.
-    pub fn from_derived(derived: &DerivedColumns<'a>) -> Columns<'a> {
+    pub fn from_derived(derived: &DerivedColumns<'a>) -> CodeColumns<'a> {
         let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
-        Columns { codes, scales, residuals, norms }
+        CodeColumns { codes, scales, residuals, norms }
     }
 
-    /// Pools those of some rows that may be among the best; `location` says where a row is, by its place in `rows`, or that
+    /// Offers those of some rows that may be among the best; `location` says where a row is, by its place in `rows`, or that
     /// it is not an answer.
-    pub fn pool_best(
+    pub fn offer_best(
         &self,
         rows: &[u32],
         query: &PreparedVector,
@@ -166,7 +166,7 @@ impl<'a> Columns<'a> {
         for rows in rows.chunks(ROWS_SIDE_BY_SIDE) {
             let products = &mut products[..rows.len()];
             query.compute_products(self.codes, rows, products);
-            for (rows, products) in rows.chunks(ROWS_A_SIEVE).zip(products.chunks(ROWS_A_SIEVE)) {
+            for (rows, products) in rows.chunks(ROWS_PER_SIEVE).zip(products.chunks(ROWS_PER_SIEVE)) {
                 // Made again every few rows: as better rows enter, the pool's worst rises, and the sieve lets fewer through.
                 let sieve = query.sieve(pool.worst());
                 for (&row, &product) in rows.iter().zip(products) {

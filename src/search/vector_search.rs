@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::SearchError;
-use super::pool::{CandidateSet, RowLocation};
-use super::scan::{Columns, ROWS_A_SIEVE, ROWS_AT_ONCE, Scan, Scored};
+use super::candidate_set::{CandidateSet, RowLocation};
+use super::scan::{CodeColumns, ROWS_AT_ONCE, ROWS_PER_SIEVE, Scan, Scored};
 use super::top::{Ranked, Top};
 use super::walk::walk;
 use crate::graph::{Beam, Slack};
@@ -54,7 +54,7 @@ pub struct SearchParams {
 }
 
 /// What a search by vectors found.
-pub struct VectorSearch {
+pub struct VectorSearchResult {
     /// Best first, equal scores by id.
     pub hits: Vec<Scored<f32>>,
     /// Whether nothing can be missing: no graph was walked.
@@ -120,14 +120,14 @@ pub fn nearest(
     scans: &[Scan<'_>],
     query: &PreparedVector,
     k: usize,
-    effort: SearchParams,
-) -> Result<VectorSearch, SearchError> {
+    params: SearchParams,
+) -> Result<VectorSearchResult, SearchError> {
     let (mut pool, mut exact, mut floor) = (CandidateSet::new(k), true, None);
     for (number, scan) in scans.iter().enumerate() {
-        pool.begin(number);
-        exact &= scan.collect_candidates(query, effort, &mut pool, &mut floor)?;
+        pool.begin_source(number);
+        exact &= scan.collect_candidates(query, params, &mut pool, &mut floor)?;
     }
-    Ok(VectorSearch { hits: rescore(scans, query, pool)?, exact })
+    Ok(VectorSearchResult { hits: rescore(scans, query, pool)?, exact })
 }
 
 /// Scores what the bounds leave in doubt, the likeliest first.
@@ -151,7 +151,7 @@ fn rescore(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Re
                 let score = version.content.vector.as_deref().map(|vector| query.score(vector, version.norm));
                 (Row::Unsealed(version.clone()), score)
             }
-            RowLocation::Sealed(layer, row) => scan.sealed(query, *layer, *row)?,
+            RowLocation::Sealed(layer, row) => scan.score_sealed(query, *layer, *row)?,
             RowLocation::UnsealedDerived(version, derived) => {
                 (Row::Unsealed(version.clone()), Some(query.score(&derived.vector, derived.norm)))
             }
@@ -181,12 +181,12 @@ impl Scan<'_> {
     fn collect_candidates(
         &self,
         query: &PreparedVector,
-        effort: SearchParams,
+        params: SearchParams,
         pool: &mut CandidateSet,
         floor: &mut Option<f32>,
     ) -> Result<bool, SearchError> {
         let (k, mut exact) = (pool.k(), true);
-        let ef = effective_ef(query.metric(), k, effort.ef);
+        let ef = effective_ef(query.metric(), k, params.ef);
         let ef_least = k.max(BEAM_NODES_MIN).min(ef);
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
         let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_DIVISOR).min(ef_least);
@@ -200,7 +200,7 @@ impl Scan<'_> {
         for &layer in &layers {
             let share = f64::from(self.segment_rows(layer)) / f64::from(self.segment_rows(layers[0]));
             let kept = ((ef as f64 * share) as usize).max(ef_least);
-            if self.should_walk(layer, query, kept, effort.exact)? {
+            if self.should_walk(layer, query, kept, params.exact)? {
                 // The graph has the rows' own vectors alone, so the derived ones are scanned beside the walk.
                 self.scan_derived(layer, query, pool)?;
                 beam.floor = walk(self, layer, query, (beam, ef), pool)?;
@@ -245,7 +245,7 @@ impl Scan<'_> {
         }
         let replaces = self.derived_file(layer).filter(|file| file.counts().replaced > 0);
         let replaced = replaces.map(|file| file.columns()).transpose()?;
-        let columns = Columns::from_segment(&seen.segment)?;
+        let columns = CodeColumns::from_segment(&seen.segment)?;
         let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
         for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
             self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
@@ -253,7 +253,7 @@ impl Scan<'_> {
                 // A vector that is older than its text does not count: its row was pooled above with the derived one.
                 rows.retain(|row| derived.number(*row).is_none());
             }
-            columns.pool_best(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
+            columns.offer_best(&rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
             self.check_time()?;
         }
         Ok(())
@@ -267,15 +267,15 @@ impl Scan<'_> {
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().cached();
-        let columns = Columns::from_codes(table.codes());
+        let columns = CodeColumns::from_codes(table.codes());
         let mut rows = Vec::with_capacity(seen.count() as usize);
         seen.for_each(0..u32::MAX, |row| rows.push(row));
-        columns.pool_best(&rows, query, pool, |at| place(table.version(rows[at])));
-        self.scan_apart(query, pool, place)
+        columns.offer_best(&rows, query, pool, |at| place(table.version(rows[at])));
+        self.scan_uncached(query, pool, place)
     }
 
-    /// Pools the unsealed versions that lie apart.
-    fn scan_apart(
+    /// Pools the unsealed versions that are not in the cache of codes.
+    fn scan_uncached(
         &self,
         query: &PreparedVector,
         pool: &mut CandidateSet,
@@ -291,7 +291,7 @@ impl Scan<'_> {
             if let Some(code) = versions.get(at + VERSIONS_AHEAD).and_then(|later| later.code()) {
                 prefetch(code.bytes);
             }
-            if at.is_multiple_of(ROWS_A_SIEVE) {
+            if at.is_multiple_of(ROWS_PER_SIEVE) {
                 sieve = query.sieve(pool.worst());
             }
             if let Some(found) = version.code().map(|code| query.code_product(code, version.norm))
@@ -323,7 +323,7 @@ impl Scan<'_> {
         self.derived_file(layer).map(|file| file.vector(number)).transpose()
     }
 
-    fn sealed(&self, query: &PreparedVector, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
+    fn score_sealed(&self, query: &PreparedVector, layer: usize, row: u32) -> Result<(Row, Option<f32>), SegmentError> {
         let segment = &self.state.layers()[layer].segment;
         let norm = segment.norm(row)?;
         let score = segment.vector(row)?.map(|vector| query.score(vector, norm));

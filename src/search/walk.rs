@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use super::SearchError;
-use super::pool::{CandidateSet, RowLocation};
-use super::scan::{Columns, Scan};
+use super::candidate_set::{CandidateSet, RowLocation};
+use super::scan::{CodeColumns, Scan};
 use crate::graph::{Beam, WalkScratch};
 use crate::vector::PreparedVector;
 
@@ -41,7 +41,7 @@ pub fn walk(
 ) -> Result<f32, SearchError> {
     let segment = &scan.state.layers()[layer].segment;
     let Some(file) = segment.graph(query.metric()) else { return Ok(beam.floor) };
-    let (graph, columns) = (file.graph()?, Columns::from_segment(segment)?);
+    let (graph, columns) = (file.graph()?, CodeColumns::from_segment(segment)?);
     let replaces = scan.derived_file(layer).filter(|file| file.counts().replaced > 0);
     let replaced = replaces.map(|file| file.columns()).transpose()?;
     let counts = |row| replaced.as_ref().is_none_or(|derived| derived.number(row).is_none());
@@ -62,7 +62,7 @@ pub fn walk(
         rows.clear();
         // A walk without a filter kept hidden rows as well.
         rows.extend(scored_nodes.iter().map(|&(_, row)| row).filter(|&row| sees(row)));
-        columns.pool_best(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
+        columns.offer_best(rows, query, pool, |at| Some(RowLocation::Sealed(layer, rows[at])));
         floor
     });
     scan.check_time()?;

@@ -110,7 +110,7 @@ impl DerivedColumns<'_> {
     }
 
     /// Tells whether a row's text is not embedded yet.
-    pub fn is_waiting(&self, row: u32) -> bool {
+    pub fn is_unembedded(&self, row: u32) -> bool {
         self.numbers.get(row as usize) == Some(&NOT_EMBEDDED)
     }
 }

@@ -10,7 +10,7 @@ use crate::record::TIME_KEYS;
 use super::{FILTER_DEPTH_MAX, FilterError, FilterNode, Predicate};
 
 /// What times in filters look like.
-const A_TIME: &str = "a time such as \"2026-01-31T12:00:00Z\"";
+const TIME_EXPECTED: &str = "a time such as \"2026-01-31T12:00:00Z\"";
 
 /// Parses one filter object; `depth` is its own level, 1 for the outermost. [`FilterError::Depth`] for more than
 /// `FILTER_DEPTH_MAX` levels, [`FilterError::NoObject`] for another JSON value, else the error of the first operator or
@@ -30,7 +30,7 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, F
                 return Err(unknown_operator(other, "the filter itself".to_owned()));
             }
             other if TIME_KEYS.contains(&other) => {
-                FilterNode::Key(other.into(), parse_condition(key, &times(value)?, depth)?)
+                FilterNode::Key(other.into(), parse_condition(key, &times_to_nanos(value)?, depth)?)
             }
             _ => FilterNode::Key(key.as_str().into(), parse_condition(key, value, depth)?),
         });
@@ -39,15 +39,15 @@ pub(super) fn parse_filter(filter: &Value, depth: usize) -> Result<FilterNode, F
 }
 
 /// Puts the number of nanoseconds in place of each time.
-fn times(value: &Value) -> Result<Value, FilterError> {
+fn times_to_nanos(value: &Value) -> Result<Value, FilterError> {
     Ok(match value {
         Value::String(text) => {
-            let time: Time = text.parse().map_err(|_| bad_operand("@created or @modified", value, A_TIME))?;
+            let time: Time = text.parse().map_err(|_| bad_operand("@created or @modified", value, TIME_EXPECTED))?;
             time.0.into()
         }
-        Value::Array(items) => Value::Array(items.iter().map(times).collect::<Result<_, _>>()?),
+        Value::Array(items) => Value::Array(items.iter().map(times_to_nanos).collect::<Result<_, _>>()?),
         Value::Object(tests) => {
-            let time = |(key, value): (&String, &Value)| Ok((key.clone(), times(value)?));
+            let time = |(key, value): (&String, &Value)| Ok((key.clone(), times_to_nanos(value)?));
             Value::Object(tests.iter().map(time).collect::<Result<_, _>>()?)
         }
         other => other.clone(),

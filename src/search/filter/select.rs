@@ -73,7 +73,7 @@ impl Predicate {
         match self {
             Self::Exists(true) => facets.rows_with_path(key),
             Self::Exists(false) => facets.rows_with_path(key).not(facets.rows()),
-            Self::All(tests) => all_of_one_key(facets, key, tests, timer),
+            Self::All(tests) => rows_passing_all(facets, key, tests, timer),
             Self::Not(test) => test.rows(facets, key, timer).not(facets.rows()),
             Self::Equal(operand) => facets.rows_equal_to(key, operand),
             Self::OneOf(operands) => {
@@ -89,7 +89,7 @@ impl Predicate {
 }
 
 /// Both ends of a range are looked up together: each alone may have most of the rows.
-fn all_of_one_key(facets: &Facets<'_>, key: &str, tests: &[Predicate], timer: &QueryTimer<'_>) -> RowSet {
+fn rows_passing_all(facets: &Facets<'_>, key: &str, tests: &[Predicate], timer: &QueryTimer<'_>) -> RowSet {
     let bound = |test| match test {
         &Predicate::Order(ref operand, wanted) => Some(Bound { operand, wanted }),
         _ => None,

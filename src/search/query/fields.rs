@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Filter, Include, Mode, QueryError, TAG_BYTES_MAX, shortened};
+use super::{Filter, Include, Mode, QueryError, TAG_BYTES_MAX, shorten};
 
 /// The keys of a query besides `vector`, in the order of their importance.
 pub(super) const KEYS: [&str; 13] =
@@ -142,7 +142,7 @@ impl Fields {
 
 fn type_error(key: &'static str, value: &Value, expected: &'static str) -> QueryError {
     let written = value.to_string();
-    let start = shortened(&written, 60);
+    let start = shorten(&written, 60);
     let dots = if start.len() < written.len() { "…" } else { "" };
     QueryError::Field { key, found: format!("{start}{dots}"), expected }
 }

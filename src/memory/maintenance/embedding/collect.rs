@@ -98,7 +98,7 @@ impl Memory {
         if let Some(file) = &file {
             let columns = file.columns()?;
             // Rows that no branch shows may wait for ever, and no text is embedded for them.
-            if file.counts().unembedded_rows == 0 || !seen.iter().any(|row| columns.is_waiting(row)) {
+            if file.counts().unembedded_rows == 0 || !seen.iter().any(|row| columns.is_unembedded(row)) {
                 return Ok(None);
             }
         }

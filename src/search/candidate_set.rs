@@ -32,14 +32,14 @@ pub struct Candidate {
 pub struct CandidateSet {
     k: usize,
     source: usize,
-    lowers: Top<f32, u32, ()>,
+    lower_bounds: Top<f32, u32, ()>,
     candidates: Vec<Candidate>,
 }
 
 impl CandidateSet {
     /// Begins empty; the best `k` are wanted.
     pub fn new(k: usize) -> CandidateSet {
-        CandidateSet { k, source: 0, lowers: Top::new(k), candidates: Vec::new() }
+        CandidateSet { k, source: 0, lower_bounds: Top::new(k), candidates: Vec::new() }
     }
 
     /// Returns how many rows are wanted; more may be in doubt.
@@ -48,14 +48,14 @@ impl CandidateSet {
     }
 
     /// What is offered from now on is in that source.
-    pub fn begin(&mut self, source: usize) {
+    pub fn begin_source(&mut self, source: usize) {
         self.source = source;
     }
 
     /// Returns the score below which a row is ruled out, once `k` were taken in; none before.
     #[inline]
     pub fn worst(&self) -> Option<f32> {
-        self.lowers.worst()
+        self.lower_bounds.worst()
     }
 
     /// Tells whether a row with that upper bound may be among the best.
@@ -69,14 +69,14 @@ impl CandidateSet {
     pub fn offer(&mut self, (lower, upper_bound): (f32, f32), location: RowLocation) {
         if self.admits(upper_bound) {
             // The number keeps entries with equal bounds apart, as `Top` demands of score and id together.
-            self.lowers.push(lower, self.candidates.len() as u32, ());
+            self.lower_bounds.push(lower, self.candidates.len() as u32, ());
             self.candidates.push(Candidate { upper_bound, source: self.source, location });
         }
     }
 
     /// Returns the rows that are left in doubt, the largest upper bound first.
     pub fn into_candidates(mut self) -> Vec<Candidate> {
-        if let Some(worst) = self.lowers.worst() {
+        if let Some(worst) = self.lower_bounds.worst() {
             // The worst lower bound rose with each row taken in, so it now rules out rows that came early.
             self.candidates.retain(|candidate| candidate.upper_bound >= worst);
         }
