@@ -19,8 +19,8 @@ const BACKOFF: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// Characters of a server's complaint that are passed on.
-const COMPLAINT_CHARS: usize = 200;
+/// Characters of a server's error that are passed on.
+const ERROR_CHARS_MAX: usize = 200;
 
 /// Asks a server for vectors by the OpenAI embeddings request, 64 texts at a time.
 pub struct HttpEmbedder {
@@ -55,9 +55,9 @@ struct EmbeddingItem {
 
 enum RequestFailure {
     /// It may go well the next time, after so long where the server said so.
-    Passing(EmbedError, Option<Duration>),
+    Transient(EmbedError, Option<Duration>),
     /// It would go wrong again.
-    Lasting(EmbedError),
+    Permanent(EmbedError),
 }
 
 impl HttpEmbedder {
@@ -75,7 +75,7 @@ impl HttpEmbedder {
     }
 
     fn request(&self, texts: &[&str], limit: Duration) -> Result<Vec<Vec<f32>>, RequestFailure> {
-        let passing = |error| RequestFailure::Passing(error, None);
+        let transient = |error| RequestFailure::Transient(error, None);
         let mut request = self.agent.post(&self.address).config().timeout_global(Some(limit)).build();
         if let Some(SecretKey(key)) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
@@ -84,8 +84,8 @@ impl HttpEmbedder {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let sent = request.header("content-type", "application/json").send(&body[..]);
         let unreachable = |error: ureq::Error| match error {
-            ureq::Error::Timeout(_) => passing(EmbedError::TimedOut(limit.as_millis() as u64)),
-            error => passing(EmbedError::Unreachable(self.without_key(&error.to_string()))),
+            ureq::Error::Timeout(_) => transient(EmbedError::TimedOut(limit.as_millis() as u64)),
+            error => transient(EmbedError::Unreachable(self.redact_key(&error.to_string()))),
         };
         let mut response = sent.map_err(unreachable)?;
         let status = response.status();
@@ -93,28 +93,28 @@ impl HttpEmbedder {
         // Bounded, since the server decides how much it sends; read for errors as well, whose text says what is wrong.
         let bytes = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec().map_err(unreachable)?;
         if !status.is_success() {
-            let complaint = format!("{status}: {}", self.without_key(&String::from_utf8_lossy(&bytes)));
+            let complaint = format!("{status}: {}", self.redact_key(&String::from_utf8_lossy(&bytes)));
             return Err(if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-                RequestFailure::Passing(EmbedError::Unreachable(complaint), wait.map(Duration::from_secs))
+                RequestFailure::Transient(EmbedError::Unreachable(complaint), wait.map(Duration::from_secs))
             } else if matches!(status.as_u16(), 400 | 413 | 422) {
                 // These are about the texts: other texts may go well. Anything else, such as a refused key, would be
                 // the answer to all texts.
-                RequestFailure::Lasting(EmbedError::Refused(complaint))
+                RequestFailure::Permanent(EmbedError::Refused(complaint))
             } else {
-                RequestFailure::Lasting(EmbedError::Unreachable(complaint))
+                RequestFailure::Permanent(EmbedError::Unreachable(complaint))
             });
         }
-        parse(&bytes, texts.len()).map_err(RequestFailure::Lasting)
+        parse(&bytes, texts.len()).map_err(RequestFailure::Permanent)
     }
 
     /// Returns the beginning of a text that came from outside, without the key, which a server may repeat.
-    fn without_key(&self, text: &str) -> String {
+    fn redact_key(&self, text: &str) -> String {
         let text = match &self.key {
             // Before the text is cut, or a part of the key could be left at its end.
             Some(SecretKey(key)) => text.replace(key.as_str(), "…"),
             None => text.to_owned(),
         };
-        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(COMPLAINT_CHARS).collect()
+        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ERROR_CHARS_MAX).collect()
     }
 }
 
@@ -155,8 +155,8 @@ impl Embedder for HttpEmbedder {
                 // out.
                 match self.request(some, deadline.remaining().max(Duration::from_millis(1))) {
                     Ok(found) => break vectors.extend(found),
-                    Err(RequestFailure::Lasting(error)) => return Err(error),
-                    Err(RequestFailure::Passing(error, wait)) => {
+                    Err(RequestFailure::Permanent(error)) => return Err(error),
+                    Err(RequestFailure::Transient(error, wait)) => {
                         let pause = wait.unwrap_or(BACKOFF * 2u32.pow(made)).min(BACKOFF_MAX);
                         // A pause that lasts until the deadline would leave no time for the request after it.
                         if made == RETRIES || deadline.remaining() <= pause {

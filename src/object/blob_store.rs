@@ -38,7 +38,7 @@ struct FreshNames {
 
 impl FreshNames {
     /// Forgets names that nobody is about to refer to any more.
-    fn forget_unneeded(&mut self) {
+    fn clear_if_idle(&mut self) {
         if self.publishing == 0 && !self.sweeping {
             self.names.clear();
         }
@@ -52,7 +52,7 @@ impl Drop for PublishGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.publishing -= 1;
-        fresh.forget_unneeded();
+        fresh.clear_if_idle();
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for SweepGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
         fresh.sweeping = false;
-        fresh.forget_unneeded();
+        fresh.clear_if_idle();
     }
 }
 
@@ -113,7 +113,7 @@ impl BlobStore {
     }
 
     /// Protects files that are about to get their names from a sweep, until something refers to them.
-    pub fn publishing(&self) -> PublishGuard<'_> {
+    pub fn begin_publishing(&self) -> PublishGuard<'_> {
         self.fresh.lock().publishing += 1;
         PublishGuard(self)
     }
@@ -202,7 +202,7 @@ impl TempBlob<'_> {
             let mut fresh = self.blobs.fresh.lock();
             // Noted before the rename: a sweep that lists the file under its name must find it here.
             fresh.names.insert(*name);
-            fresh.forget_unneeded();
+            fresh.clear_if_idle();
         }
         self.blobs.disk.rename(&self.path, &self.blobs.path(name))?;
         self.persisted = true;
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn what_is_being_published_or_written_stays() {
         let blobs = blobs();
-        let (publishing, blob) = (blobs.publishing(), blobs.create().unwrap());
+        let (publishing, blob) = (blobs.begin_publishing(), blobs.create().unwrap());
         let name = put(&blobs, 1);
         blobs.sweep(NONE).unwrap();
         blobs.open(&name).unwrap();
@@ -287,7 +287,7 @@ mod tests {
         blobs
             .sweep(|| {
                 // The same content, and nothing refers to it yet when the sweep asks.
-                let publishing = blobs.publishing();
+                let publishing = blobs.begin_publishing();
                 again = Some(put(&blobs, 1));
                 drop(publishing);
                 HashSet::new()

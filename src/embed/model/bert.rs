@@ -20,10 +20,10 @@ pub struct Bert {
 
 struct EncoderLayer {
     qkv: Dense,
-    attended: Dense,
-    attended_norm: LayerNorm,
-    widen: Dense,
-    narrow: Dense,
+    attention_output: Dense,
+    attention_norm: LayerNorm,
+    intermediate: Dense,
+    output: Dense,
     norm: LayerNorm,
 }
 
@@ -69,10 +69,10 @@ impl Weights<'_> {
         let one = |part: &str, from, to| Ok(Dense::new(&[self.dense(&name(part), from, to)?], from));
         Ok(EncoderLayer {
             qkv: Dense::new(&[part("query")?, part("key")?, part("value")?], hidden),
-            attended: one("attention.output.dense", hidden, hidden)?,
-            attended_norm: self.norm(&name("attention.output.LayerNorm"), hidden)?,
-            widen: one("intermediate.dense", hidden, wide)?,
-            narrow: one("output.dense", wide, hidden)?,
+            attention_output: one("attention.output.dense", hidden, hidden)?,
+            attention_norm: self.norm(&name("attention.output.LayerNorm"), hidden)?,
+            intermediate: one("intermediate.dense", hidden, wide)?,
+            output: one("output.dense", wide, hidden)?,
             norm: self.norm(&name("output.LayerNorm"), hidden)?,
         })
     }
@@ -110,12 +110,12 @@ impl Bert {
     }
 
     /// Returns how many tokens it knows: their numbers are below that.
-    pub fn words(&self) -> usize {
+    pub fn vocabulary_size(&self) -> usize {
         self.word_embeddings.len() / self.hidden
     }
 
     /// Returns how many tokens a sequence may have at most.
-    pub fn positions(&self) -> usize {
+    pub fn position_count(&self) -> usize {
         self.position_embeddings.len() / self.hidden
     }
 
@@ -145,11 +145,11 @@ impl Bert {
             attend(&qkv[3 * from..3 * until], (self.hidden, self.heads), &mut attended[from..until]);
             from = until;
         }
-        add(states, &layer.attended.apply(&attended));
-        layer.attended_norm.apply(states);
-        let mut wide = layer.widen.apply(states);
+        add(states, &layer.attention_output.apply(&attended));
+        layer.attention_norm.apply(states);
+        let mut wide = layer.intermediate.apply(states);
         gelu(&mut wide);
-        add(states, &layer.narrow.apply(&wide));
+        add(states, &layer.output.apply(&wide));
         layer.norm.apply(states);
     }
 }

@@ -41,12 +41,12 @@ impl ModelEmbedder {
     pub fn open(folder: &Path) -> Result<ModelEmbedder, EmbedError> {
         let files = ModelFiles::read(folder)?;
         let bert = Bert::new(&files)?;
-        let tokenizer = TextTokenizer::new(&files, bert.words(), bert.positions())?;
+        let tokenizer = TextTokenizer::new(&files, bert.vocabulary_size(), bert.position_count())?;
         let ModelFiles { name, description, pooling, normalize, prefixes, .. } = files;
         Ok(ModelEmbedder { name, description, bert, tokenizer, pooling, normalize, prefixes })
     }
 
-    fn pooled(&self, tokens: &[f32]) -> Vec<f32> {
+    fn pool(&self, tokens: &[f32]) -> Vec<f32> {
         let dim = self.bert.dim();
         let mut vector = tokens[..dim].to_vec();
         if self.pooling == Pooling::Mean {
@@ -90,7 +90,7 @@ impl Embedder for ModelEmbedder {
             let mut from = 0;
             for sequence in &sequences {
                 let until = from + sequence.len() * self.bert.dim();
-                vectors.push(self.pooled(&states[from..until]));
+                vectors.push(self.pool(&states[from..until]));
                 from = until;
             }
         }

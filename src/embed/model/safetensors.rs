@@ -9,12 +9,12 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::weights::{WeightSource, WeightTensor, brain_floats, decode_f16, decode_f32};
+use super::weights::{WeightSource, WeightTensor, decode_bf16, decode_f16, decode_f32};
 
 /// The largest header, in bytes: that of a model with 100,000 tensors has some ten million.
 const HEADER_BYTES_MAX: usize = 100_000_000;
 /// A tensor of every BERT, which shows whether names have a prefix.
-const WORDS: &str = "embeddings.word_embeddings.weight";
+const WORD_EMBEDDINGS: &str = "embeddings.word_embeddings.weight";
 
 /// The weights in a safetensors file.
 pub struct SafetensorsWeights<'a> {
@@ -52,7 +52,7 @@ impl<'a> SafetensorsWeights<'a> {
         if let Some((name, _)) = tensors.iter().find(|(_, info)| data.get(info.range()).is_none()) {
             return Err(format!("{name} lies outside the file"));
         }
-        let prefix = if tensors.contains_key(&format!("bert.{WORDS}")) { "bert." } else { "" };
+        let prefix = if tensors.contains_key(&format!("bert.{WORD_EMBEDDINGS}")) { "bert." } else { "" };
         Ok(SafetensorsWeights { tensors, data, prefix })
     }
 }
@@ -71,7 +71,7 @@ impl WeightSource for SafetensorsWeights<'_> {
         let (values, width) = match &*info.dtype {
             "F32" => (decode_f32(bytes), 4),
             "F16" => (decode_f16(bytes), 2),
-            "BF16" => (brain_floats(bytes), 2),
+            "BF16" => (decode_bf16(bytes), 2),
             other => return Err(format!("is of type {other}, and F32, F16 and BF16 can be read")),
         };
         let expected = info.shape.iter().try_fold(width, |bytes: usize, dim| bytes.checked_mul(*dim));
@@ -109,7 +109,7 @@ mod tests {
         let file = file(header, &data);
         let weights = SafetensorsWeights::new(&file).unwrap();
         for (name, shape, values) in
-            [(WORDS, vec![2, 1], vec![1.0, -2.0]), ("b", vec![2], vec![1.0, -2.0]), ("c", vec![], vec![3.0])]
+            [(WORD_EMBEDDINGS, vec![2, 1], vec![1.0, -2.0]), ("b", vec![2], vec![1.0, -2.0]), ("c", vec![], vec![3.0])]
         {
             let tensor = weights.tensor(name).unwrap();
             assert_eq!((tensor.shape, tensor.values), (shape, values), "{name}");

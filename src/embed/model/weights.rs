@@ -32,7 +32,7 @@ pub fn decode_f16(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// Returns the numbers of bfloat16, little-endian.
-pub fn brain_floats(bytes: &[u8]) -> Vec<f32> {
+pub fn decode_bf16(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|two| f32::from_bits(u32::from(u16::from_le_bytes(*two)) << 16)).collect()
 }
 

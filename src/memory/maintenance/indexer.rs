@@ -266,7 +266,7 @@ impl Memory {
         let _room = self.reserve_room(bytes.len() as u64)?;
         {
             // Nothing names the file before it is attached.
-            let _publishing = self.storage.segments.blobs.publishing();
+            let _publishing = self.storage.segments.blobs.begin_publishing();
             let name = write_graph(&self.storage.segments.blobs, &task.segment.name(), task.metric, bytes)?;
             let graph = GraphFile::open(&self.storage.segments.blobs, name)?;
             // Checked here, so that no query waits for it.

@@ -183,7 +183,7 @@ impl Memory {
         }
         let dim = maker.check_rows(&rows)?;
         // Until an entry refers to the segment: a sweep would remove it.
-        let _publishing = self.storage.segments.blobs.publishing();
+        let _publishing = self.storage.segments.blobs.begin_publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         // The versions are in the segment by now, and need not be held while the branch is worked out.
         drop(rows);
@@ -284,7 +284,7 @@ impl Memory {
             records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
         let dim = VersionBuilder::new(self, who, branch)?.check_rows(&rows)?;
         // Until an entry refers to the segment: a sweep would remove it.
-        let _publishing = self.storage.segments.blobs.publishing();
+        let _publishing = self.storage.segments.blobs.begin_publishing();
         let name = write_segment(&self.storage.segments.blobs, &rows, dim)?;
         let segment = self.storage.segments.get_prefetched(&name)?;
         // They are whole versions, so that what others do meanwhile changes nothing in them.

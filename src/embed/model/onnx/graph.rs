@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::super::weights::{brain_floats, decode_f16, decode_f32};
-use super::protobuf::{WireValue, fields, packed};
+use super::super::weights::{decode_bf16, decode_f16, decode_f32};
+use super::protobuf::{WireValue, fields, packed_varints};
 
 /// Nodes and names at most, so that no file of small parts takes many times its size. MiniLM has some 2,000.
 const PARTS_MAX: usize = 1 << 17;
@@ -209,7 +209,7 @@ impl<'a> OnnxTensor<'a> {
     }
 
     /// Tells whether its numbers are whole ones, which need a scale.
-    pub fn is_quantised(&self) -> bool {
+    pub fn is_quantized(&self) -> bool {
         matches!(self.kind, 2 | 3)
     }
 
@@ -231,14 +231,14 @@ impl<'a> OnnxTensor<'a> {
             (1, _) => raw(4).map(decode_f32),
             (2 | 3, Some(integers)) if self.raw.is_none() => {
                 let numbers: Vec<f32> =
-                    packed(integers).map(|number| Ok(number? as f32)).collect::<Result<_, String>>()?;
+                    packed_varints(integers).map(|number| Ok(number? as f32)).collect::<Result<_, String>>()?;
                 let fits = count == Some(numbers.len());
                 if fits { Ok(numbers) } else { Err(format!("is of shape {:?} and has {}", self.dims, numbers.len())) }
             }
             (2, _) => Ok(raw(1)?.iter().map(|byte| f32::from(*byte)).collect()),
             (3, _) => Ok(raw(1)?.iter().map(|byte| f32::from(byte.cast_signed())).collect()),
             (10, _) => raw(2).map(decode_f16),
-            (16, _) => raw(2).map(brain_floats),
+            (16, _) => raw(2).map(decode_bf16),
             (kind, _) => {
                 Err(format!("is of ONNX's type {kind}, and float, float16, bfloat16, int8 and uint8 can be read"))
             }

@@ -15,9 +15,9 @@ use super::weights::{WeightSource, WeightTensor};
 use graph::{OnnxGraph, OnnxNode};
 
 /// The first weights of BERT, which shows the prefix of all names.
-const WORDS: &str = "embeddings.word_embeddings.weight";
+const WORD_EMBEDDINGS: &str = "embeddings.word_embeddings.weight";
 /// Nodes between a weight and what is stored of it, at most.
-const DEPTH: usize = 6;
+const DEPTH_MAX: usize = 6;
 /// What BERT is exported as: another operator means a form whose weights might mean something else.
 const OPERATORS: &str = "Add And Cast Clip Concat Constant ConstantOfShape DequantizeLinear Div DynamicQuantizeLinear \
     Equal Erf Expand Flatten Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity IsNaN \
@@ -51,12 +51,12 @@ impl<'a> OnnxWeights<'a> {
         }
         let lookups = graph.nodes.iter().filter(|node| node.operator == "Gather");
         let mut prefixes: Vec<&str> =
-            lookups.filter_map(|node| Some(&node.input(0)[..node.input(0).find(WORDS)?])).collect();
+            lookups.filter_map(|node| Some(&node.input(0)[..node.input(0).find(WORD_EMBEDDINGS)?])).collect();
         prefixes.dedup();
         let prefix = match *prefixes {
             [prefix] => prefix,
-            [] => return Err(format!("no node looks words up in {WORDS}, which BERT begins with")),
-            _ => return Err(format!("it has more than one {WORDS}")),
+            [] => return Err(format!("no node looks words up in {WORD_EMBEDDINGS}, which BERT begins with")),
+            _ => return Err(format!("it has more than one {WORD_EMBEDDINGS}")),
         };
         let more = format!("{prefix}encoder.layer.{layers}.");
         if graph.nodes.iter().flat_map(|node| &node.inputs).any(|input| input.starts_with(&more)) {
@@ -69,7 +69,7 @@ impl<'a> OnnxWeights<'a> {
     fn constant(&self, name: &str, depth: usize) -> Result<Option<Constant>, String> {
         if let Some(stored) = self.graph.tensor(name) {
             let tensor = WeightTensor { values: stored.numbers()?, shape: stored.dims.clone() };
-            return Ok(Some(Constant { tensor, is_raw: stored.is_quantised() }));
+            return Ok(Some(Constant { tensor, is_raw: stored.is_quantized() }));
         }
         let Some(node) = self.graph.producer(name).filter(|_| depth > 0) else { return Ok(None) };
         let input = |number: usize| self.constant(node.input(number), depth - 1);
@@ -79,16 +79,18 @@ impl<'a> OnnxWeights<'a> {
             // change nothing.
             "Cast" if matches!(node.integer("to"), Some(1 | 10 | 16)) => input(0)?,
             "Transpose" if node.integers("perm").is_none_or(|perm| *perm == [1, 0]) => match input(0)? {
-                Some(Constant { tensor, is_raw }) => Some(Constant { tensor: transposed(tensor)?, is_raw }),
+                Some(Constant { tensor, is_raw }) => Some(Constant { tensor: transpose(tensor)?, is_raw }),
                 None => None,
             },
             "Mul" => match (input(0)?, input(1)?) {
-                (Some(a), Some(b)) if a.tensor.values.len() < b.tensor.values.len() => Some(scaled(b, &a, None, None)?),
-                (Some(a), Some(b)) => Some(scaled(a, &b, None, None)?),
+                (Some(a), Some(b)) if a.tensor.values.len() < b.tensor.values.len() => {
+                    Some(apply_scale(b, &a, None, None)?)
+                }
+                (Some(a), Some(b)) => Some(apply_scale(a, &b, None, None)?),
                 _ => None,
             },
             "DequantizeLinear" => match input(0)? {
-                Some(values) => Some(self.dequantised(values, node, depth)?),
+                Some(values) => Some(self.dequantize(values, node, depth)?),
                 None => None,
             },
             _ => None,
@@ -96,10 +98,10 @@ impl<'a> OnnxWeights<'a> {
     }
 
     /// Scales numbers as a node `DequantizeLinear` does.
-    fn dequantised(&self, values: Constant, node: &OnnxNode, depth: usize) -> Result<Constant, String> {
+    fn dequantize(&self, values: Constant, node: &OnnxNode, depth: usize) -> Result<Constant, String> {
         let parameter = |number| self.parameter(node.input(number), depth - 1);
         let scale = parameter(1)?.ok_or("has a scale that is not constant")?;
-        scaled(values, &scale, parameter(2)?.as_ref(), Some(node.integer("axis").unwrap_or(1)))
+        apply_scale(values, &scale, parameter(2)?.as_ref(), Some(node.integer("axis").unwrap_or(1)))
     }
 
     /// Returns a scale or a zero point; nothing for one that is left out.
@@ -115,10 +117,10 @@ impl<'a> OnnxWeights<'a> {
     fn gather_table(&self, name: &str) -> Result<Option<Constant>, String> {
         let is_lookup = |node: &&OnnxNode| node.operator == "Gather" && node.input(0).starts_with(name);
         let Some(lookup) = self.graph.nodes.iter().find(is_lookup) else { return Ok(None) };
-        let Some(rows) = self.constant(lookup.input(0), DEPTH)? else { return Ok(None) };
+        let Some(rows) = self.constant(lookup.input(0), DEPTH_MAX)? else { return Ok(None) };
         let scaling = |node: &&OnnxNode| node.operator == "DequantizeLinear" && node.input(0) == lookup.output();
         match self.graph.nodes.iter().find(scaling) {
-            Some(node) => self.dequantised(rows, node, DEPTH).map(Some),
+            Some(node) => self.dequantize(rows, node, DEPTH_MAX).map(Some),
             None => Ok(Some(rows)),
         }
     }
@@ -127,7 +129,7 @@ impl<'a> OnnxWeights<'a> {
     fn factor(&self, product: &str) -> Result<Option<Constant>, String> {
         let Some(node) = self.graph.producer(product) else { return Ok(None) };
         match node.operator {
-            "MatMul" => self.constant(node.input(1), DEPTH),
+            "MatMul" => self.constant(node.input(1), DEPTH_MAX),
             "Mul" => {
                 let casts = |name: &str| {
                     let cast = self.graph.producer(name).filter(|node| node.operator == "Cast")?;
@@ -138,10 +140,10 @@ impl<'a> OnnxWeights<'a> {
                     (None, Some(product)) => (product, node.input(0)),
                     _ => return Ok(None),
                 };
-                let Some(values) = self.constant(product.input(1), DEPTH)? else { return Ok(None) };
-                let zero = self.parameter(product.input(3), DEPTH)?;
+                let Some(values) = self.constant(product.input(1), DEPTH_MAX)? else { return Ok(None) };
+                let zero = self.parameter(product.input(3), DEPTH_MAX)?;
                 let scale = self.weight_scale(scale)?.ok_or("has a scale that is not constant")?;
-                scaled(values, &scale, zero.as_ref(), None).map(Some)
+                apply_scale(values, &scale, zero.as_ref(), None).map(Some)
             }
             _ => Ok(None),
         }
@@ -150,7 +152,7 @@ impl<'a> OnnxWeights<'a> {
     /// Returns the weights' part of a scale, the other part of which is that of states.
     fn weight_scale(&self, name: &str) -> Result<Option<Constant>, String> {
         let Some(node) = self.graph.producer(name).filter(|node| node.operator == "Mul") else { return Ok(None) };
-        match (self.constant(node.input(0), DEPTH)?, self.constant(node.input(1), DEPTH)?) {
+        match (self.constant(node.input(0), DEPTH_MAX)?, self.constant(node.input(1), DEPTH_MAX)?) {
             (Some(scale), None) | (None, Some(scale)) => Ok(Some(scale)),
             _ => Ok(None),
         }
@@ -161,7 +163,7 @@ impl WeightSource for OnnxWeights<'_> {
     fn tensor(&self, name: &str) -> Result<WeightTensor, String> {
         let name = [self.prefix, name].concat();
         let looked_up = self.gather_table(&name)?;
-        finished(if looked_up.is_some() { looked_up } else { self.constant(&name, DEPTH)? })
+        require_weights(if looked_up.is_some() { looked_up } else { self.constant(&name, DEPTH_MAX)? })
     }
 
     fn matrix(&self, map: &str) -> Result<WeightTensor, String> {
@@ -176,17 +178,17 @@ impl WeightSource for OnnxWeights<'_> {
         let (found, is_turned) = match node.operator {
             "Add" => (self.factor(node.input(usize::from(node.input(0) == bias)))?, false),
             "Gemm" if is_one("alpha") && is_one("beta") && node.integer("transA").unwrap_or(0) == 0 => {
-                (self.constant(node.input(1), DEPTH)?, node.integer("transB") == Some(1))
+                (self.constant(node.input(1), DEPTH_MAX)?, node.integer("transB") == Some(1))
             }
             other => return Err(format!("is not found: a node {other} has its bias")),
         };
-        let matrix = finished(found)?;
-        if is_turned { Ok(matrix) } else { transposed(matrix) }
+        let matrix = require_weights(found)?;
+        if is_turned { Ok(matrix) } else { transpose(matrix) }
     }
 }
 
 /// Returns what was found as weights.
-fn finished(found: Option<Constant>) -> Result<WeightTensor, String> {
+fn require_weights(found: Option<Constant>) -> Result<WeightTensor, String> {
     match found {
         Some(Constant { is_raw: true, .. }) => Err("has whole numbers and no scale".to_owned()),
         Some(Constant { tensor, .. }) => Ok(tensor),
@@ -194,7 +196,7 @@ fn finished(found: Option<Constant>) -> Result<WeightTensor, String> {
     }
 }
 
-fn transposed(tensor: WeightTensor) -> Result<WeightTensor, String> {
+fn transpose(tensor: WeightTensor) -> Result<WeightTensor, String> {
     let [rows, columns] = *tensor.shape else {
         return Err(format!("is of shape {:?}, and is no matrix", tensor.shape));
     };
@@ -204,7 +206,7 @@ fn transposed(tensor: WeightTensor) -> Result<WeightTensor, String> {
 
 /// Subtracts a zero point from numbers and multiplies them by a scale. Of one dimension, these are spread along `axis`,
 /// else along the last one.
-fn scaled(
+fn apply_scale(
     mut values: Constant,
     scale: &Constant,
     zero: Option<&Constant>,

@@ -41,7 +41,7 @@ impl<'a> WireValue<'a> {
     pub fn append_integers(self, list: &mut Vec<i64>, count_max: usize) -> Result<(), String> {
         match self {
             WireValue::Bytes(bytes) => {
-                for number in packed(bytes).take(count_max + 1) {
+                for number in packed_varints(bytes).take(count_max + 1) {
                     list.push(number?);
                 }
             }
@@ -62,7 +62,7 @@ pub fn fields(message: &[u8]) -> WireFields<'_> {
 }
 
 /// Returns packed whole numbers. An error ends them.
-pub fn packed(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, String>> {
+pub fn packed_varints(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, String>> {
     std::iter::from_fn(move || {
         let number = (!bytes.is_empty()).then(|| varint(&mut bytes))?;
         if number.is_err() {

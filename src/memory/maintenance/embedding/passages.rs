@@ -169,7 +169,7 @@ impl Memory {
         let _room = reserve_room(keys.len() as u64 * row_bytes)?;
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
-        let _publishing = blobs.publishing();
+        let _publishing = blobs.begin_publishing();
         let name = DerivableTexts::from_hashes(keys.into_iter()).write(blobs, &name, (&set, vectors.dim), &find)?;
         let file = DerivedFile::open(blobs, name)?;
         file.columns()?;

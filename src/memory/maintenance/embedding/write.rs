@@ -56,7 +56,7 @@ impl Memory {
         };
         let blobs = &self.storage.segments.blobs;
         // Nothing names the file before it is attached.
-        let _publishing = blobs.publishing();
+        let _publishing = blobs.begin_publishing();
         let name = texts.write(blobs, &segment.name(), (&set, vectors.dim), &find)?;
         let file = DerivedFile::open(blobs, name)?;
         file.columns()?;
