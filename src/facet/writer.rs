@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::column_writer::encode;
+use super::column_writer::encode_column;
 use super::layout::{
     BITMAPS, FacetPart, HEADER_BYTES, MAGIC, NAMES_BYTES_AT, PARTS, PATHS_AT, ROWS_AT, UNINDEXED_BYTES_AT,
     bitmap_from_rows, put_bitmap,

@@ -109,7 +109,7 @@ impl ControlNodeOps<'_> {
     /// parent.
     pub(super) fn log_refusal_for_branch(&self, caller: Caller, node: &FsNode, failure: &Failure) {
         if let (FsNode::Branch(_), Failure::Refused(error)) = (node, failure) {
-            self.fs.record(Some(caller), node.view().as_ref(), ".", error);
+            self.fs.log_refusal(Some(caller), node.view().as_ref(), ".", error);
         }
     }
 }

@@ -173,7 +173,10 @@ impl MountContext {
         if tree_id.taken == Time::default() && !all.contains_key(&branch) {
             let session = self.session_and_task(branch)?;
             let owner = self.memory.info(branch)?.uid;
-            all.insert(branch, ScratchSession::new(session, tree_id.taken, self.memory.budget().empty_reservation(owner)));
+            all.insert(
+                branch,
+                ScratchSession::new(session, tree_id.taken, self.memory.budget().empty_reservation(owner)),
+            );
         }
         let held = all.get(&branch).filter(|held| held.since == tree_id.taken);
         Ok(held.cloned().ok_or(Errno::ESTALE)?)

@@ -110,7 +110,7 @@ impl Memory {
     /// `Memory::compact` does.
     pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut StoredManifest) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog_now())?;
-        let dead: u64 = files.iter().map(FileUsage::freed).sum();
+        let dead: u64 = files.iter().map(FileUsage::freed_bytes).sum();
         let length: u64 = files.iter().map(|file| file.length_bytes).sum();
         if is_mostly_dead(dead, length) {
             self.compact(stored, CompactionPolicy::BUSY)?;

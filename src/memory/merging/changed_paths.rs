@@ -62,7 +62,7 @@ pub fn first_items(
     if counts.files > 0 && items.len() < ITEMS_MAX {
         let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
         let files = files.into_iter().filter(|change| !change.has_only_directories());
-        items.extend(files.map(|change| file_id(&change.path)));
+        items.extend(files.take(ITEMS_MAX - items.len()).map(|change| file_id(&change.path)));
     }
     Ok(Detail::from_items(items).items)
 }

@@ -335,7 +335,11 @@ impl Memory {
 
     /// Lets open files live on in the files that are about to be put in place of others; returns both, and what keeps
     /// more from being opened until that is done. An opening knows nothing of this, as no entry and no head does.
-    fn keep_open_files(&self, catalog: &Catalog, changes: &mut [CatalogChange]) -> (Vec<ReplacedFiles>, Vec<OpenersHeld>) {
+    fn keep_open_files(
+        &self,
+        catalog: &Catalog,
+        changes: &mut [CatalogChange],
+    ) -> (Vec<ReplacedFiles>, Vec<OpenersHeld>) {
         let (mut replaced, mut guards) = (Vec::new(), Vec::new());
         for change in changes {
             if let CatalogChange::Purged(branches) = change {

@@ -151,7 +151,10 @@ impl<'a> UnitFinder<'a> {
 
     /// Goes through the companions that a file would have, each with what is behind the file's name.
     pub(super) fn companions(&self, directory: u64, name: &[u8]) -> impl Iterator<Item = (&'static [u8], u64)> {
-        COMPANIONS.into_iter().filter_map(move |companion| {
+        // Most files have none, and the name that follows tells: that of a companion begins with the file's.
+        let next = self.tree.entries(directory, Some(name)).ok().and_then(|mut after| after.next());
+        let may_be_there = next.is_some_and(|(next, _)| next.starts_with(name));
+        COMPANIONS.into_iter().filter(move |_| may_be_there).filter_map(move |companion| {
             let inode = self.tree.lookup(directory, &[name, companion].concat()).ok()?;
             self.may_be_member(inode).then_some((companion, inode))
         })
