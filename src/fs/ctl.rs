@@ -8,7 +8,7 @@ use super::line_session::{LineProtocol, RequestOutcome};
 use super::mount_context::{Caller, MountContext, OpenContext};
 use super::refusal::{InputRefusal, LayoutRefusal};
 use super::rights::{READ, SEARCH, WRITE};
-use crate::memory::{BranchId, BranchInfo, Credentials, View, Viewer};
+use crate::memory::{BranchError, BranchId, BranchInfo, Credentials, View, Viewer};
 use crate::sync::Mutex;
 use crate::verb::{self, BranchRight, ParentRight, Rights, Verb, VerbContext};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Ctl {
             context.check_writable()?;
         }
         if verb.spec().root_only {
-            check_root_branch(context)?;
+            check_root_branch(context, verb)?;
         }
         if verb.ends_branch() {
             self.check_end(context)?;
@@ -116,12 +116,13 @@ fn check_caller(context: &OpenContext, rights: Rights) -> Result<(), Failure> {
     }
 }
 
-/// Garbage is the store's: it is collected by who owns a root branch, which a mounted child is not.
-fn check_root_branch(context: &OpenContext) -> Result<(), Failure> {
-    if context.memory().info(context.branch())?.parent.is_none() {
+/// Refuses a verb that concerns all below a root branch, or the whole store, where the branch is no root branch.
+fn check_root_branch(context: &OpenContext, verb: &Verb) -> Result<(), Failure> {
+    let info = context.memory().info(context.branch())?;
+    if info.parent.is_none() {
         return Ok(());
     }
-    Err(LayoutRefusal::WholeStore.into())
+    Err(LayoutRefusal::NotRoot { verb: verb.spec().name, path: info.path.to_string() }.into())
 }
 
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.

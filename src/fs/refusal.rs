@@ -88,8 +88,6 @@ pub(super) enum LayoutRefusal {
     MainStays,
     #[error("the branch that is mounted can't end while it is")]
     Mounted,
-    #[error("garbage is collected for the whole store")]
-    WholeStore,
     #[error("names can't be exchanged or whited out")]
     Exchange,
     #[error("names can't be whited out")]
@@ -127,7 +125,6 @@ impl LayoutRefusal {
             LayoutRefusal::FilesOwner => fixed("change the owner of what is in it"),
             LayoutRefusal::MainStays => fixed("discard the branches below it"),
             LayoutRefusal::Mounted => fixed("write promote: the branch lives on"),
-            LayoutRefusal::WholeStore => fixed("write gc to the ctl of a root branch"),
             LayoutRefusal::Exchange => Advice::new(Kind::Invalid, "bad_flags", "rename without these flags"),
             LayoutRefusal::Whiteout => Advice::new(Kind::Invalid, "bad_flags", "rename without this flag"),
             LayoutRefusal::NameNotUtf8 | LayoutRefusal::RecordNotUtf8 => {
@@ -364,7 +361,7 @@ mod tests {
         all
     }
 
-    fn of_layout() -> [LayoutRefusal; 22] {
+    fn of_layout() -> [LayoutRefusal; 21] {
         [
             LayoutRefusal::NoFileHere,
             LayoutRefusal::NoDirectoryHere,
@@ -377,7 +374,6 @@ mod tests {
             LayoutRefusal::FilesOwner,
             LayoutRefusal::MainStays,
             LayoutRefusal::Mounted,
-            LayoutRefusal::WholeStore,
             LayoutRefusal::Exchange,
             LayoutRefusal::Whiteout,
             LayoutRefusal::NameNotUtf8,

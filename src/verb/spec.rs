@@ -23,7 +23,7 @@ pub struct VerbSpec {
     pub changes: bool,
     /// Whether the branch is gone afterwards, but for a dry run; false by default.
     pub ends_branch: bool,
-    /// Whether it is asked for at root branches alone, since it concerns the whole store.
+    /// Whether it is asked of root branches alone, since it concerns all below one, or the whole store; false by default.
     pub root_only: bool,
     /// How it is asked for in a mount; by default a line of `ctl`.
     pub channel: Channel,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::rig::{ANN, ROOT, Rig};
+use crate::fs::Errno;
 
 /// Verbs whose answer is no object with keys of its own, and `reembed`, which needs an embedder.
 const OTHERS: [&str; 3] = ["diff", "show", "reembed"];
@@ -145,4 +146,17 @@ fn the_plan_of_a_proposal_has_the_members_of_the_page() {
     assert_eq!((&plan["changes"][0]["path"], &plan["changes"][0]["mode"]), (&"files/tea".into(), &"0644".into()));
     assert!(plan["gate"][0]["missing"].is_string(), "{plan}");
     assert_eq!(rig.stat("main/proposals/ann/plan").unwrap().size, 0);
+}
+
+#[test]
+fn a_verb_of_root_branches_is_refused_in_a_child_by_its_own_name() {
+    let rig = Rig::new();
+    rig.mkdir("main/branches/x").unwrap();
+    for line in ["gc", "reembed", "free-agent ann", "bar-agent ann"] {
+        assert_eq!(rig.write("main/branches/x/ctl", &format!("{line}\n")), Err(Errno::EPERM), "{line}");
+        let told = rig.last_error("main/branches/x");
+        let verb = line.split(' ').next().unwrap();
+        assert_eq!(told["code"], "not_a_root_branch", "{told}");
+        assert_eq!(told["message"], format!("{verb} is for root branches, and main/x is none"), "{told}");
+    }
 }

@@ -24,9 +24,6 @@ pub enum AgentError {
     /// No user has that name, and it is not barred. Kind `NotFound`.
     #[error("no user has the agent's name {0} below this root branch")]
     Unknown(String),
-    /// Names are freed and barred at root branches. Kind `Invalid`.
-    #[error("{0} is no root branch")]
-    NotRoot(String),
 }
 
 impl AgentError {
@@ -50,9 +47,6 @@ impl AgentError {
             ),
             AgentError::Unknown(_) => {
                 Advice::new(Kind::NotFound, "no_such_agent", "branches.jsonl shows which agents there are")
-            }
-            AgentError::NotRoot(_) => {
-                Advice::new(Kind::Invalid, "not_a_root_branch", "write it to the ctl of the root branch")
             }
         }
     }

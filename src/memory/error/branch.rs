@@ -23,6 +23,14 @@ pub enum BranchError {
     /// A root branch was to be merged, promoted or proposed, or was to pull. Kind `Invalid`.
     #[error("{0} is a root branch and has no parent")]
     NoParent(String),
+    /// A verb was asked of a child branch that is for root branches. Kind `NotPermitted`.
+    #[error("{verb} is for root branches, and {path} is none")]
+    NotRoot {
+        /// The verb's word.
+        verb: &'static str,
+        /// Name path of the branch.
+        path: String,
+    },
     /// The branch was to end while it has child branches. Kind `NotEmpty`.
     #[error("{path} has {count} child branches")]
     HasChildren {
@@ -62,6 +70,9 @@ impl BranchError {
             BranchError::RootName(_) => Advice::new(Kind::Invalid, "root_name", "make another root branch instead"),
             BranchError::NoParent(_) => {
                 Advice::new(Kind::Invalid, "no_parent", "merge, promote and pull are for branches under branches/")
+            }
+            BranchError::NotRoot { .. } => {
+                Advice::new(Kind::NotPermitted, "not_a_root_branch", "write it to the ctl of the root branch")
             }
             BranchError::HasChildren { .. } => {
                 Advice::new(Kind::NotEmpty, "has_children", "merge or discard them first")

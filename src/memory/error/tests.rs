@@ -112,7 +112,6 @@ fn of_agents() -> Vec<Error> {
         AgentError::Barred { name: text(), uid: 1 }.into(),
         AgentError::TooMany(1).into(),
         AgentError::Unknown(text()).into(),
-        AgentError::NotRoot(text()).into(),
     ]
 }
 
@@ -145,13 +144,14 @@ fn of_records() -> [RecordError; 23] {
     ]
 }
 
-fn of_branches() -> [BranchError; 11] {
+fn of_branches() -> [BranchError; 12] {
     [
         BranchError::Exists(text()),
         BranchError::CheckpointExists(text()),
         BranchError::MainStays,
         BranchError::RootName(text()),
         BranchError::NoParent(text()),
+        BranchError::NotRoot { verb: "gc", path: text() },
         BranchError::HasChildren { path: text(), count: 1 },
         BranchError::OnlyRootSetsOwner,
         BranchError::TwoSources,
@@ -287,7 +287,7 @@ no_such_record NotFound
 no_such_signal NotFound
 no_such_state NotFound
 no_such_store NotFound
-not_a_root_branch Invalid
+not_a_root_branch NotPermitted
 not_a_store Invalid
 not_approver Denied
 not_branch_owner Denied

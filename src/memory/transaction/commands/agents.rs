@@ -8,7 +8,7 @@ use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
-use crate::memory::{Actor, AgentError, Error, Memory};
+use crate::memory::{Actor, AgentError, BranchError, Error, Memory};
 use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// A name of an agent below a root branch is taken from whoever has it: it is free, or barred.
@@ -54,14 +54,15 @@ impl Memory {
     /// Takes the name of an agent below a root branch from whoever has it, and bars it if nobody shall: a name, or `uid:N` for
     /// all names of a user. Returns the entry's hash.
     ///
-    /// Kind `Invalid` for anything but a root branch, `NotFound` where a name is freed that nobody has.
+    /// Kind `NotPermitted` for anything but a root branch, `NotFound` where a name is freed that nobody has.
     pub fn set_agent_name(&self, who: &Actor, root: BranchId, name: &str, bars: bool) -> Result<Hash, Error> {
         let name: Arc<str> = name.into();
         let command = || {
             let catalog = self.catalog();
             let root = catalog.branch(root)?;
             if root.parent.is_some() {
-                return Err(AgentError::NotRoot(root.path.to_string()).into());
+                let verb = if bars { "bar-agent" } else { "free-agent" };
+                return Err(BranchError::NotRoot { verb, path: root.path.to_string() }.into());
             }
             if !bars && !root.agents.contains_key(&name) {
                 return Err(AgentError::Unknown(name.to_string()).into());
