@@ -319,7 +319,7 @@ fn who_does_not_own_all_that_holds_it_may_not() {
     say(&memory, main, "password", &secret());
     let other = memory.fork(&bob, main, "other", None).unwrap();
     let error = memory.purge(&bob, other, &["password".into()], PurgeOptions::default()).unwrap_err();
-    assert_eq!((error.kind(), error.to_string().contains("main")), (Kind::NotPermitted, true));
+    assert_eq!((error.kind(), error.to_string().contains("main")), (Kind::Denied, true));
     let eve = Actor { uid: 1002, gid: 1002, name: "eve".into() };
     let below = memory.fork(&bob, child, "below", None).unwrap();
     let outside = memory.fork(&eve, main, "outside", None).unwrap();
@@ -330,7 +330,7 @@ fn who_does_not_own_all_that_holds_it_may_not() {
     assert!(said().contains("main/child, main/child/below"), "{}", said());
     memory.discard(&bob, below).unwrap();
     let error = memory.purge(&bob, main, &["own".into()], PurgeOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::NotPermitted, "the entry would be in another's branch");
+    assert_eq!(error.kind(), Kind::Denied, "the entry would be in another's branch");
     assert_eq!(memory.purge(&bob, child, &["own".into()], PurgeOptions::default()).unwrap()["versions"], 1);
     for bad in ["", "a/b", "files/", "files//"] {
         assert_eq!(

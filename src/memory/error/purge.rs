@@ -21,7 +21,7 @@ pub enum PurgeError {
     /// No state has any of it, and no entry quotes it. Kind `NotFound`.
     #[error("nothing in the store is called {0}")]
     NothingFound(String),
-    /// Branches of other owners have some of it. Kind `NotPermitted`.
+    /// Branches of other owners have some of it. Kind `Denied`.
     #[error("versions of it are in branches of other owners: {branches}")]
     NotOwner {
         /// Name paths of some of those that are open to everybody, or that there are none.
@@ -52,7 +52,7 @@ impl PurgeError {
                 "check the names: ids of records, files/PATH, shared/log/NUMBER or shared/signals/KEY",
             ),
             PurgeError::NotOwner { .. } => {
-                Advice::new(Kind::NotPermitted, "not_owner", "ask root or the owner of main to purge it")
+                Advice::new(Kind::Denied, "not_owner", "ask root or the owner of main to purge it")
             }
             PurgeError::Running => Advice::new(Kind::Busy, "purge_running", "wait for it, then try again"),
         }

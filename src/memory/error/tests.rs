@@ -295,7 +295,7 @@ not_finite Invalid
 not_json Invalid
 not_kept NotFound
 not_own_log Invalid
-not_owner NotPermitted
+not_owner Denied
 not_revertible Invalid
 not_utf8 Invalid
 nothing_to_purge NotFound
