@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::cli::failure::{CommandError, exit_for_errno};
 use crate::cli::target::control::ExchangeError;
+use crate::fs::Errno;
 
 /// Times of two processes may be cut to different digits.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(1);
@@ -104,25 +105,12 @@ fn string_field(line: &Value, key: &str) -> String {
     line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns the errno's name; the number's absence and rarer ones are `EIO`.
+/// Returns the errno's name as `errors` has it; the number's absence and what engramfs never gives are `EIO`.
 fn errno_name(errno: i32) -> &'static str {
-    match errno {
-        libc::ENOENT => "ENOENT",
-        libc::EEXIST => "EEXIST",
-        libc::ENOTEMPTY => "ENOTEMPTY",
-        libc::EINVAL => "EINVAL",
-        libc::EFBIG => "EFBIG",
-        libc::EBUSY => "EBUSY",
-        libc::EPERM => "EPERM",
-        libc::EACCES => "EACCES",
-        libc::EROFS => "EROFS",
-        libc::ESTALE => "ESTALE",
-        libc::ETIMEDOUT => "ETIMEDOUT",
-        libc::ENOSPC => "ENOSPC",
-        libc::EDQUOT => "EDQUOT",
-        libc::EOPNOTSUPP => "EOPNOTSUPP",
-        libc::ENOTCONN => "ENOTCONN",
-        _ => "EIO",
+    match Errno(errno).name() {
+        "E" if errno == libc::ENOTCONN => "ENOTCONN",
+        "E" => "EIO",
+        name => name,
     }
 }
 
@@ -170,5 +158,14 @@ mod tests {
         std::fs::write(dir.path().join("errors"), line(now, "EBUSY", "conflicts")).unwrap();
         let told = attempt.failed(&busy);
         assert_eq!((told.exit, told.message.as_str()), (Exit::Refused, "m conflicts"));
+    }
+    #[test]
+    fn a_server_out_of_descriptors_is_told_by_its_own_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = Attempt::new(dir.path(), "branches/x", "discarding x");
+        let now = Timestamp::now().as_second() + 1;
+        std::fs::write(dir.path().join("errors"), line(now, "ENFILE", "out_of_descriptors")).unwrap();
+        assert_eq!(attempt.failed(&io::Error::from_raw_os_error(libc::ENFILE)).code, "out_of_descriptors");
+        assert_eq!([0, libc::EIO, libc::ENOTCONN, libc::EXDEV].map(errno_name), ["EIO", "EIO", "ENOTCONN", "EXDEV"]);
     }
 }
