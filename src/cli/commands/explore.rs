@@ -127,7 +127,8 @@ fn final_exit(target: &Path, explored: &[CandidateResult], refusals: &[CommandEr
     let (count, target) = (explored.len(), target.display());
     let Some(first) = refusals.first() else {
         let message = format!("of {count} candidates for {target} none was good enough");
-        return Err(CommandError::new(Exit::Failed, "none_good", message, "the table says what came of each"));
+        let hint = "see above what came of each, then change the commands or --at-least";
+        return Err(CommandError::new(Exit::Failed, "none_good", message, hint));
     };
     let all = refusals.iter().all(|refusal| refusal.exit == Exit::Refused);
     let exit = if all { Exit::Refused } else { Exit::Failed };
@@ -140,7 +141,7 @@ fn interrupted(target: &Path) -> CommandError {
         "exploring {} was interrupted: all candidates were ended and their branches discarded",
         target.display()
     );
-    CommandError::new(Exit::Interrupted, "interrupted", message, "")
+    CommandError::new(Exit::Interrupted, "interrupted", message, "start it again to explore anew")
 }
 
 /// Candidates work in the directories of their branches.

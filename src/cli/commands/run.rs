@@ -226,8 +226,10 @@ fn prepare(
 }
 
 fn run_command(sandbox: &Sandbox, command: &[OsString]) -> Result<(ExitStatus, bool), CommandError> {
-    let failed =
-        |error| CommandError::new(Exit::Failed, "no_sandbox", format!("the sandbox can't be started: {error}"), "");
+    let failed = |error| {
+        let hint = "try `bwrap --version`; if that works, check that /proc is mounted and raise ulimit -u and -n";
+        CommandError::new(Exit::Failed, "no_sandbox", format!("the sandbox can't be started: {error}"), hint)
+    };
     let (mut bwrap, program) = sandbox.command(command).map_err(failed)?;
     let mut child = bwrap.spawn().map_err(failed)?;
     drop(program);

@@ -16,7 +16,7 @@ impl Exploration<'_> {
         let (outcome, detail) = (Outcome::Failed, String::new());
         let mut explored = CandidateResult { number, branch: None, score: None, outcome, detail };
         if let Err(error) = self.run_and_score(pool, &mut explored) {
-            (explored.outcome, explored.detail) = (Outcome::Failed, error.message);
+            (explored.outcome, explored.detail) = (Outcome::Failed, format!("{}; {}", error.message, error.hint));
         }
         explored
     }
@@ -28,7 +28,8 @@ impl Exploration<'_> {
         // So its ttl counts from our end, however long a command takes that writes nothing.
         let lease = MountedBranch::new(&directory).lease()?;
         let mut supervisor = pool.start().map_err(|error| {
-            CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), "")
+            let hint = "raise ulimit -u, or run fewer candidates at once with --jobs";
+            CommandError::new(Exit::Failed, "no_process", format!("no process could be started: {error}"), hint)
         })?;
         let ended = self.supervise(&mut supervisor, &name, explored.number, self.run);
         if let Some((outcome, detail)) = command_failure(ended.as_ref(), Outcome::Failed) {
