@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RoomRefusal};
 use crate::memory::{Advice, EditError, Error, Kind, TreeError};
 
 /// An error number of the kernel, positive.
@@ -162,8 +162,8 @@ impl From<Errno> for Failure {
     }
 }
 
-/// What any file system refuses is told to the caller alone; bytes that can't be read, or are not
-/// those that were written, are in `errors` too.
+/// What any file system refuses is told to the caller alone. In `errors` too is what its number alone would mislead about,
+/// and bytes that can't be read, or are not those that were written.
 impl From<TreeError> for Failure {
     fn from(error: TreeError) -> Failure {
         let errno = match error {
@@ -179,7 +179,7 @@ impl From<TreeError> for Failure {
             TreeError::NoAttribute => Errno::ENODATA,
             TreeError::AttributeTooLarge => Errno::E2BIG,
             TreeError::AttributeName => Errno::ERANGE,
-            TreeError::NoSpace => Errno::ENOSPC,
+            TreeError::NoSpace => return RoomRefusal::Attributes.into(),
             TreeError::TooLarge => Errno::EFBIG,
             TreeError::Exceeded => Errno::EBUSY,
             TreeError::Stale => Errno::ESTALE,
@@ -257,5 +257,8 @@ mod tests {
         assert_eq!(refused.errno(), Errno::EINVAL);
         assert!(matches!(refused, Failure::Refused(refusal) if refusal.advice().hint == "write text in UTF-8"));
         assert_eq!(Failure::from(Errno::ENOENT).errno(), Errno::ENOENT);
+        let attributes = Failure::from(TreeError::NoSpace);
+        assert_eq!(attributes.errno(), Errno::ENOSPC);
+        assert!(matches!(attributes, Failure::Refused(refusal) if refusal.advice().code == "attributes_full"));
     }
 }

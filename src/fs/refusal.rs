@@ -302,6 +302,8 @@ pub(super) enum SpaceRefusal {
     Scratch(u64),
     #[error("the temporaries in vectors/ take more than 64 MiB")]
     Temporaries,
+    #[error("the extended attributes of one file take at most 1 MiB")]
+    Attributes,
     #[error("{0} MiB of answers wait to be read")]
     UnreadAnswers(usize),
     #[error("the last answer was longer than {0} MiB and was not kept")]
@@ -320,7 +322,10 @@ impl SpaceRefusal {
             SpaceRefusal::Temporaries => {
                 Advice::new(Kind::Full, "temporaries_full", "remove those that are not needed")
             }
-            SpaceRefusal::UnreadAnswers(_) => {
+            SpaceRefusal::Attributes => {
+                Advice::new(Kind::Full, "attributes_full", "remove attributes of the file, or keep the value in a file")
+            }
+            RoomRefusal::UnreadAnswers(_) => {
                 Advice::new(Kind::Full, "unread_answers", "read the answers before asking on")
             }
             SpaceRefusal::AnswerNotKept(_) => Advice::new(
@@ -420,12 +425,13 @@ mod tests {
         ]
     }
 
-    fn of_space() -> [SpaceRefusal; 5] {
+    fn of_space() -> [SpaceRefusal; 6] {
         [
             SpaceRefusal::Disk { length: 2, available: 1 },
             SpaceRefusal::Scratch(1),
             SpaceRefusal::Temporaries,
-            SpaceRefusal::UnreadAnswers(1),
+            SpaceRefusal::Attributes,
+            RoomRefusal::UnreadAnswers(1),
             SpaceRefusal::AnswerNotKept(1),
         ]
     }
@@ -434,6 +440,7 @@ mod tests {
     const CODES: &str = "\
 answer_not_kept TooLarge
 append Invalid
+attributes_full Full
 bad_flags Invalid
 bad_rename Invalid
 bad_verb Invalid

@@ -7,7 +7,7 @@ use super::open_inodes::UnlinkGuard;
 use super::{FileOps, parse_name};
 use crate::fs::errno::{Errno, Failure};
 use crate::fs::mount_context::Caller;
-use crate::memory::{FileName, FileOp, Make, RenameMode, Tree, TreeError};
+use crate::memory::{BranchError, FileName, FileOp, Make, RenameMode, Tree, TreeError};
 
 /// How often a name is looked up anew that leads to another file whenever it is to be taken away.
 const ATTEMPTS_MAX: usize = 10;
@@ -64,7 +64,7 @@ impl FileOps<'_> {
     }
 
     /// Does what takes a name of the inode away that `found` gives. If that was the last one and the inode is open, it
-    /// stays until its last handle is closed.
+    /// stays until its last handle is closed. EBUSY where the name leads to another file whenever it is to be taken away.
     fn without_name(
         &self,
         caller: Caller,
@@ -87,7 +87,7 @@ impl FileOps<'_> {
                 return Ok(());
             }
         }
-        Err(Errno::EBUSY.into())
+        Err(BranchError::Moves.into())
     }
 
     /// Sees to an inode that has lost its last name. The name is gone by now, so what fails here is not told: the inode then
