@@ -11,7 +11,7 @@ use super::handle::{File, slice_at};
 use super::last_answers::AnsweringFile;
 use super::mount_context::OpenContext;
 use super::refusal::{InputRefusal, Refusal};
-use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordPatch};
+use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
 use crate::sync::{Mutex, Rank};
 
 const BATCH_BYTES_MAX: usize = 1 << 30;
@@ -92,8 +92,9 @@ impl Ingest {
             self.add_line(batch, &line)?;
             rest = &rest[end + 1..];
         }
-        if batch.tail.len() + rest.len() > DOCUMENT_BYTES_MAX {
-            return Err(InputRefusal::RecordLineTooLong.into());
+        let length = batch.tail.len() + rest.len();
+        if length > DOCUMENT_BYTES_MAX {
+            return Err(RecordError::TooLarge(length).at_line(batch.line_count + 1).into());
         }
         batch.tail.extend(rest)
     }

@@ -9,7 +9,7 @@ use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use super::open_flags::OpenFlags;
 use super::refusal::InputRefusal;
-use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordPatch, View};
+use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordError, RecordPatch, View};
 use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -252,7 +252,7 @@ fn check_length(length: u64) -> Result<(), Failure> {
     if length <= DOCUMENT_BYTES_MAX as u64 {
         return Ok(());
     }
-    Err(InputRefusal::DocumentTooLong(DOCUMENT_BYTES_MAX >> 20).into())
+    Err(RecordError::TooLarge(usize::try_from(length).unwrap_or(usize::MAX)).into())
 }
 
 #[cfg(test)]

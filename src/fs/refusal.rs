@@ -84,8 +84,6 @@ pub(super) enum LayoutRefusal {
     BranchOwner,
     #[error("files/ belongs to the branch's owner")]
     FilesOwner,
-    #[error("main is never discarded")]
-    MainStays,
     #[error("the branch that is mounted can't end while it is")]
     Mounted,
     #[error("names can't be exchanged or whited out")]
@@ -98,12 +96,10 @@ pub(super) enum LayoutRefusal {
     RecordNotUtf8,
     #[error("{0} is the name of neither a record nor a temporary")]
     NotARecordsName(String),
-    #[error("{path} can't be moved there")]
-    Rename { path: String, is_root: bool },
+    #[error("{0} can't be moved there")]
+    Rename(String),
     #[error("a record or signal can't be cut without opening it")]
     Truncate,
-    #[error("there is a branch {0} already")]
-    BranchExists(String),
     #[error("a file is open in {0} with bytes that are not committed")]
     Uncommitted(String),
 }
@@ -123,7 +119,6 @@ impl LayoutRefusal {
             LayoutRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
             LayoutRefusal::BranchOwner => fixed("fork it: the fork belongs to you; or ask root: chown UID DIRECTORY"),
             LayoutRefusal::FilesOwner => fixed("change the owner of what is in it"),
-            LayoutRefusal::MainStays => fixed("discard the branches below it"),
             LayoutRefusal::Mounted => fixed("write promote: the branch lives on"),
             LayoutRefusal::Exchange => Advice::new(Kind::Invalid, "bad_flags", "rename without these flags"),
             LayoutRefusal::Whiteout => Advice::new(Kind::Invalid, "bad_flags", "rename without this flag"),
@@ -135,19 +130,13 @@ impl LayoutRefusal {
                 "not_a_record_name",
                 "a record is called ID.json, as in vectors/note-1.json; other files belong into files/",
             ),
-            LayoutRefusal::Rename { is_root: true, .. } => {
-                Advice::new(Kind::Invalid, "bad_rename", "a root branch keeps its name")
-            }
-            LayoutRefusal::Rename { is_root: false, .. } => Advice::new(
+            LayoutRefusal::Rename(_) => Advice::new(
                 Kind::Invalid,
                 "bad_rename",
                 "move it to its parent's directory under its own name to merge it, or within branches/ to rename it",
             ),
             LayoutRefusal::Truncate => {
                 Advice::new(Kind::Invalid, "truncate", "open the file and write the whole document")
-            }
-            LayoutRefusal::BranchExists(_) => {
-                Advice::new(Kind::Exists, "branch_exists", "choose another name, or discard that branch first")
             }
             LayoutRefusal::Uncommitted(_) => {
                 Advice::new(Kind::Busy, "uncommitted_bytes", "close the file that is being written, then try again")
@@ -234,10 +223,6 @@ pub(super) enum InputRefusal {
     Append,
     #[error("the text covers only the beginning of the document that is there")]
     TextInDocument,
-    #[error("the document is longer than {0} MiB")]
-    DocumentTooLong(usize),
-    #[error("a line is longer than 16 MiB")]
-    RecordLineTooLong,
     #[error("the batch is larger than 1 GiB")]
     BatchTooLarge,
     #[error("the line is longer than {0} MiB")]
@@ -268,9 +253,6 @@ impl InputRefusal {
             }
             InputRefusal::TextInDocument => {
                 Advice::new(Kind::Invalid, "text_in_document", "open the file with O_TRUNC, or write a document")
-            }
-            InputRefusal::DocumentTooLong(_) | InputRefusal::RecordLineTooLong => {
-                Advice::new(Kind::TooLarge, "document_too_long", "split the text into several records")
             }
             InputRefusal::BatchTooLarge => {
                 Advice::new(Kind::TooLarge, "batch_too_large", "write it in several parts, each with a close or fsync")
@@ -366,7 +348,7 @@ mod tests {
         all
     }
 
-    fn of_layout() -> [LayoutRefusal; 21] {
+    fn of_layout() -> [LayoutRefusal; 18] {
         [
             LayoutRefusal::NoFileHere,
             LayoutRefusal::NoDirectoryHere,
@@ -377,17 +359,14 @@ mod tests {
             LayoutRefusal::FixedAttributes,
             LayoutRefusal::BranchOwner,
             LayoutRefusal::FilesOwner,
-            LayoutRefusal::MainStays,
             LayoutRefusal::Mounted,
             LayoutRefusal::Exchange,
             LayoutRefusal::Whiteout,
             LayoutRefusal::NameNotUtf8,
             LayoutRefusal::RecordNotUtf8,
             LayoutRefusal::NotARecordsName(text()),
-            LayoutRefusal::Rename { path: text(), is_root: true },
-            LayoutRefusal::Rename { path: text(), is_root: false },
+            LayoutRefusal::Rename(text()),
             LayoutRefusal::Truncate,
-            LayoutRefusal::BranchExists(text()),
             LayoutRefusal::Uncommitted(text()),
         ]
     }
@@ -406,7 +385,7 @@ mod tests {
         ]
     }
 
-    fn of_input() -> [InputRefusal; 14] {
+    fn of_input() -> [InputRefusal; 12] {
         [
             InputRefusal::LineNotUtf8,
             InputRefusal::NoNumber,
@@ -415,8 +394,6 @@ mod tests {
             InputRefusal::Incomplete(1),
             InputRefusal::Append,
             InputRefusal::TextInDocument,
-            InputRefusal::DocumentTooLong(1),
-            InputRefusal::RecordLineTooLong,
             InputRefusal::BatchTooLarge,
             InputRefusal::LineTooLong(1),
             InputRefusal::ValueTooLong(1),
@@ -446,11 +423,9 @@ bad_rename Invalid
 bad_verb Invalid
 batch_too_large TooLarge
 branch_closed Denied
-branch_exists Exists
 busy_handle Busy
 checkpoint ReadOnly
 disk Full
-document_too_long TooLarge
 earlier_state ReadOnly
 gone Gone
 incomplete Invalid

@@ -9,7 +9,7 @@ use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::FsNode;
 use crate::fs::refusal::LayoutRefusal;
-use crate::memory::{BranchId, BranchInfo, MergeKind, MergeOptions, View};
+use crate::memory::{BranchError, BranchId, BranchInfo, MergeKind, MergeOptions, View};
 use crate::sync::Deadline;
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
@@ -28,7 +28,7 @@ pub(super) fn discard(
 ) -> Result<(), Failure> {
     let info = mount.memory.info(branch)?;
     if info.parent.is_none() && &*info.name == MAIN {
-        return Err(LayoutRefusal::MainStays.into());
+        return Err(BranchError::MainStays.into());
     }
     mount.check_writable()?;
     check_no_uncommitted(handles, &info)?;
@@ -87,5 +87,9 @@ fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &B
 
 /// Returns why a branch can't be moved where nothing is meant by that.
 pub(super) fn rename_refusal(info: &BranchInfo) -> Failure {
-    LayoutRefusal::Rename { path: info.path.to_string(), is_root: info.parent.is_none() }.into()
+    let path = info.path.to_string();
+    match info.parent {
+        Some(_) => ShapeRefusal::Rename(path).into(),
+        None => BranchError::RootName(path).into(),
+    }
 }

@@ -16,7 +16,7 @@ use crate::fs::node::{FsNode, SharedNode};
 use crate::fs::open_flags::OpenFlags;
 use crate::fs::operations::{NodeOperations, ParentAndName, fixed_node_refusal};
 use crate::fs::refusal::LayoutRefusal;
-use crate::memory::{FileKind, SignalId, XattrMode};
+use crate::memory::{BranchError, FileKind, SignalId, XattrMode};
 use crate::sync::{Mutex, Rank};
 
 impl NodeOperations for ControlNodeOps<'_> {
@@ -184,7 +184,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     /// The kernel marks a directory that is replaced as dead for everybody, so that must never be.
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure> {
         match self.node {
-            FsNode::Branch(_) => Err(LayoutRefusal::BranchExists(name.to_string_lossy().into_owned()).into()),
+            FsNode::Branch(_) => Err(BranchError::Exists(name.to_string_lossy().into_owned()).into()),
             FsNode::Directory(..)
             | FsNode::Control(..)
             | FsNode::Setting(..)

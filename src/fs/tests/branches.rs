@@ -198,9 +198,12 @@ fn what_has_children_stays_and_main_stays_always() {
     assert_eq!(rig.rmdir("main/branches/x"), Err(Errno::ENOTEMPTY));
     assert_eq!(rig.mv("main/branches/x", "main/x").unwrap_err(), Errno::ENOTEMPTY);
     assert_eq!(rig.rmdir("main"), Err(Errno::EPERM));
+    assert_eq!(rig.last_error("main")["code"], "main_stays");
     rig.mkdir("other").unwrap();
     assert_eq!(rig.mv("other", "another").unwrap_err(), Errno::EINVAL);
+    assert_eq!(rig.last_error("other")["code"], "root_name");
     assert_eq!(rig.mv("other", "main").unwrap_err(), Errno::EEXIST);
+    assert_eq!(rig.last_error("other")["code"], "exists");
     rig.rmdir("other").unwrap();
     assert_eq!(rig.list(""), ["main"]);
 }

@@ -121,6 +121,7 @@ fn a_document_without_end_is_too_large() {
     let rig = Rig::new();
     let handle = rig.open("main/vectors/a.json", ANEW).unwrap();
     assert_eq!(rig.fs.write(handle, 16 << 20, b"x"), Err(Errno::EFBIG));
+    assert_eq!(rig.last_error("main")["code"], "too_large");
 }
 
 #[test]

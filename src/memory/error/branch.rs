@@ -17,8 +17,8 @@ pub enum BranchError {
     /// The branch `main` was to be discarded, which every store has. Kind `NotPermitted`.
     #[error("main was made with the store and can't be discarded")]
     MainStays,
-    /// A root branch was to be renamed, by whose name all paths below it begin. Kind `Invalid`.
-    #[error("{0} is a root branch and keeps its name")]
+    /// A root branch was to be renamed or moved, by whose name all paths below it begin. Kind `Invalid`.
+    #[error("{0} is a root branch, which keeps its name and its place")]
     RootName(String),
     /// A root branch was to be merged, promoted or proposed, or was to pull. Kind `Invalid`.
     #[error("{0} is a root branch and has no parent")]
@@ -67,7 +67,9 @@ impl BranchError {
             BranchError::MainStays => {
                 Advice::new(Kind::NotPermitted, "main_stays", "discard its child branches, or remove the store")
             }
-            BranchError::RootName(_) => Advice::new(Kind::Invalid, "root_name", "make another root branch instead"),
+            BranchError::RootName(_) => {
+                Advice::new(Kind::Invalid, "root_name", "leave it, or make another root branch")
+            }
             BranchError::NoParent(_) => {
                 Advice::new(Kind::Invalid, "no_parent", "merge, promote and pull are for branches under branches/")
             }

@@ -115,9 +115,11 @@ impl RecordError {
     pub fn advice(&self) -> Advice {
         let invalid = |code, hint| Advice::new(Kind::Invalid, code, hint);
         match self {
-            RecordError::TooLarge(_) => {
-                Advice::new(Kind::TooLarge, "too_large", "keep large content in files/ and a summary here")
-            }
+            RecordError::TooLarge(_) => Advice::new(
+                Kind::TooLarge,
+                "too_large",
+                "keep it in files/ and a summary here, or write several records",
+            ),
             RecordError::Incomplete => invalid("incomplete", SHAPE),
             RecordError::NotJson(_) => invalid("not_json", SHAPE),
             RecordError::NotARecord(_) | RecordError::BareList | RecordError::NotNumbers => {
