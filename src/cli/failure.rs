@@ -259,6 +259,6 @@ mod tests {
     fn a_mount_error_is_cut_into_message_and_hint() {
         let failure = CommandError::from(MountError::NotMounted { path: "/m".into() });
         assert_eq!(failure.message, "nothing is mounted at /m");
-        assert!(failure.hint.starts_with("`engramfs doctor"));
+        assert!(failure.hint.starts_with("run `engramfs doctor"));
     }
 }

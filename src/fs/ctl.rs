@@ -122,7 +122,7 @@ fn check_root_branch(context: &OpenContext, verb: &Verb) -> Result<(), Failure> 
     if info.parent.is_none() {
         return Ok(());
     }
-    Err(LayoutRefusal::NotRoot { verb: verb.spec().name, path: info.path.to_string() }.into())
+    Err(BranchError::NotRoot { verb: verb.spec().name, path: info.path.to_string() }.into())
 }
 
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::refusal::{Refusal, RoomRefusal};
+use super::refusal::{Refusal, SpaceRefusal};
 use crate::memory::{Advice, EditError, Error, Kind, TreeError};
 
 /// An error number of the kernel, positive.
@@ -42,18 +42,18 @@ impl Errno {
         match self {
             Errno::ESTALE => (
                 "the branch of this file was merged or discarded",
-                "its records are in its parent if it was merged; see the parent's lineage",
+                "see the parent's lineage: if it was merged, its records are in the parent",
             ),
             Errno::ENOMEM => (
                 "the server has no memory for the answer",
                 "free memory on the machine, or ask for less, then try again",
             ),
-            Errno::ENOENT => ("there is no such file", "ls shows what is there; names are case-sensitive"),
+            Errno::ENOENT => ("there is no such file", "see with ls what is there; names are case-sensitive"),
             Errno::EEXIST => ("there is a file of that name", "choose another name, or remove the file first"),
-            Errno::ENOTDIR => ("a part of the path is no directory", "ls -l on each part shows which one"),
+            Errno::ENOTDIR => ("a part of the path is no directory", "see with ls -l on each part which one it is"),
             Errno::EISDIR => ("it is a directory", "name a file in it"),
             Errno::ENOTEMPTY => ("the directory is not empty", "remove what is in it first; ls -a shows all"),
-            Errno::EPERM => ("the file may not be changed so", "its owner may; ls -l shows who that is"),
+            Errno::EPERM => ("the file may not be changed so", "ask its owner; ls -l shows who that is"),
             Errno::EACCES => ("you may not do this with this file", "ask its owner; ls -l shows owner and mode"),
             Errno::EROFS => {
                 ("the mount is read-only", "write through the mount that is not, or mount without --read-only")
@@ -63,12 +63,11 @@ impl Errno {
             }
             Errno::EFBIG => ("the file would be too large", "split it, or keep it outside"),
             Errno::EBUSY => ("another merge or write changes the same files", "try again"),
-            Errno::EINVAL => ("a name or value is malformed", "the branch's README.md shows each verb"),
+            Errno::EINVAL => ("a name or value is malformed", "see the branch's README.md, which shows each verb"),
             // `Errno` holds any number, so the compiler asks for this arm. A number that no verb meets today is told by its name alone.
-            _ => (
-                "the files of the branch refuse it",
-                "errno(3) explains the number's name, and the mount's log may say more",
-            ),
+            _ => {
+                ("the files of the branch refuse it", "look the number's name up in errno(3), and see the mount's log")
+            }
         }
     }
 }
@@ -179,7 +178,7 @@ impl From<TreeError> for Failure {
             TreeError::NoAttribute => Errno::ENODATA,
             TreeError::AttributeTooLarge => Errno::E2BIG,
             TreeError::AttributeName => Errno::ERANGE,
-            TreeError::NoSpace => return RoomRefusal::Attributes.into(),
+            TreeError::NoSpace => return SpaceRefusal::Attributes.into(),
             TreeError::TooLarge => Errno::EFBIG,
             TreeError::Exceeded => Errno::EBUSY,
             TreeError::Stale => Errno::ESTALE,

@@ -110,7 +110,7 @@ impl LayoutRefusal {
         match self {
             LayoutRefusal::NoFileHere => fixed("write the file there"),
             LayoutRefusal::NoDirectoryHere => {
-                fixed("mkdir makes a fork in branches/, a checkpoint in checkpoints/ and a directory in files/")
+                fixed("use mkdir in branches/ for a fork, in checkpoints/ for a checkpoint, or in files/")
             }
             LayoutRefusal::NoSpecialHere => fixed("make it in files/"),
             LayoutRefusal::OneName => fixed("write a copy, or link within files/"),
@@ -128,7 +128,7 @@ impl LayoutRefusal {
             LayoutRefusal::NotARecordsName(_) => Advice::new(
                 Kind::Invalid,
                 "not_a_record_name",
-                "a record is called ID.json, as in vectors/note-1.json; other files belong into files/",
+                "call a record ID.json, as in vectors/note-1.json; put other files into files/",
             ),
             LayoutRefusal::Rename(_) => Advice::new(
                 Kind::Invalid,
@@ -188,7 +188,7 @@ impl AccessRefusal {
             AccessRefusal::Proposal(_) => Advice::new(
                 Kind::ReadOnly,
                 "proposal",
-                "its owner writes to the branch and proposes again; approve and refuse go to the parent's ctl",
+                "have its owner change the branch and propose again; write approve or refuse to the parent's ctl",
             ),
             AccessRefusal::NotWritable { .. } => {
                 Advice::new(Kind::Denied, "parent_not_writable", "ask its owner to merge, or for write permission")
@@ -307,7 +307,7 @@ impl SpaceRefusal {
             SpaceRefusal::Attributes => {
                 Advice::new(Kind::Full, "attributes_full", "remove attributes of the file, or keep the value in a file")
             }
-            RoomRefusal::UnreadAnswers(_) => {
+            SpaceRefusal::UnreadAnswers(_) => {
                 Advice::new(Kind::Full, "unread_answers", "read the answers before asking on")
             }
             SpaceRefusal::AnswerNotKept(_) => Advice::new(
@@ -408,7 +408,7 @@ mod tests {
             SpaceRefusal::Scratch(1),
             SpaceRefusal::Temporaries,
             SpaceRefusal::Attributes,
-            RoomRefusal::UnreadAnswers(1),
+            SpaceRefusal::UnreadAnswers(1),
             SpaceRefusal::AnswerNotKept(1),
         ]
     }

@@ -139,17 +139,19 @@ impl MountError {
         match self {
             MountError::Mountpoint { .. } => "give an existing directory".into(),
             MountError::NotADirectory { .. } => "give an existing directory".into(),
-            MountError::Device { .. } => "`engramfs doctor` says what is missing".into(),
-            MountError::Refused { .. } => "`engramfs doctor` says what is missing".into(),
+            MountError::Device { .. } => "run `engramfs doctor`, which says what is missing".into(),
+            MountError::Refused { .. } => "run `engramfs doctor`, which says what is missing".into(),
             MountError::NoHelper { .. } => "install it (apt-get install fuse3) or run as root".into(),
-            MountError::Helper { .. } => "`engramfs doctor` says what is missing".into(),
+            MountError::Helper { .. } => "run `engramfs doctor`, which says what is missing".into(),
             MountError::Descriptor { .. } => "pass the /dev/fuse descriptor that was mounted".into(),
             MountError::Session { .. } => "mount it again".into(),
             MountError::NoAnswer { .. } => {
-                "it was taken away again; see the mount's log (mount --foreground prints it)".into()
+                "see the mount's log (mount --foreground prints it); the mount was taken away again".into()
             }
-            MountError::NotMounted { path, .. } => format!("`engramfs doctor {}` shows its state", path.display()),
-            MountError::NotOurs { .. } => "it was left alone, unmount it yourself if it has to go".into(),
+            MountError::NotMounted { path, .. } => {
+                format!("run `engramfs doctor {}`, which shows its state", path.display())
+            }
+            MountError::NotOurs { .. } => "leave it, or unmount it yourself if it has to go".into(),
             MountError::InUse { .. } => "close what is open there, or use --lazy".into(),
             MountError::AlreadyMounted { path, .. } => format!("unmount it first (engramfs umount {})", path.display()),
             MountError::Unmount { .. } => "unmount it as the user who mounted it, or as root".into(),

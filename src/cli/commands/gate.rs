@@ -90,7 +90,7 @@ fn proposal(path: &Path) -> Result<(PathBuf, String), CommandError> {
 fn plan(directory: &Path) -> Result<String, CommandError> {
     let page = std::fs::read(directory.join("plan")).map_err(|error| {
         let message = format!("{}/plan can't be read: {error}", directory.display());
-        CommandError::new(Exit::Failed, "no_plan", message, "tail -n 1 errors of the branch above says why")
+        CommandError::new(Exit::Failed, "no_plan", message, "see why with tail -n 1 errors of the branch above")
     })?;
     let page: Value = serde_json::from_slice(&page).map_err(|_| unreadable(directory))?;
     page["plan"].as_str().map(str::to_owned).ok_or_else(|| unreadable(directory))

@@ -149,7 +149,7 @@ impl<'a> MountedBranch<'a> {
                 Exit::Failed,
                 "no_parent",
                 message,
-                "a root branch has none; in a mount of one branch use promote",
+                "name a branch under branches/; in a mount of one branch use promote",
             )
         })
     }

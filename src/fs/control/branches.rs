@@ -89,7 +89,7 @@ fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &B
 pub(super) fn rename_refusal(info: &BranchInfo) -> Failure {
     let path = info.path.to_string();
     match info.parent {
-        Some(_) => ShapeRefusal::Rename(path).into(),
+        Some(_) => LayoutRefusal::Rename(path).into(),
         None => BranchError::RootName(path).into(),
     }
 }

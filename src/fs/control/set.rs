@@ -27,7 +27,7 @@ impl ControlNodeOps<'_> {
             FsNode::Control(_, file) if file.is_writable() => Ok(()),
             FsNode::Setting(..) | FsNode::Shared(_, SharedNode::Append | SharedNode::Cursor) => Ok(()),
             FsNode::Record(..) | FsNode::Signal(..) => Err(LayoutRefusal::Truncate.into()),
-            _ => Err(LayoutRefusal::Generated { hint: "it changes with the branch" }.into()),
+            _ => Err(LayoutRefusal::Generated { hint: "leave it as it is: it changes with the branch" }.into()),
         }
     }
 

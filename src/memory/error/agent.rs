@@ -46,7 +46,7 @@ impl AgentError {
                 "use a name again, or have the root branch's owner free one with free-agent",
             ),
             AgentError::Unknown(_) => {
-                Advice::new(Kind::NotFound, "no_such_agent", "branches.jsonl shows which agents there are")
+                Advice::new(Kind::NotFound, "no_such_agent", "see in branches.jsonl which agents there are")
             }
         }
     }

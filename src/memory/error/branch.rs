@@ -71,7 +71,7 @@ impl BranchError {
                 Advice::new(Kind::Invalid, "root_name", "leave it, or make another root branch")
             }
             BranchError::NoParent(_) => {
-                Advice::new(Kind::Invalid, "no_parent", "merge, promote and pull are for branches under branches/")
+                Advice::new(Kind::Invalid, "no_parent", "ask for it in a branch under branches/")
             }
             BranchError::NotRoot { .. } => {
                 Advice::new(Kind::NotPermitted, "not_a_root_branch", "write it to the ctl of the root branch")
@@ -84,7 +84,7 @@ impl BranchError {
             }
             BranchError::TwoSources => Advice::new(Kind::Invalid, "two_sources", "leave out one of them"),
             BranchError::NoEndedBranch(_) => {
-                Advice::new(Kind::NotFound, "no_such_state", "engramfs branches --discarded lists what there is")
+                Advice::new(Kind::NotFound, "no_such_state", "list what there is with engramfs branches --discarded")
             }
             BranchError::InUse => Advice::new(Kind::Busy, "in_use", "wait until it expires"),
             BranchError::Moves => Advice::new(Kind::Busy, "branch_moves", "try again when less is written to it"),

@@ -87,7 +87,7 @@ impl MergeError {
             MergeError::TooLong => Advice::new(
                 Kind::Busy,
                 "merge_too_long",
-                "it is worked out in the background: write merge to the branch's ctl, or move it again in a while",
+                "write merge to the branch's ctl, or move it again in a while: it is worked out in the background",
             ),
             MergeError::NotRevertible(_) => Advice::new(
                 Kind::Invalid,
@@ -97,10 +97,10 @@ impl MergeError {
             MergeError::NothingToUndo => Advice::new(
                 Kind::Invalid,
                 "nothing_to_undo",
-                "revert takes back any entry by its number, and rollback the whole branch; log has them",
+                "revert an entry of others by its number, or roll the whole branch back; log has the entries",
             ),
             MergeError::NothingToRedo => {
-                Advice::new(Kind::Invalid, "nothing_to_redo", "only what undo took back can be done again")
+                Advice::new(Kind::Invalid, "nothing_to_redo", "undo something first, which redo can then do again")
             }
             MergeError::Pattern(_) => {
                 Advice::new(Kind::Invalid, "bad_pattern", "write files/ and a path or pattern, such as files/notes/**")

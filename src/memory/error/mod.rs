@@ -299,15 +299,15 @@ impl Error {
             Error::NoHash(_) => Advice::new(
                 Kind::NotFound,
                 "no_such_hash",
-                "hashes stand in lineage and conflicts; after config/keep has run out only the hash remains",
+                "copy one from lineage or conflicts; what config/keep has let go of can't be shown",
             ),
             Error::NoEntry(_) => {
-                Advice::new(Kind::NotFound, "no_such_entry", "entries are numbered from 1 on, as lineage shows")
+                Advice::new(Kind::NotFound, "no_such_entry", "take its number from lineage, where they begin with 1")
             }
             Error::EntryArchived(_) => Advice::new(
                 Kind::NotFound,
                 "archived",
-                "engramfs archive STORE --print shows it, where the files in STORE/archive still are",
+                "run engramfs archive STORE --print, which shows it while the files in STORE/archive are there",
             ),
             Error::NoScope(_) => Advice::new(
                 Kind::Invalid,
@@ -317,10 +317,10 @@ impl Error {
             Error::Gone => Advice::new(
                 Kind::Gone,
                 "gone",
-                "its records are in its parent if it was merged; see the parent's lineage",
+                "see the parent's lineage: if it was merged, its records are in the parent",
             ),
-            Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "this is tried again by itself"),
-            Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store for writing"),
+            Error::WouldWait => Advice::new(Kind::WouldWait, "would_wait", "wait, since this is tried again by itself"),
+            Error::ReadOnly(_) => Advice::new(Kind::ReadOnly, "read_only", "mount or open the store anew, for writing"),
             Error::FileChanged => Advice::new(Kind::Busy, "changed", "read the file again before you change it"),
             Error::TooManyChanges(_) | Error::TooLargeToShow(_) => self.too_large_advice(),
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
@@ -417,16 +417,14 @@ fn disk_advice(error: &io::Error) -> Advice {
         Some(libc::EMFILE) => (
             Kind::Descriptors,
             "out_of_descriptors",
-            "the server is out of file descriptors: close files there, or mount it anew with a larger `ulimit -n`",
+            "close files in the mount, or mount it anew with a larger `ulimit -n`: its server is out of file descriptors",
         ),
         Some(libc::ENFILE) => (
             Kind::Descriptors,
             "out_of_descriptors",
-            "the machine is out of file descriptors: end what has many files open, or raise the sysctl fs.file-max",
+            "end what has many files open, or raise the sysctl fs.file-max: the machine is out of file descriptors",
         ),
-        Some(libc::ENOMEM) => {
-            (Kind::Full, "out_of_memory", "the server is out of memory: give it more, then try again")
-        }
+        Some(libc::ENOMEM) => (Kind::Full, "out_of_memory", "give the server more memory, then try again"),
         _ => (Kind::Io, "disk", "check the disk and the store's permissions, then try again"),
     };
     Advice::new(kind, code, hint)

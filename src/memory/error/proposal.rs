@@ -61,7 +61,7 @@ impl ProposalError {
             ProposalError::Missing(_) => Advice::new(
                 Kind::NotFound,
                 "no_proposal",
-                "its owner writes propose to its ctl; ls proposals shows what is proposed",
+                "have its owner write propose to its ctl; ls proposals shows what is proposed",
             ),
             ProposalError::OwnProposal(_) => Advice::new(
                 Kind::NotPermitted,

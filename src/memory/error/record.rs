@@ -36,7 +36,7 @@ pub enum RecordError {
     #[error("the text is no UTF-8 at byte {0}")]
     NotUtf8(usize),
     /// A document holds the key `delete`, which is for lines of `ingest`. Kind `Invalid`.
-    #[error("'delete' belongs into ingest; here, remove the file")]
+    #[error("'delete' is a key of lines of ingest, and of no record's document")]
     Delete,
     /// A line deletes and holds a content, so that one of the two is a mistake. Kind `Invalid`.
     #[error("a line that deletes holds more than the id")]

@@ -67,7 +67,7 @@ impl OpenError {
             OpenError::Denied { .. } => Advice::new(
                 Kind::Denied,
                 "permission_denied",
-                "a store is for its owner alone: use it through its mount, or run the command as its owner or as root",
+                "use it through its mount, or run the command as its owner or as root: a store is for its owner alone",
             ),
             OpenError::Locked { .. } => {
                 Advice::new(Kind::Locked, "locked", "use its mount, or unmount it first with engramfs umount")

@@ -347,6 +347,9 @@ fn the_text_says_what_happened_and_the_hint_what_to_do_next() {
     for error in samples() {
         let (text, hint) = (error.to_string(), error.hint());
         assert!(!text.is_empty() && !hint.is_empty() && !text.contains(&*hint), "{text}; {hint}");
+        // A phrase in the imperative begins with none of these.
+        let first = hint.split(' ').next().unwrap();
+        assert!(!["a", "an", "the", "it", "its", "this", "these", "only", "engramfs"].contains(&first), "{hint}");
     }
     let error = Error::from(NameError::Taken("ctl".into()));
     assert!(error.to_string().contains("ctl") && error.hint().contains("another"), "{error}");

@@ -19,7 +19,7 @@ const LOCK_ATTEMPTS_MAX: usize = 64;
 const SPINS_PER_ATTEMPT: usize = 32;
 
 /// Why nothing is taken after a panic in the middle of a change.
-const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ; mount the store anew";
+const PANICKED: &str = "a change ended in an internal error, so memory and journal may differ";
 
 /// The end of the log, and figures of it that are read without the lock.
 pub(in crate::memory) struct WriterLock {
