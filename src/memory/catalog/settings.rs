@@ -1,175 +1,21 @@
 //! The settings of a branch: the files of `config/`.
 
+mod setting;
+
 use std::sync::{Arc, OnceLock};
 
-use super::embedder_record::EmbedderRecord;
-use super::proposal::parse_approvers;
-use super::quota::Quota;
 use super::retained::Retention;
-use super::shared_log::OWN_LOG;
-use super::signals::{LEASE_LIFETIME, SESSION_SCOPE};
 use crate::lineage::Strategy;
-use crate::memory::SettingError;
-use crate::merge::files::{DEFAULT_RULES, Rules};
-use crate::merge::gate::{self, Gate};
-use crate::object::{CodecError, Reader, Writer, stored_codes};
+use crate::merge::files::Rules;
+use crate::merge::gate::Gate;
+use crate::object::{CodecError, Reader, Writer};
 use crate::text::Language;
-use crate::vector::{DIM_MAX, Metric};
+use crate::vector::Metric;
 
-stored_codes! {
-    /// One setting of a branch; the order is that in which stored settings have their values.
-    ///
-    /// ```
-    /// use engramfs::memory::{Setting, check_setting};
-    ///
-    /// assert_eq!(Setting::from_name("keep"), Some(Setting::Keep));
-    /// assert_eq!(check_setting(Setting::Keep, "30d\n").unwrap(), "30d");
-    ///
-    /// let error = check_setting(Setting::Metric, "hamming").unwrap_err();
-    /// assert_eq!(error.advice().hint, "write cosine, l2 or dot");
-    /// ```
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-    pub enum Setting {
-        /// How merges into the branch decide conflicts; `newest-wins` by default.
-        Strategy = 1,
-        /// How files merge: rules, one a line, up to 64 KiB; by default [`DEFAULT_RULES`].
-        Rules = 2,
-        /// Numbers in a vector, 1 to 65,536; one for all branches below a root branch, unset before the first vector.
-        Dim = 3,
-        /// How vectors are compared; one for all likewise, `cosine` by default.
-        Metric = 4,
-        /// Who is at work; unset, it is the caller's user name.
-        Agent = 5,
-        /// In which session, up to 200 bytes; another one ends signals of the session before. Empty by default.
-        Session = 6,
-        /// For which task, up to 200 bytes; empty by default.
-        Task = 7,
-        /// What guards merges into the branch; `open` by default.
-        Gate = 8,
-        /// Who may approve them: `uid:N`, one a line; empty by default.
-        Approvers = 9,
-        /// After how long without a write `gc` discards the branch, such as `7d`; empty, the default, is never.
-        Ttl = 10,
-        /// How long earlier states stay readable; `30d` by default.
-        Keep = 11,
-        /// How much `scratch/` may hold: bytes, or with K, M or G behind; at most `1G`, by default `64M`.
-        ScratchSize = 12,
-        /// How much the branch and those below it may hold of their own; empty, the default, is without a limit.
-        Quota = 13,
-        /// Whose stop words and stems queries by words use: a code such as `en`, the default, or `none`.
-        Language = 14,
-        /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
-        Embedder = 15,
-        /// Of earlier states that lie within so long the newest stays; `1m` by default, `0s` keeps all.
-        KeepEvery = 16,
-        /// Whose shared log the branch has: `inherit`, the default, or `own`, which root branches have.
-        Log = 17,
-        /// The `ttl` that a fork begins with; empty by default.
-        ChildTtl = 18,
-        /// How long the signals last that are written through the branch: a duration, or `lease`; empty, the default, is
-        /// for ever.
-        SignalTtl = 19,
-        /// Whether they end with its session: `store`, the default, or `session`.
-        SignalScope = 20,
-    }
-}
+pub use setting::{Setting, check};
 
-impl Setting {
-    fn index(self) -> usize {
-        usize::from(self.code()) - 1
-    }
-
-    /// Returns the file's name in `config/`, which the files of an export have, too.
-    pub fn name(self) -> &'static str {
-        match self {
-            Setting::Strategy => "strategy",
-            Setting::Rules => "rules",
-            Setting::Dim => "dim",
-            Setting::Metric => "metric",
-            Setting::Agent => "agent",
-            Setting::Session => "session",
-            Setting::Task => "task",
-            Setting::Gate => "gate",
-            Setting::Approvers => "approvers",
-            Setting::Ttl => "ttl",
-            Setting::Keep => "keep",
-            Setting::ScratchSize => "scratch_size",
-            Setting::Quota => "quota",
-            Setting::Language => "language",
-            Setting::Embedder => "embedder",
-            Setting::KeepEvery => "keep_every",
-            Setting::Log => "log",
-            Setting::ChildTtl => "child_ttl",
-            Setting::SignalTtl => "signal_ttl",
-            Setting::SignalScope => "signal_scope",
-        }
-    }
-
-    /// Returns the setting with that file name; none where there is no such setting.
-    pub fn from_name(name: &str) -> Option<Setting> {
-        Setting::ALL.into_iter().find(|setting| setting.name() == name)
-    }
-
-    /// Returns whether one value serves all branches below a root branch.
-    pub fn is_shared(self) -> bool {
-        matches!(self, Setting::Dim | Setting::Metric | Setting::Embedder)
-    }
-
-    /// Returns whether a value is a list of lines, which may be written one by one.
-    pub fn is_multiline(self) -> bool {
-        matches!(self, Setting::Rules | Setting::Gate | Setting::Approvers)
-    }
-
-    fn default_value(self) -> &'static str {
-        match self {
-            Setting::Strategy => Strategy::NewestWins.name(),
-            Setting::Rules => DEFAULT_RULES,
-            Setting::Metric => Metric::default().name(),
-            Setting::Gate => gate::OPEN,
-            Setting::Keep => "30d",
-            Setting::KeepEvery => "1m",
-            Setting::ScratchSize => "64M",
-            Setting::Language => "en",
-            Setting::Log => INHERITED_LOG,
-            Setting::SignalScope => STORE_SCOPE,
-            Setting::ChildTtl
-            | Setting::SignalTtl
-            | Setting::Dim
-            | Setting::Agent
-            | Setting::Session
-            | Setting::Task => "",
-            Setting::Approvers | Setting::Ttl | Setting::Quota | Setting::Embedder => "",
-        }
-    }
-
-    fn is_inherited(self) -> bool {
-        matches!(
-            self,
-            Setting::Strategy
-                | Setting::Rules
-                | Setting::Keep
-                | Setting::KeepEvery
-                | Setting::ScratchSize
-                | Setting::Language
-                | Setting::ChildTtl
-                | Setting::SignalTtl
-                | Setting::SignalScope
-        )
-    }
-}
-
-/// The value of `config/log` by which a branch has the log of its parent.
-pub const INHERITED_LOG: &str = "inherit";
-/// The value of `config/signal_scope` by which signals outlast the session of who wrote them.
-const STORE_SCOPE: &str = "store";
-/// Longest agent, session or task, in bytes.
-const LABEL_BYTES_MAX: usize = 200;
-/// Most that `config/scratch_size` allows, in bytes: what is in `scratch/` is held in memory.
-const SCRATCH_BYTES_MAX: u64 = 1 << 30;
 /// Added to the stored code of a value that nobody wrote to the branch itself.
 const INHERITED: u8 = 0x80;
-/// Longest `config/rules`, in bytes.
-const RULES_BYTES_MAX: usize = 64 * 1024;
 
 /// The values of all settings, with what was parsed of them; a clone is one reference.
 #[derive(Clone, Debug)]
@@ -358,66 +204,6 @@ impl Settings {
         } else {
             Settings::from_texts(texts, rules_inherited).share_parsed_with(&defaults)
         })
-    }
-}
-
-/// Checks a value before it is set and returns it in the form that is kept.
-///
-/// A line end behind it does not count. [`SettingError::Value`] says what to write instead, [`SettingError::Rules`]
-/// which line is wrong. What depends on the branch, such as a limit above the parent's, is not looked at here.
-pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
-    let value = value.trim_end_matches('\n');
-    let bad = |expected| {
-        Err(SettingError::Value { setting: setting.name(), shown: value.chars().take(80).collect(), expected })
-    };
-    let one_line = !value.chars().any(char::is_control);
-    match setting {
-        Setting::Embedder if !value.is_empty() && EmbedderRecord::parse(value).is_none() => {
-            bad("nothing: it is set by the store")
-        }
-        Setting::Strategy if value.parse::<Strategy>().is_err() => bad(Strategy::NAMES),
-        Setting::Metric if value.parse::<Metric>().is_err() => bad(Metric::NAMES),
-        Setting::Dim if !value.parse::<usize>().is_ok_and(|dim| (1..=DIM_MAX).contains(&dim)) => {
-            bad("a number from 1 to 65536")
-        }
-        Setting::Agent | Setting::Session | Setting::Task if value.len() > LABEL_BYTES_MAX || !one_line => {
-            bad("one line of up to 200 bytes")
-        }
-        Setting::Gate if value.len() > RULES_BYTES_MAX || value.is_empty() || Gate::parse(value).is_none() => bad(
-            "open, or conditions, one a line: approval N [for PATTERN …] [strict], deletes N, puts N, conflicts N, only \
-             PATTERN …, summary; patterns begin with files/ or vectors/",
-        ),
-        Setting::Approvers if value.len() > RULES_BYTES_MAX || parse_approvers(value).is_none() => {
-            bad("uid:N for each, one a line, or nothing")
-        }
-        Setting::Ttl | Setting::ChildTtl
-            if !value.is_empty() && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
-        {
-            bad("a duration such as 1h or 7d, or nothing")
-        }
-        Setting::Keep | Setting::KeepEvery if !parse_duration(value).is_ok_and(|nanos| nanos >= 0) => {
-            bad("a duration such as 1h or 30d")
-        }
-        Setting::ScratchSize if parse_size(value).is_none_or(|size| size > SCRATCH_BYTES_MAX) => {
-            bad("a size of at most 1G, such as 64M")
-        }
-        Setting::Quota if Quota::parse(value).is_none() => {
-            bad("limits such as bytes=1G records=100000 branches=100, or nothing")
-        }
-        Setting::Language if value != "none" && Language::from_code(value).is_none() => {
-            bad("none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr")
-        }
-        Setting::Log if value != OWN_LOG && value != INHERITED_LOG => bad("own or inherit"),
-        Setting::SignalTtl
-            if !value.is_empty() && value != LEASE_LIFETIME && !parse_duration(value).is_ok_and(|nanos| nanos > 0) =>
-        {
-            bad("a duration such as 30s or 10m, lease, or nothing")
-        }
-        Setting::SignalScope if value != STORE_SCOPE && value != SESSION_SCOPE => bad("store or session"),
-        Setting::Rules if value.len() > RULES_BYTES_MAX => bad("rules of up to 64 KiB"),
-        Setting::Rules => Ok(Rules::parse(value).map(|_| value.to_owned())?),
-        // Every arm above refuses, so what falls through is good.
-        _ => Ok(value.to_owned()),
     }
 }
 
