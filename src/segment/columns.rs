@@ -28,7 +28,7 @@ use crate::record::{ComputedFields, Provenance, RecordContent, Version, json_byt
 use crate::text::Postings;
 use crate::vector::{self, Metric};
 
-// Numbers of the sections, which the table above describes.
+// Places of the sections in the file, as in the table above: readers find them by these alone, so a change needs a new `KIND`.
 pub(super) const VECTORS: usize = 0;
 pub(super) const CODES: usize = 1;
 pub(super) const NORMS: usize = 2;

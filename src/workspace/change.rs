@@ -245,7 +245,8 @@ impl Tree {
         let own = self.node_mut(inode)?;
         let epoch = own.epoch;
         own.copy_from(node);
-        // `node` has the present owner and an epoch of another tree; the one that `node_mut` set goes with that owner.
+        // The epoch of now, as `node_mut` set it: the uid of `node` is the owner by now, so no transfer until now may count for it
+        // again. The epoch of a detached node lies behind all transfers, and would keep later ones from counting, too.
         (own.ctime, own.epoch) = (time, epoch);
         let after = TreeTotals::from_node(own);
         // The set has to follow, since sealing looks only at inodes that are in it.

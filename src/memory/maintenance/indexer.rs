@@ -231,8 +231,8 @@ impl Memory {
             if let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph) {
                 log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
             }
-            // By that seal, too. Where one could not be compacted, for want of room or as it is damaged, the build would be left off
-            // for it again and again.
+            // The seal above woke the indexer as well; a segment that can't be compacted, for want of room or because it is damaged,
+            // would otherwise stop each build at once.
             self.maintenance.indexer.is_woken();
         }
         self.graph_tasks().into_iter().max_by_key(|task| task.segment.rows())
