@@ -70,8 +70,7 @@ impl NameError {
     }
 }
 
-/// Checks the name of a branch, a checkpoint or a signal: 1 to 64 bytes of A-Z a-z 0-9 _ . - : @ without a dot in
-/// front.
+/// Checks the name of a branch or a checkpoint: 1 to 64 bytes of A-Z a-z 0-9 _ . - : @ without a dot in front.
 ///
 /// `Length` or `Characters` for another one, `Taken` for a fixed entry of every branch's directory.
 pub fn check_name(name: &str) -> Result<(), NameError> {

@@ -15,7 +15,7 @@ pub struct Credentials {
     pub uid: u32,
     /// All groups: the effective one and the supplementary ones.
     pub groups: Vec<u32>,
-    /// Whether there are no other groups. Where there may be, what only some group may lack is not readable.
+    /// Whether `groups` is complete. If not, the bits for others give only those rights that the group's bits give, too.
     pub knows_all_groups: bool,
 }
 

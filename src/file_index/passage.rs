@@ -74,7 +74,7 @@ impl PassageKey {
     }
 }
 
-/// Cuts a text into passages, in order. Blank lines belong to none.
+/// Cuts a text into passages of at most [`PASSAGE_BYTES_MAX`] bytes (2,000), in order. Blank lines belong to none.
 pub fn split_passages(text: &str, syntax: Syntax) -> Vec<Passage> {
     let mut splitter = PassageSplitter { text, ..PassageSplitter::default() };
     let lines = lines(text);

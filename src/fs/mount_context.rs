@@ -271,7 +271,7 @@ impl OpenContext {
     }
 }
 
-/// Returns EROFS for a checkpoint and an earlier state.
+/// Returns EROFS for a checkpoint, a proposal and an earlier state.
 pub(super) fn check_changeable(view: &View) -> Result<(), Failure> {
     match view {
         View::Branch(_) => Ok(()),

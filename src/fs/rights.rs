@@ -53,7 +53,7 @@ impl MountContext {
         }
     }
 
-    /// Refuses who lacks one of some rights in a branch's directory (EACCES).
+    /// Refuses who lacks one of some rights in a branch's directory (EACCES): bits of [`READ`], [`WRITE`] and [`SEARCH`].
     pub fn check_rights(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> Result<(), Failure> {
         if self.permits(caller, branch, rights) {
             return Ok(());

@@ -61,8 +61,12 @@ impl Memory {
     /// Opens the store in the folder `path`.
     ///
     /// `holder` is shown to a process that finds the store taken, such as
-    /// `pid 12, mounted at /mnt/m`. Kind `NotFound` where there is no store, `Locked` where another
-    /// process has it, `Damaged` where bytes that were safe are not what was written.
+    /// `pid 12, mounted at /mnt/m`.
+    ///
+    /// Kind `NotFound` where there is no store, `Exists` where [`OpenMode::CreateNew`] finds one, `Invalid` where one is to
+    /// be made in a folder that holds something else, `Locked` where another process has it, `Denied` where this user may
+    /// not look into its folder or others could read its key, `Unsupported` where an older or a newer version made it or
+    /// applied an entry otherwise, `Damaged` where bytes that were safe are not what was written.
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode.may_create() {

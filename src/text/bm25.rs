@@ -78,7 +78,7 @@ pub fn weight(idf: f64, count: u32, length: u32, average: f64) -> f64 {
 /// Terms that count as one word of the query: a word itself, or all words that share its stem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TermGroup {
-    /// What the group counts beside others.
+    /// Factor of the group's idf; 1 for a word on its own.
     pub weight: f64,
     /// Places of its terms among all that are looked for.
     pub members: Vec<usize>,

@@ -33,7 +33,8 @@ pub struct SharedLogEntryInput {
     pub vector: Option<Arc<[f32]>>,
     /// The metadata, with kind and `event_id` under keys that begin with `@`, which no writer's key may.
     metadata: Map<String, Value>,
-    /// What tells it from other entries of its writer; none for an entry that may be appended again.
+    /// What tells it from other entries of its writer: 1 to 200 bytes without control characters; none for an entry that may
+    /// be appended again.
     pub event_id: Option<Arc<str>>,
 }
 

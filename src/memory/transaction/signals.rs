@@ -162,9 +162,10 @@ fn plan_remove(key: &Arc<str>, reason: &'static str) -> PlannedChange {
 
 impl Memory {
     /// Makes an empty signal through a branch, with its publisher and lifetime: no two callers make one of the same key.
+    /// Of `mode` the nine permission bits count.
     ///
     /// Kind `Exists` where there is one, `Denied` for who does not own the branch, `NotPermitted` where the key belongs to
-    /// another agent, `Invalid` where it can't be one.
+    /// another agent, `Invalid` where it can't be one, or where it is to last as long as a lease and the branch has none.
     pub fn claim_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>, mode: u32) -> Result<Arc<Signal>, Error> {
         let mut made = None;
         self.change_signals(who, via, key.len(), |context| {
@@ -177,8 +178,11 @@ impl Memory {
         made.ok_or(Error::Internal("a claim of a signal"))
     }
 
-    /// Gives the signal that was made at a time a value, and renews its lifetime. Kind `Gone` where it has ended since,
-    /// `TooLarge` for a value over [`SIGNAL_BYTES_MAX`].
+    /// Gives the signal that was made at a time a value, and renews its lifetime.
+    ///
+    /// Kind `Gone` where it has ended since, `TooLarge` for a value over [`SIGNAL_BYTES_MAX`], `Denied` for who does not own
+    /// the branch, `NotPermitted` where the key belongs to another agent, `Invalid` where it is to last as long as a lease and
+    /// the branch has none.
     pub fn write_signal(
         &self,
         who: &Actor,
@@ -196,7 +200,10 @@ impl Memory {
         })
     }
 
-    /// Sets the permission bits of the signal that was made at a time. Kind `Gone` where it has ended since.
+    /// Sets the permission bits of the signal that was made at a time: the lower nine of `mode`.
+    ///
+    /// Kind `Gone` where it has ended since, `Denied` for who does not own the branch, `NotPermitted` where the key belongs to
+    /// another agent.
     pub fn set_signal_mode(
         &self,
         who: &Actor,
@@ -212,7 +219,9 @@ impl Memory {
     }
 
     /// Sets how long the signal that was made at a time lasts, from now on: a duration, `lease`, or nothing for no limit.
-    /// Kind `Gone` where it has ended since, `Invalid` for any other text, and for `lease` where the branch has none.
+    ///
+    /// Kind `Gone` where it has ended since, `Invalid` for any other text, and for `lease` where the branch has none, `Denied`
+    /// for who does not own the branch, `NotPermitted` where the key belongs to another agent.
     pub fn set_signal_lifetime(
         &self,
         who: &Actor,
@@ -276,7 +285,9 @@ impl Memory {
 
     /// Gives a signal another key, in place of one that has it already, unless that shall stay.
     ///
-    /// Kind `NotFound` where there is none, `Exists` where the key is taken.
+    /// Kind `NotFound` where there is none, `Exists` where the key is taken, `Denied` for who does not own the branch,
+    /// `NotPermitted` where one of the keys belongs to another agent, `Invalid` where the new one can't be one, or where the
+    /// signal is to last as long as a lease and the branch has none.
     pub fn rename_signal(
         &self,
         who: &Actor,
