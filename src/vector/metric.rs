@@ -282,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_the_format_has_the_codes_of_all_metrics() {
+        let codes = Metric::ALL.map(|metric| format!("{} {}", metric.to_code(), metric.name())).join(", ");
+        let page = include_str!("../../docs/FORMAT.md");
+        assert!(page.contains(&format!("\nA metric is one byte: {codes}.\n")), "{codes}");
+    }
+
+    #[test]
     fn what_is_no_metric_is_refused_with_the_allowed_names() {
         assert_eq!(Metric::from_code(3), None);
         let error = "L2".parse::<Metric>().unwrap_err();
