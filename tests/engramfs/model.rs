@@ -355,8 +355,8 @@ impl World {
     }
 
     fn strategy(&mut self, at: usize) {
-        let all = ["child-wins", "parent-wins", "newest-wins", "keep-both", "manual"];
-        let strategy = all[self.chance.below(all.len())];
+        let all = engramfs::lineage::Strategy::ALL;
+        let strategy = all[self.chance.below(all.len())].name();
         self.memory.set(&who(), self.ids[&at], Setting::Strategy, strategy).unwrap();
         self.branches[at].strategy = strategy;
     }

@@ -94,7 +94,9 @@ pub fn three_way(child: &ModelBranch, parent: &ModelBranch, name: &str, strategy
                 "child-wins" => true,
                 "parent-wins" => false,
                 "manual" => return None,
-                _ => ours.1 <= theirs.1,
+                // Of a record that is in the base `keep-both` keeps the later one, too.
+                "newest-wins" | "keep-both" => ours.1 <= theirs.1,
+                other => panic!("the model has no rule for {other}"),
             }
         };
         if take {
