@@ -254,20 +254,6 @@ fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
 }
 
 #[test]
-fn verbs_that_change_a_branch_are_its_owners() {
-    let mut rig = with_records();
-    rig.who = ANN;
-    let of_any = "checkpoint v1,rollback v1,resolve a child,pull,promote,merge,revert 1,undo,redo,propose,withdraw";
-    let of_root_branches = "archive-log 1,reembed,free-agent ann,bar-agent ann,gc,gc --dry-run";
-    for verb in of_any.split(',').chain(of_root_branches.split(',')) {
-        assert_eq!(rig.write("main/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
-    }
-    assert_eq!(rig.last_error("main")["code"], "not_owner");
-    rig.write("main/ctl", "fork mine\n").unwrap();
-    assert_eq!(rig.stat("main/branches/mine").unwrap().uid, ANN.uid);
-}
-
-#[test]
 fn refusals_are_shown_to_whom_they_happened_and_to_the_owner() {
     let mut rig = with_records();
     let codes = |rig: &Rig| -> Vec<serde_json::Value> {

@@ -1,4 +1,4 @@
-//! The answers of verbs, held against the table of the page.
+//! The answers of verbs, held against the table of the page, and who may ask for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,12 @@ use serde_json::Value;
 
 use super::rig::{ANN, ROOT, Rig};
 use crate::fs::Errno;
+use crate::verb::{Channel, VERBS};
 
 /// Verbs whose answer is no object with keys of its own, and `reembed`, which needs an embedder.
 const OTHERS: [&str; 3] = ["diff", "show", "reembed"];
+/// Verbs that not only the owner may ask for: they change nothing, make a branch of the caller's own, or `memory` decides.
+const FOR_ALL: [&str; 7] = ["fork", "discarded", "approve", "refuse", "diff", "show", "purge"];
 
 type Keys = BTreeSet<String>;
 
@@ -123,6 +126,25 @@ fn verbs_answer_with_the_keys_of_the_page() {
     }
     let asked: BTreeSet<String> = answers.0.into_keys().collect();
     assert_eq!(told, asked, "the table has a row for each verb that was asked for");
+}
+
+#[test]
+fn verbs_that_change_a_branch_are_its_owners() {
+    let mut rig = Rig::new();
+    rig.who = ANN;
+    let of_any = "checkpoint v1,rollback v1,resolve a child,pull,promote,merge,revert 1,undo,redo,propose,withdraw";
+    let of_root_branches = "archive-log 1,reembed,free-agent ann,bar-agent ann,gc,gc --dry-run";
+    let lines: Vec<&str> = of_any.split(',').chain(of_root_branches.split(',')).collect();
+    let words = lines.iter().filter_map(|line| line.split(' ').next());
+    let told: BTreeSet<&str> = words.chain(FOR_ALL).collect();
+    let in_ctl = VERBS.iter().filter(|spec| spec.channel == Channel::Ctl).map(|spec| spec.name);
+    assert_eq!(told, in_ctl.collect::<BTreeSet<&str>>(), "a new verb is written above, or stands in FOR_ALL");
+    for line in lines {
+        assert_eq!(rig.write("main/ctl", &format!("{line}\n")), Err(Errno::EACCES), "{line}");
+        assert_eq!(rig.last_error("main")["code"], "not_owner", "{line}");
+    }
+    rig.write("main/ctl", "fork mine\n").unwrap();
+    assert_eq!(rig.stat("main/branches/mine").unwrap().uid, ANN.uid);
 }
 
 #[test]

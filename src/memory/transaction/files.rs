@@ -108,7 +108,7 @@ pub(in crate::memory) struct FileOpRecord<'a> {
 pub(in crate::memory) struct FilesBefore {
     /// All files of the branch.
     pub tree: Tree,
-    /// Operations on them since the store was opened, as [`Branch::edits`] counts.
+    /// Operations on them since the store was opened, as [`Branch::file_op_count`] counts.
     pub edits: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::lineage::Strategy;
 use crate::memory::SettingError;
 use crate::memory::catalog::proposal::parse_approvers;
 use crate::memory::catalog::shared_log::OWN_LOG;
-use crate::memory::catalog::signals::{LEASE, SESSION_SCOPE};
+use crate::memory::catalog::signals::{LEASE_LIFETIME, SESSION_SCOPE};
 use crate::memory::catalog::{EmbedderRecord, Quota};
 use crate::merge::files::{DEFAULT_RULES, Rules};
 use crate::merge::gate::{self, Gate};
@@ -218,7 +218,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         ),
         Setting::Log => ([OWN_LOG, INHERITED_LOG].contains(&value), "own or inherit"),
         Setting::SignalTtl => {
-            (value.is_empty() || value == LEASE || lasts(1), "a duration such as 30s or 10m, lease, or nothing")
+            (value.is_empty() || value == LEASE_LIFETIME || lasts(1), "a duration such as 30s or 10m, lease, or nothing")
         }
         Setting::SignalScope => ([STORE_SCOPE, SESSION_SCOPE].contains(&value), "store or session"),
         Setting::Rules => {
