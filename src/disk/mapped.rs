@@ -41,7 +41,7 @@ impl Mapped {
         }
     }
 
-    /// Copies `bytes` to an aligned place in memory, for disks that have nothing to map.
+    /// Copies `bytes` to a place in memory at a multiple of 64, for disks that have nothing to map.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut buffer = vec![0; bytes.len() + ALIGNMENT_BYTES - 1].into_boxed_slice();
         // The heap block never moves again, so a range found once stays right.

@@ -138,7 +138,7 @@ impl Filesystem {
     }
 
     /// Makes room for a range of a file, or a hole, as fallocate(2) with `mode`; EOPNOTSUPP for
-    /// what is not a file in `files/`.
+    /// what is not a file in `files/` or `scratch/`, and for other modes than that call has there.
     pub fn fallocate(&self, handle: u64, offset: u64, length: u64, mode: i32) -> Result<(), Errno> {
         let open = self.handles.get(handle)?;
         let done = self.operations(&open.node).allocate(open.caller, offset, length, mode);

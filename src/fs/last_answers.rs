@@ -54,7 +54,8 @@ struct StoredAnswer {
 }
 
 impl LastAnswers {
-    /// Notes the last answer that `uid` got from a control file.
+    /// Notes the last answer that `uid` got from a control file. Of one of more than 8 MiB it notes only that it was too
+    /// long.
     pub fn insert(&self, view: &View, file: AnsweringFile, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
         let answer = (length <= USER_BYTES_MAX - ANSWER_BYTES).then(|| answer.clone());

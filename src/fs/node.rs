@@ -236,7 +236,8 @@ impl FsNode {
         }
     }
 
-    /// Returns the path below the branch's directory, as `errors` shows it.
+    /// Returns the path below the branch's directory, as `errors` shows it. Of a file of `files/` or `scratch/` it is that
+    /// directory, since only its tree knows the rest.
     pub fn path(&self) -> String {
         let inside = match self {
             FsNode::Mount | FsNode::Branch(_) => String::new(),

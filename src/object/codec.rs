@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a varint as a length or count, which is at most the number of bytes left, so that damage can't ask for
-    /// much memory. [`CodecError::Short`] where it is larger.
+    /// much memory. [`CodecError::Short`] where it is larger; else fails as [`Reader::number`] does.
     pub fn length(&mut self) -> Result<usize, CodecError> {
         let value = usize::try_from(self.number()?).map_err(|_| CodecError::Number)?;
         if value > self.0.len() { Err(CodecError::Short) } else { Ok(value) }

@@ -90,7 +90,7 @@ impl Catalog {
     }
 
     /// Returns the state of a source, for a branch that goes back to it or is forked from it. [`Error::NoCheckpoint`]
-    /// or [`Error::NotKept`] where it is not there.
+    /// or [`Error::NotKept`] where it is not there; else fails as [`Catalog::retained_state`] does.
     pub fn resolve_source(&self, branch: &Branch, source: &StateSource) -> Result<ResolvedSource, Error> {
         match source {
             StateSource::Checkpoint(label) => {
@@ -110,7 +110,7 @@ impl Catalog {
     }
 
     /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] where
-    /// that is gone.
+    /// that is gone; kind `Io` or `Damaged` where the file of states that has it can't be read.
     pub fn retained_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<ResolvedSource, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = with_owner(&found.state, found.owner, owner);

@@ -21,7 +21,7 @@ pub struct RecordPatch {
     pub vector: Option<Option<Arc<[f32]>>>,
     /// The text: left out (outer none), removed (inner none), or a new one.
     pub text: Option<Option<Arc<str>>>,
-    /// The metadata as a whole, canonical JSON; `{}` where it goes.
+    /// The metadata: left out (none), or the whole as canonical JSON, `{}` where it is removed.
     pub metadata: Option<Arc<str>>,
     /// Whether the text is newer than the vector, where the writer says so; else it follows from what changes.
     pub vector_stale: Option<bool>,

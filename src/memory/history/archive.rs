@@ -216,8 +216,8 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the row of the branch at that place. Kind `Damaged` where its steps end before they begin, or behind the
-    /// last of all.
+    /// Returns the row of the branch at that place, from 0. Fails as [`Archive::hash_row`] does, and with kind `Damaged`
+    /// where the branch's steps end before they begin, or behind the last of all.
     pub fn branch_row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start =
             if at == 0 { 0 } else { self.read_numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };

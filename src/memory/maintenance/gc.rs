@@ -32,7 +32,8 @@ impl Memory {
     /// that were not written for at least so long. Guards that nobody ended are listed, and stay. A purge that is left over
     /// is finished, and the report says where it could not be.
     ///
-    /// What went before a failure is gone.
+    /// Fails with a [`ClockError`](crate::memory::ClockError), but for a dry run, where the clock jumped, and with kind `Io` or
+    /// `Damaged` where a file of the store can't be read or written; what went before a failure is gone.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
         let age = BranchExpiry { now: self.now(), min_age: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();

@@ -61,7 +61,7 @@ pub fn fields(message: &[u8]) -> WireFields<'_> {
     WireFields { remaining: message }
 }
 
-/// Returns packed whole numbers. An error ends them.
+/// Returns packed whole numbers. A number that is cut off, or has more than ten bytes, is an error and the last of them.
 pub fn packed_varints(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, String>> {
     std::iter::from_fn(move || {
         let number = (!bytes.is_empty()).then(|| varint(&mut bytes))?;

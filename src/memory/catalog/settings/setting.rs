@@ -217,9 +217,10 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
             "none, or one of ar da de el en es fi fr hu it nl no pt ro ru sv ta tr",
         ),
         Setting::Log => ([OWN_LOG, INHERITED_LOG].contains(&value), "own or inherit"),
-        Setting::SignalTtl => {
-            (value.is_empty() || value == LEASE_LIFETIME || lasts(1), "a duration such as 30s or 10m, lease, or nothing")
-        }
+        Setting::SignalTtl => (
+            value.is_empty() || value == LEASE_LIFETIME || lasts(1),
+            "a duration such as 30s or 10m, lease, or nothing",
+        ),
         Setting::SignalScope => ([STORE_SCOPE, SESSION_SCOPE].contains(&value), "store or session"),
         Setting::Rules => {
             if is_short_list {
