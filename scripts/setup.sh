@@ -10,9 +10,10 @@ command -v jq >/dev/null || needed+=(jq)
 command -v vim >/dev/null || needed+=(vim)
 command -v bwrap >/dev/null || needed+=(bubblewrap)
 command -v setpriv >/dev/null || needed+=(util-linux)
+command -v strace >/dev/null || needed+=(strace)
 [ ${#needed[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" != 0 ]; then
-  echo "not root: the tests that need ${needed[*]} will say that they were skipped" >&2
+  echo "not root: the tests that need ${needed[*]} will fail or say that they were skipped" >&2
   exit 0
 fi
 apt-get update -qq

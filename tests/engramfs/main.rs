@@ -35,6 +35,8 @@ mod faults;
 mod file_search;
 /// Files without a mount: rules, lifetimes, rollback, what lost.
 mod files;
+/// System calls that make files durable, as strace sees them.
+mod flushes;
 /// Forged lineages.
 mod forgery;
 /// Stores with every kind of log record, as they are to be frozen.

@@ -103,8 +103,15 @@ impl Site {
 
     /// The same with these environment variables.
     pub fn serve_with(&self, options: &[&str], variables: &[(&str, &str)]) -> Server {
-        let mut child = engramfs(&["mount", "--foreground", "--json"])
-            .envs(variables.iter().copied())
+        let mut program = engramfs(&[]);
+        program.envs(variables.iter().copied());
+        self.serve_by(program, options)
+    }
+
+    /// The same by a command that ends with the program, such as one that traces it.
+    pub fn serve_by(&self, mut program: Command, options: &[&str]) -> Server {
+        let mut child = program
+            .args(["mount", "--foreground", "--json"])
             .args([&self.store, &self.mnt])
             .args(options)
             .stdout(Stdio::piped())
