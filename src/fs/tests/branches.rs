@@ -209,6 +209,31 @@ fn what_has_children_stays_and_main_stays_always() {
 }
 
 #[test]
+fn a_dry_run_says_how_many_child_branches_there_are_and_lists_the_conflicts() {
+    let rig = with_fork();
+    let dry_run = |verb: &str| -> serde_json::Value {
+        rig.write("main/branches/x/ctl", &format!("{verb} --dry-run\n")).unwrap();
+        serde_json::from_str(&rig.read("main/branches/x/ctl").unwrap()).unwrap()
+    };
+    assert_eq!(dry_run("merge")["status"], "ready", "a control");
+    for child in ["y", "z"] {
+        rig.mkdir(&format!("main/branches/x/branches/{child}")).unwrap();
+    }
+    rig.write("main/config/strategy", "manual").unwrap();
+    rig.write("main/branches/x/vectors/a.json", &document("x")).unwrap();
+    rig.write("main/vectors/a.json", &document("main")).unwrap();
+    let blocked = dry_run("merge");
+    assert_eq!((&blocked["status"], &blocked["conflicts"][0]["id"]), (&"blocked".into(), &"a".into()), "{blocked}");
+    let blockers = blocked["blockers"].as_array().unwrap();
+    let codes: Vec<&serde_json::Value> = blockers.iter().map(|blocker| &blocker["code"]).collect();
+    assert_eq!(codes, ["has_children", "conflicts"]);
+    assert_eq!(blockers[0]["message"], "main/x has 2 child branches");
+    // The branch stays after a promote, and its children with it.
+    let codes = dry_run("promote")["blockers"].clone();
+    assert_eq!((codes.as_array().unwrap().len(), &codes[0]["code"]), (1, &"conflicts".into()));
+}
+
+#[test]
 fn directories_are_made_where_they_mean_something() {
     let rig = with_fork();
     for path in ["main/folder", "main/vectors/folder", "main/config/folder", "main/export/folder", "main/search/folder"]
