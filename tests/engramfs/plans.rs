@@ -423,6 +423,22 @@ fn after_a_promote_the_parents_new_content_is_the_branchs_own_and_its_base() {
 }
 
 #[test]
+fn after_a_fork_and_after_a_pull_the_base_is_what_the_parent_has() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("of main", None, Some("old"))]).unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let figure = |branch, name: &str| memory.status(&View::Branch(branch)).unwrap()[name].clone();
+    assert_eq!(figure(fork, "base"), figure(main, "head"));
+    memory.commit(&who(), fork, vec![put("of x", None, Some("child"))]).unwrap();
+    memory.commit(&who(), main, vec![put("of main", None, Some("new"))]).unwrap();
+    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    assert_eq!(figure(fork, "base"), figure(main, "head"));
+    assert_ne!(figure(fork, "base"), figure(fork, "head"), "a control");
+    assert_eq!((figure(fork, "records"), figure(fork, "own_edits")), (2.into(), 1.into()));
+}
+
+#[test]
 fn after_a_promote_a_branch_has_the_parents_files_where_a_rule_is_never() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = with_left_out(&memory);
