@@ -8,16 +8,19 @@ cd "$(dirname "$0")/.."
 count=${1:-300} seed=${2:-0}
 command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked
 
-modules=(journal lineage branch merge workspace segment search file_index fs
-  memory/transaction memory/merging memory/command memory/catalog)
-# Entries of fuzz targets are not compiled here, so that no test can notice a fault in them.
-files=(--exclude 'src/**/fuzzing.rs')
+modules=(disk object text vector facet graph record journal lineage branch merge workspace segment search file_index fs
+  memory/transaction memory/merging memory/command memory/catalog memory/storage memory/history memory/maintenance
+  memory/admission)
+# Entries of fuzz targets are not compiled here, so that no test can notice a fault in them. The simulated disks are used by
+# tests alone.
+files=(--exclude 'src/**/fuzzing.rs' --exclude 'src/disk/fault*.rs' --exclude 'src/disk/forgetful/**')
 for module in "${modules[@]}"; do files+=(--file "src/$module/**"); done
 # Tests that find faults in these modules; those with real mounts and long histories are left out.
-tests=(journal:: lineage:: branch:: merge:: memory:: workspace:: segment:: search:: file_index:: fs:: model::
-  durability:: files:: forgery:: damage:: regressions:: races:: manifest:: graphs:: inodes:: search_scopes:: clock::
-  refusals:: orphans:: long_writes:: full:: faults:: shared_log:: signals:: archive:: purge gates:: retained_states::
-  plans:: reverts:: shrink:: space:: stamps:: states:: story:: units::)
+tests=(disk:: object:: text:: vector:: facet:: graph:: record:: journal:: lineage:: branch:: merge:: memory:: workspace::
+  segment:: search:: file_index:: fs:: model:: durability:: flushes:: files:: forgery:: damage:: damage_while_open::
+  regressions:: races:: manifest:: graphs:: inodes:: search_scopes:: clock:: refusals:: orphans:: long_writes:: full::
+  faults:: panics:: shared_log:: signals:: archive:: purge memory_limits:: gates:: retained_states:: plans:: reverts::
+  shrink:: space:: stamps:: states:: story:: units::)
 
 all=$(cargo mutants --list "${files[@]}" | wc -l)
 shards=$(((all + count - 1) / count))
