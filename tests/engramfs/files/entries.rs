@@ -1,7 +1,10 @@
 //! When operations on files become an entry.
 
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Memory, MergeKind, Setting};
+use engramfs::memory::{Actor, Memory, MergeKind, Setting, Side};
 use serde_json::Value;
 
 use super::{try_write, write};
@@ -45,4 +48,40 @@ fn operations_on_files_get_an_entry_before_a_command_another_uid_and_the_close()
     drop(memory);
     expected.push(("files".to_owned(), 1001));
     assert_eq!(entries(&open(&disk).unwrap()), expected);
+}
+
+#[test]
+fn operations_on_files_get_an_entry_by_themselves_within_seconds() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let began = Instant::now();
+    write(&memory, main_of(&memory), "a", "nothing follows");
+    while entries(&memory).is_empty() {
+        // The page says a second or two; more is for slow machines. Rounds of the idle store, which commit, too, come after 15 s.
+        assert!(began.elapsed() < Duration::from_secs(12), "there is no entry yet");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Without the entry of the other branch, what is brought together would not be what its lineage says.
+#[test]
+fn what_brings_two_branches_together_commits_the_files_of_both_first() {
+    for merge in [Some(MergeKind::Merge), Some(MergeKind::Promote), Some(MergeKind::Pull), None] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        for (branch, text) in [(main, "parent"), (child, "child")] {
+            memory.commit(&who(), branch, vec![put("r", None, Some(text))]).unwrap();
+            write(&memory, branch, text, "pending");
+        }
+        match merge {
+            Some(merge) => drop(memory.merge(&who(), child, merge, false).unwrap()),
+            None => memory.resolve_conflict(&who(), child, "r", Side::Child).unwrap(),
+        }
+        let lines = memory.lineage_lines(main, true).unwrap();
+        let all: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let committed: BTreeSet<&str> =
+            all.iter().filter(|entry| entry["op"] == "files").map(|entry| entry["branch"].as_str().unwrap()).collect();
+        assert_eq!(committed, BTreeSet::from(["main", "main/child"]), "{merge:?}");
+        assert_ne!(all.last().unwrap()["op"], "files", "{merge:?}: its own entry is the last");
+    }
 }
