@@ -243,6 +243,46 @@ fn a_purge_that_cannot_be_finished_keeps_nothing_from_being_sealed() {
 }
 
 #[test]
+fn a_purge_that_a_full_disk_left_over_is_finished_by_a_later_round() {
+    let holds = |disk: &ForgetfulDisk| {
+        disk.files().iter().any(|(path, _)| disk.bytes(path).unwrap().windows(7).any(|bytes| bytes == b"hunter2"))
+    };
+    let (mut finished, mut held) = (0, 0);
+    // The files of the purge before its entry, and some of those after that.
+    for nth in 1..20 {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(root()) };
+        let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let main = memory.root("main").unwrap();
+        memory.commit(&root(), main, vec![put("secret", "hunter2"), put("other", "stays")]).unwrap();
+        memory.seal().unwrap();
+        faulty.plan(Fault { sticky: true, ..Fault::once(nth, &[DiskCall::Create], libc::ENOSPC) });
+        let purged = memory.purge(&root(), main, &["secret".into()], PurgeOptions::default());
+        if purged.is_ok() {
+            break;
+        }
+        let round = || {
+            let work = MaintenanceWork { seal: false, orphans: Vec::new(), is_idle: false };
+            memory.run_maintenance(&work, &mut WriteQuiescence::default())
+        };
+        if memory.is_purge_unfinished() {
+            let _ = round();
+            assert!(memory.is_purge_unfinished(), "there is no room yet: {nth}");
+            held += usize::from(holds(faulty.inner()));
+            faulty.clear();
+            round().unwrap();
+            assert!(!memory.is_purge_unfinished() && !holds(faulty.inner()), "{nth}");
+            finished += 1;
+        }
+    }
+    assert!(
+        finished > 0 && held > 0,
+        "the disk is full behind the entry {finished} times, and {held} times it held the bytes"
+    );
+}
+
+#[test]
 fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk, &root(), OpenMode::Create).unwrap();
