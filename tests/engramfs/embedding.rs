@@ -229,11 +229,19 @@ fn what_is_missing_is_said_and_words_answer() {
     assert!(answer.reason.unwrap().starts_with("embedder_missing"), "the vectors are there and their embedder is not");
 }
 
+/// How many files of a store have a vector of a text, which each set finds by the text's hash.
+fn files_with_vector(disk: &ForgetfulDisk, text: &str) -> usize {
+    let hash = engramfs::record::text_hash(text);
+    let has_hash = |path: &str| disk.bytes(path).unwrap().windows(hash.0.len()).any(|bytes| bytes == hash.0);
+    disk.files().into_iter().filter(|(path, _)| has_hash(path)).count()
+}
+
 #[test]
 fn another_embedder_is_told_and_reembed_makes_its_vectors_count() {
     let (disk, memory, _, view) = embedded();
     memory.close().unwrap();
     drop(memory);
+    assert_eq!(files_with_vector(&disk, "green tea at four"), 1);
     let memory = open(&disk).unwrap();
     let told = embed(&memory, 1);
     let answer = ask(&memory, &view, "a beverage");
@@ -246,6 +254,8 @@ fn another_embedder_is_told_and_reembed_makes_its_vectors_count() {
     let lineage = memory.lineage_lines(main_of(&memory), false).unwrap();
     assert_eq!(lineage.iter().filter(|line| line.contains(r#""op":"embedder""#)).count(), 2);
     memory.seal().unwrap();
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(files_with_vector(&disk, "green tea at four"), 1, "those of the embedder before are gone");
     memory.close().unwrap();
     verify(&disk).unwrap();
     drop(memory);
