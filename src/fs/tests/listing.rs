@@ -1,5 +1,7 @@
 //! Directories as readdir(3) and its friends see them.
 
+use std::collections::BTreeSet;
+
 use super::rig::{ANN, ROOT, Rig, document};
 use crate::fs::{Attr, AttrChanges, Errno};
 
@@ -10,26 +12,25 @@ fn with_records(count: usize) -> Rig {
     rig
 }
 
+/// The names in a branch's directory that the page's table of control files has, in order.
+fn names_on_the_page() -> BTreeSet<String> {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let (_, table) = page.split_once("| file | write | read |\n").unwrap();
+    let rows = table.lines().skip(1).map_while(|row| row.strip_prefix("| `"));
+    rows.map(|row| row.split(['`', '/']).next().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn every_branch_has_the_same_names() {
     let rig = Rig::new();
-    let names = rig.list("main");
-    for name in [
-        "README.md",
-        "vectors",
-        "branches",
-        "checkpoints",
-        "search",
-        "export",
-        "query",
-        "ingest",
-        "ctl",
-        "config",
-        "errors",
-    ] {
-        assert!(names.iter().any(|found| found == name), "{name}");
+    rig.mkdir("main/branches/x").unwrap();
+    rig.mkdir("main/checkpoints/v1").unwrap();
+    let expected = names_on_the_page();
+    for branch in ["main", "main/branches/x", "main/checkpoints/v1"] {
+        let names = rig.list(branch);
+        assert!(names.iter().all(|name| rig.stat(&format!("{branch}/{name}")).is_ok()), "{branch}");
+        assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected, "{branch}");
     }
-    assert!(names.iter().all(|name| rig.stat(&format!("main/{name}")).is_ok()));
     assert_eq!(rig.list("main/export"), ["vectors.npy", "ids.txt", "records.jsonl"]);
 }
 
