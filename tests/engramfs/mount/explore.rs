@@ -97,6 +97,23 @@ fn of_five_candidates_the_good_one_is_promoted_and_nothing_of_the_others_stays()
 }
 
 #[test]
+fn candidates_that_run_in_sandboxes_see_their_branch_alone() {
+    let Some(mount) = shared() else { return };
+    let (main, engramfs) = (mount.at("main").display().to_string(), program(&mount));
+    mount.sh("chmod 777 main");
+    let inside = format!("id -u > files/answer; test ! -e {main} || echo {main} > files/seen");
+    let run = format!("{engramfs} run \"$ENGRAMFS_BRANCH\" --on-success keep -- sh -c '{inside}'");
+    let ids = ["--reuid=3902", "--regid=3902", "--clear-groups", &engramfs, "explore", "--json", &main];
+    let more = ["-n", "2", "--run", &run, "--score", "ls files | wc -l"];
+    let Output { status, stdout, stderr } = output(&mut command("setpriv", &[&ids[..], &more].concat()));
+    let (table, said) = (lines(&String::from_utf8(stdout).unwrap()), String::from_utf8_lossy(&stderr).into_owned());
+    assert_eq!(status.code(), Some(0), "{table:?}{said}");
+    assert_eq!(outcomes(&table), [("1", "promoted"), ("2", "not chosen")], "{said}");
+    assert_eq!(read(mount.at("main/files/answer")), "3902\n");
+    assert!(!mount.has("main/files/seen"), "the mount is not there in a sandbox");
+}
+
+#[test]
 fn ties_go_by_the_order_of_candidates_and_low_scores_are_out() {
     let mount = Mounted::new();
     let write = "echo $ENGRAMFS_CANDIDATE > files/answer; test \"$ENGRAMFS_BRANCH\" = \"$(pwd)\"";
