@@ -6,7 +6,8 @@ use super::rules::quoted_tests;
 struct Claim<'a> {
     text: String,
     behind: Vec<&'a str>,
-    is_point: bool,
+    /// What stands behind it in its section may name its test.
+    leads_on: bool,
 }
 
 /// What the reference part of a page claims, in order. Code is part of the paragraph before it.
@@ -28,17 +29,20 @@ fn claim<'a>(lines: &[&'a str], at: usize) -> Option<Claim<'a>> {
     }
     let length = lines[at + 1..].iter().take_while(|line| !is_blank(line) && !is_point(line)).count() + 1;
     let (own, behind) = lines[at..].split_at(length);
-    Some(Claim { text: own.concat(), behind: behind.to_vec(), is_point: is_point(lines[at]) })
+    let text = own.concat();
+    let is_introduction = !is_point(lines[at]) && text.trim_end().ends_with(':');
+    let leads_on = is_introduction || lines[at].starts_with('|');
+    Some(Claim { text, behind: behind.to_vec(), leads_on })
 }
 
-/// Each table and paragraph names a test, or what stands behind it before the next heading does; each point of a list names
-/// its own. An exception is a claim's beginning.
+/// Each paragraph and each point of a list names a test. For a table, and for a paragraph that ends with a colon, what stands
+/// behind it before the next heading may do so. An exception is a claim's beginning.
 pub fn untested(page: &str, exceptions: &[&str]) -> Vec<String> {
     let names_test = |text: &str| quoted_tests(text).next().is_some();
     let all = claims(page);
     let untested: Vec<&Claim<'_>> = all
         .iter()
-        .filter(|claim| !names_test(&claim.text) && (claim.is_point || !names_test(&claim.behind.concat())))
+        .filter(|claim| !(names_test(&claim.text) || claim.leads_on && names_test(&claim.behind.concat())))
         .collect();
     let is_exception = |claim: &Claim<'_>| exceptions.iter().any(|begins| claim.text.starts_with(begins));
     let first_line = |claim: &Claim<'_>| claim.text.lines().next().unwrap_or_default().to_owned();
@@ -62,7 +66,7 @@ fn a_claim_without_a_test_is_found() {
     let count = |body: &str, exceptions: &[&str]| untested(&page(body), exceptions).len();
     for proven in [
         "A `it_is_as_said` b.\n",
-        "A\nb.\n\n| c |\n|---|\n| d |\n\nTests: `it_is_as_said`.\n",
+        "A\nb:\n\n| c |\n|---|\n| d |\n\nTests: `it_is_as_said`.\n",
         "- A\n  b `it_is_as_said`.\n- C `it_is_as_said`.\n",
         "A:\n\n    code\n\n`it_is_as_said`\n",
     ] {
@@ -70,6 +74,8 @@ fn a_claim_without_a_test_is_found() {
     }
     for (unproven, findings) in [
         ("A `b`.\n", 1),
+        ("A.\n\nB: `it_is_as_said`.\n", 1),
+        ("- A:\n\n`it_is_as_said`\n", 1),
         ("`it_is_as_said`\n\n| c |\n|---|\n| d |\n", 1),
         ("- A.\n- C `it_is_as_said`.\n- D.\n\n`it_is_as_said`\n", 2),
     ] {
