@@ -86,7 +86,7 @@ impl<'a> Facets<'a> {
     /// Returns the rows that have a path, whatever its value, null included.
     pub fn rows_with_path(&self, path: &str) -> RowSet {
         self.body(path)
-            .map_or_else(|| self.rows_unindexed(), |body| RowSet::from_certain(body.bitmap(FacetPart::Present)))
+            .map_or_else(|| self.unindexed_path_rows(), |body| RowSet::from_certain(body.bitmap(FacetPart::Present)))
     }
 
     /// Returns the rows whose value under a path is `value`, or is a list with that element.
@@ -100,17 +100,17 @@ impl<'a> Facets<'a> {
     ///
     /// For a list or an object among them, all rows that may have it are to be looked at.
     pub fn rows_equal_to_any(&self, path: &str, values: &[Value]) -> RowSet {
-        self.body(path).map_or_else(|| self.rows_unindexed(), |body| body.rows_equal_to_any(values))
+        self.body(path).map_or_else(|| self.unindexed_path_rows(), |body| body.rows_equal_to_any(values))
     }
 
     /// Returns the rows whose value under a path is a number or a string within all of `bounds`;
     /// none for no bounds.
     pub fn rows_in_bounds(&self, path: &str, bounds: &[Bound<'_>]) -> RowSet {
-        self.body(path).map_or_else(|| self.rows_unindexed(), |body| body.rows_in_bounds(bounds))
+        self.body(path).map_or_else(|| self.unindexed_path_rows(), |body| body.rows_in_bounds(bounds))
     }
 
     /// The answer for a path that is not indexed: no row has it, unless it has paths beyond those.
-    fn rows_unindexed(&self) -> RowSet {
+    fn unindexed_path_rows(&self) -> RowSet {
         RowSet::from_uncertain(bitmap(self.unindexed, self.rows))
     }
 

@@ -132,7 +132,7 @@ impl Failure {
                 (code, Cow::from(refusal.to_string()), hint)
             }
         };
-        let line = LoggedRefusal { status: "refused", errno, code, message: &message, hint: &hint };
+        let line = RefusalAnswer { status: "refused", errno, code, message: &message, hint: &hint };
         serde_json::to_string(&line).unwrap_or_default() + "\n"
     }
 
@@ -147,7 +147,7 @@ impl Failure {
 
 /// What `ctl` answers to a verb that is refused.
 #[derive(Serialize)]
-struct LoggedRefusal<'a> {
+struct RefusalAnswer<'a> {
     status: &'a str,
     errno: &'a str,
     code: &'a str,

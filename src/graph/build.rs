@@ -109,7 +109,7 @@ impl<'a> GraphBuilder<'a> {
     pub(super) fn search_neighbours(&mut self, node: u32, ef: usize) -> Vec<(f32, u32)> {
         let query = self.growing.space.query(node);
         let mut found = self.scratch.take_ranked();
-        let (section, rows) = (&self.section, self.growing.coarse());
+        let (section, rows) = (&self.section, self.growing.coarse_rows());
         if let Some(start) = self.hierarchy.descend(section, &query, rows, &mut self.scratch.descent) {
             walk(&self.growing, &query, &AllVisible, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
@@ -142,7 +142,7 @@ impl<'a> GraphBuilder<'a> {
         };
         layout::freeze(&parts, |place, coarse, links| {
             let node = order[place as usize];
-            coarse.copy(space.coarse(), node);
+            coarse.copy(space.coarse_rows(), node);
             for (slot, near) in links.iter_mut().zip(self.growing.neighbours(node)) {
                 *slot = renumbered[near as usize].to_le_bytes();
             }

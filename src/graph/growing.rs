@@ -46,8 +46,8 @@ impl Adjacency for GrowingGraph<'_> {
     }
 
     #[inline]
-    fn coarse(&self) -> CoarseRows<'_> {
-        self.space.coarse()
+    fn coarse_rows(&self) -> CoarseRows<'_> {
+        self.space.coarse_rows()
     }
 
     #[inline]

@@ -162,9 +162,9 @@ impl<B: AsRef<[u8]>> Graph<B> {
         if query.vector().len() != self.dim || query.metric() != self.metric {
             return beam.floor;
         }
-        let query = query.coarse();
+        let query = query.coarse_query();
         let section = &self.bytes.as_ref()[self.sections.hierarchy_at..];
-        let Some(start) = self.hierarchy.descend(section, &query, self.coarse(), &mut scratch.descent) else {
+        let Some(start) = self.hierarchy.descend(section, &query, self.coarse_rows(), &mut scratch.descent) else {
             return beam.floor;
         };
         let mut ranked = scratch.take_ranked();
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>, F: Fn(u32) -> bool> Visibility for VisibleNodes<'_, B, F> {
     }
 
     #[inline]
-    fn sees(&self, node: u32) -> bool {
+    fn is_visible(&self, node: u32) -> bool {
         self.graph.row(node).is_some_and(&self.visible)
     }
 }
@@ -218,7 +218,7 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
     }
 
     #[inline]
-    fn coarse(&self) -> CoarseRows<'_> {
+    fn coarse_rows(&self) -> CoarseRows<'_> {
         CoarseRows::new(self.bytes.as_ref().get(HEADER_BYTES..self.sections.coarse_end).unwrap_or_default(), self.dim)
     }
 

@@ -17,7 +17,7 @@ impl GraphBuilder<'_> {
     pub(super) fn link_if_not_found(&mut self, node: u32) {
         let near = self.search_neighbours(node, REPAIR_EF);
         let mut own = Estimates::default();
-        self.growing.space.query(node).estimate_many(self.growing.coarse(), &[node], &mut own);
+        self.growing.space.query(node).estimate_many(self.growing.coarse_rows(), &[node], &mut own);
         let is_found = near.iter().any(|&(score, other)| other == node || score >= own.scores[0]);
         // Only where there is room: what can be reached by no walk at all is found once more by `repair_connectivity`.
         if !is_found && let Some(&(_, from)) = near.iter().find(|&&(_, near)| self.growing.has_room(near)) {

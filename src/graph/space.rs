@@ -49,7 +49,7 @@ impl<'a> VectorSpace<'a> {
     }
 
     /// Returns the coarse copies, by node and not by row.
-    pub fn coarse(&self) -> CoarseRows<'_> {
+    pub fn coarse_rows(&self) -> CoarseRows<'_> {
         CoarseRows::new(&self.coarse, self.rows.dim)
     }
 

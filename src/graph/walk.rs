@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 pub(super) trait Adjacency {
     fn nodes(&self) -> usize;
 
-    fn coarse(&self) -> CoarseRows<'_>;
+    fn coarse_rows(&self) -> CoarseRows<'_>;
 
     /// Returns the numbers that a node links to; what is not a node is passed over.
     fn list(&self, node: u32) -> &[[u8; 4]];
@@ -17,11 +17,11 @@ pub(super) trait Adjacency {
 
 /// Which nodes may be found. The walk passes through the others all the same: without them the graph would fall apart.
 pub(super) trait Visibility {
-    /// Asks memory for what [`Visibility::sees`] reads.
+    /// Asks memory for what [`Visibility::is_visible`] reads.
     fn prefetch(&self, node: u32);
 
     /// Tells whether a node may be found. Asked some time after `prefetch`, when memory has answered.
-    fn sees(&self, node: u32) -> bool;
+    fn is_visible(&self, node: u32) -> bool;
 
     /// Whether every node may be found, so that none has to be asked for.
     const ALL: bool = false;
@@ -33,7 +33,7 @@ pub(super) struct AllVisible;
 impl Visibility for AllVisible {
     fn prefetch(&self, _: u32) {}
 
-    fn sees(&self, _: u32) -> bool {
+    fn is_visible(&self, _: u32) -> bool {
         true
     }
 
@@ -227,7 +227,7 @@ impl WalkScratch {
         if let Some(next) = self.frontier.peek() {
             prefetch(lists.list(next.node()));
         }
-        let coarse = lists.coarse();
+        let coarse = lists.coarse_rows();
         fresh.iter().for_each(|&near| coarse.prefetch(near));
         self.unvisited = fresh;
     }
@@ -236,7 +236,7 @@ impl WalkScratch {
     #[inline]
     fn score_prefetched(&mut self, lists: &impl Adjacency, query: &CoarseQuery, visible: &impl Visibility, beam: Beam) {
         let (mut fetched, mut estimates) = (std::mem::take(&mut self.prefetched), std::mem::take(&mut self.estimates));
-        query.estimate_many(lists.coarse(), &fetched, &mut estimates);
+        query.estimate_many(lists.coarse_rows(), &fetched, &mut estimates);
         for (&near, &score) in fetched.iter().zip(&estimates.scores) {
             self.consider(RankedNode::new(score, near), query, visible, beam);
         }
@@ -266,7 +266,7 @@ impl WalkScratch {
         for &ranked in &unseen {
             // Asked again, as the floor may have risen since; and before the look at visibility, which waits for
             // memory.
-            if self.admits(ranked, beam) && visible.sees(ranked.node()) {
+            if self.admits(ranked, beam) && visible.is_visible(ranked.node()) {
                 self.push_visible(ranked, query, beam);
             }
         }

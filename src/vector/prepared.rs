@@ -91,7 +91,7 @@ impl PreparedVector {
 
     /// Returns the query for coarse rows: a copy of its int8 code, so ask once a query and not once a row.
     #[must_use]
-    pub fn coarse(&self) -> CoarseQuery {
+    pub fn coarse_query(&self) -> CoarseQuery {
         let source = CoarseSource { bytes: &self.bytes, scale: self.scale, norm: self.norm, extra_dimension: 0.0 };
         CoarseQuery::new(self.metric, source)
     }

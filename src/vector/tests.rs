@@ -174,7 +174,7 @@ fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
             }
             let rows = CoarseRows::new(&bytes, dim);
             let prepared = PreparedVector::new(metric, random.vector(dim));
-            let query = prepared.coarse();
+            let query = prepared.coarse_query();
             let mut estimates = Estimates::default();
             query.estimate_many(rows, &[8, 0, 1, 2, 3, 4, 5, 6, 7], &mut estimates);
             for (i, row) in [8, 0, 1, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
@@ -194,7 +194,7 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     let mut random = Random(10);
     let dim = 384;
     for metric in Metric::ALL {
-        let query = PreparedVector::new(metric, random.vector(dim)).coarse();
+        let query = PreparedVector::new(metric, random.vector(dim)).coarse_query();
         for score in [-0.9_f32, -0.3, 0.0] {
             let (near, far) = (query.score_farther(score, 1.0), query.score_farther(score, 1.5));
             let wanted = match metric {
@@ -210,11 +210,11 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
         }
     }
     // Under l2 what estimates are wrong by is a share of the lengths.
-    let query = PreparedVector::new(Metric::L2, vec![0.001; dim]).coarse();
+    let query = PreparedVector::new(Metric::L2, vec![0.001; dim]).coarse_query();
     assert!((query.score_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
     // Lengths whose squares are too large or too small for an f32.
     for size in [1e30_f32, 1e-30] {
-        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse().score_farther(-100.0 * size, 1.5);
+        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse_query().score_farther(-100.0 * size, 1.5);
         assert!((far / size + 150.0).abs() < 0.1, "{far}");
     }
 }
@@ -236,7 +236,7 @@ fn a_coarse_row_keeps_zeros_and_its_own_length() {
 fn damaged_factors_of_a_coarse_row_give_a_number() {
     let mut random = Random(13);
     for metric in Metric::ALL {
-        let query = PreparedVector::new(metric, random.vector(64)).coarse();
+        let query = PreparedVector::new(metric, random.vector(64)).coarse_query();
         for factors in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             for size in [factors, 0.0] {
                 let mut bytes = vec![0x5A; 64];

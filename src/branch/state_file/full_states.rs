@@ -19,7 +19,7 @@ pub struct FullState {
 
 /// The full states, by their places, that a step rests on.
 #[derive(Clone, Copy)]
-struct Roots {
+struct FullStateIndexes {
     state: usize,
     base: usize,
 }
@@ -38,7 +38,7 @@ impl StateFile {
         // Oldest first: the first state that needs a full state says who pays for it.
         rows.sort_by_key(|row| row.info.key.1);
         for row in rows {
-            let Roots { state, base } = roots.get(to_index(row.step)?).copied().ok_or(CodecError::Number)?;
+            let FullStateIndexes { state, base } = roots.get(to_index(row.step)?).copied().ok_or(CodecError::Number)?;
             for root in [Some(state), Some(base).filter(|base| *base != state)].into_iter().flatten() {
                 let full_state = full_states.get_mut(root).ok_or(CodecError::Number)?;
                 if full_state.needed_by.is_empty() {
@@ -52,8 +52,8 @@ impl StateFile {
     }
 
     /// Returns for each step the full states at the ends of its references: they lead to earlier steps only.
-    fn roots(&self) -> Result<Vec<Roots>, DeltaError> {
-        let mut roots: Vec<Roots> = Vec::new();
+    fn roots(&self) -> Result<Vec<FullStateIndexes>, DeltaError> {
+        let mut roots: Vec<FullStateIndexes> = Vec::new();
         for step in 0..self.step_count()? {
             let earlier = |step: u64| roots.get(to_index(step)?).copied().ok_or(CodecError::Number);
             let mut input = Reader::new(self.step_bytes(step)?);
@@ -71,7 +71,7 @@ impl StateFile {
                 (code::BASE_STEP, _) => earlier(input.number()?)?.state,
                 (other, _) => return Err(CodecError::Code(other).into()),
             };
-            roots.push(Roots { state, base });
+            roots.push(FullStateIndexes { state, base });
         }
         Ok(roots)
     }

@@ -32,7 +32,7 @@ const DISCARD_LIMIT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to do where a mount answers with something else than expected.
-const VERSIONS: &str = "check that mount and program are of one version";
+const VERSIONS_DIFFER_HINT: &str = "check that mount and program are of one version";
 
 /// A branch as the files of its mount show it; nothing of the store is opened.
 pub struct MountedBranch<'a> {
@@ -63,7 +63,7 @@ impl<'a> MountedBranch<'a> {
         for line in answer.lines() {
             serde_json::from_str::<IgnoredAny>(line).map_err(|e| not_json("ctl", &e))?;
         }
-        let no_answer = || CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS);
+        let no_answer = || CommandError::new(Exit::Failed, "not_json", "the mount shows no JSON", VERSIONS_DIFFER_HINT);
         verb.parse_answer(&answer).ok_or_else(no_answer)
     }
 
@@ -310,7 +310,7 @@ fn export_file_name(export: Export) -> &'static str {
 
 fn not_json(file: &str, source: &serde_json::Error) -> CommandError {
     let message = format!("{file} of the mount holds no JSON: {source}");
-    CommandError::new(Exit::Failed, "not_json", message, VERSIONS)
+    CommandError::new(Exit::Failed, "not_json", message, VERSIONS_DIFFER_HINT)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Indexer {
     }
 
     /// Tells whether something was sealed since this was asked last.
-    fn is_woken(&self) -> bool {
+    fn take_wake_request(&self) -> bool {
         std::mem::take(&mut self.lock().has_work)
     }
 
@@ -233,7 +233,7 @@ impl Memory {
             }
             // The seal above woke the indexer as well; a segment that can't be compacted, for want of room or because it is damaged,
             // would otherwise stop each build at once.
-            self.maintenance.indexer.is_woken();
+            self.maintenance.indexer.take_wake_request();
         }
         self.graph_tasks().into_iter().max_by_key(|task| task.segment.rows())
     }
@@ -329,7 +329,8 @@ fn build(
             }
         }
         // `is_outgrown` comes last, since it goes through all branches.
-        if stopped || (builder.steps_done() < builder.step_count() / 2 && indexer.is_woken() && is_outgrown()) {
+        if stopped || (builder.steps_done() < builder.step_count() / 2 && indexer.take_wake_request() && is_outgrown())
+        {
             return Ok(None);
         }
     }
